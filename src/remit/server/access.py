@@ -10,20 +10,20 @@ class Access(Struct, frozen=True, kw_only=True):
     """Who may use an address."""
 
     anyone: bool = False
-    """Whether nothing has to be proven there. Else it is for those who are known, and for what is their own."""
+    """Whether unauthenticated requests are allowed. If not, authenticated senders may use it for what is their own."""
     needs: Permission | None = None
-    """What lets them use it at all."""
+    """The permission required to use the address at all."""
     others: Permission | None = None
-    """What lets them do the same with what is not their own."""
+    """The permission required to use it for what belongs to others."""
 
 
 ACCESS = "remit.access"
-"""Where a scope holds who may use its address."""
+"""The key of the ASGI scope under which the access rule of the address is stored."""
 
 _KNOWN, _ANYONE = Access(), Access(anyone=True)
 _READ, _CONTROL = Access(others=Permission.READ), Access(others=Permission.CONTROL)
 
-# By A2A and MCP everybody has what is its own and no more, whatever else it may: hosts hand on to models what they get.
+# Over A2A and MCP every sender sees only its own runs, whatever its permissions: hosts pass on to models what they get.
 TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/v1/delegations"): _KNOWN,
     ("GET", "/v1/delegations/{id}"): _READ,
@@ -51,19 +51,19 @@ TABLE: dict[tuple[str, str], Access] = {
 
 
 def access_to(method: str, path: str) -> Access:
-    """Return who may use an address of the server, by the pattern of its path."""
+    """Return who may use an address of the server, given the pattern of its path."""
     return TABLE.get((method, path)) or TABLE["*", path]
 
 
 def visible(sender: Sender, others: Permission | None = None) -> RunScope:
-    """Return which runs a sender may see: those that it could have asked for; with the permission *others* all."""
+    """Return the runs that a sender may see: those that it could have asked for; all, with the permission *others*."""
     if others is not None and others in sender.may:
         return ANYONES
     return RunScope(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
 
 
 def may_see(sender: Sender, summary: RunSummary, others: Permission | None = None) -> bool:
-    """Say whether a run is one of those."""
+    """Say whether a sender may see a run."""
     users, agents, via = visible(sender, others)
     return (
         (users is None or summary.user in users)

@@ -1,4 +1,4 @@
-"""The hub as a web application: which address leads where."""
+"""The hub as a web application: its routes."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -27,16 +27,16 @@ from remit.server.openapi import document
 from remit.server.readiness import Readiness
 from remit.server.refusals import REFUSALS, Refusals
 
-if TYPE_CHECKING:  # most hubs speak no A2A
+if TYPE_CHECKING:  # most hubs do not serve A2A
     from remit.server.a2a.routes import A2a, Exposure
 
-# A store that has not written for this long is of no use to whoever asks.
+# A store that has not written for this long is not ready.
 READY_S = 2.0
 _TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
 
 
 class Api:
-    """What a server serves, and what it has to be told before it ends."""
+    """What a server serves, and what it must be told before it stops."""
 
     def __init__(
         self,
@@ -59,20 +59,20 @@ class Api:
         self._document = b""
         self._ask = guarded(self._endpoints.ask, access_to("POST", "/v1/delegations"))
         self.hurried = asyncio.Event()
-        """Set by who does not want to wait for what is under way when it ends."""
+        """Set to stop without waiting for running delegations."""
         self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
         others = [] if self._a2a is None else self._a2a.routes()
         self.routes = [*self._routes(), *others]
         self._app = Starlette(routes=self.routes, exception_handlers={HTTPException: no_such_thing})
-        # Whoever is sent elsewhere is sent to whatever it called this host.
+        # A redirect would send clients to whatever host name they used.
         self._app.router.redirect_slashes = False
         hub.warm()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        """Route a request by its path as it was sent: decoded, an id with a slash would be another path."""
         scope[REFUSALS] = self.refusals
         if scope["raw_path"] == b"/v1/delegations" and scope["method"] == "POST":
-            # What is asked for most need not be looked for among all the rest.
+            # The most frequent request skips the router.
             await self._ask(scope, receive, send)
             return
         scope["path"] = scope["raw_path"].decode("ascii")
@@ -91,7 +91,7 @@ class Api:
             _route("/v1/runs/{run}", seen.run),
             _route("/v1/audit", seen.audit),
             _route("/dialects/{name}", self._foreign.speak, "POST"),
-            # What a client puts behind its base address is its own: `/.netlify/functions/chat-internal`.
+            # Clients append paths of their own to the base URL: `/.netlify/functions/chat-internal`.
             _route("/dialects/{name}/{rest:path}", self._foreign.speak, "POST"),
             Route("/mcp", guarded(self._mcp.serve, access_to("POST", "/mcp")), methods=["GET", "POST", "DELETE"]),
             _route("/metrics", self._figures),
@@ -121,11 +121,11 @@ class Api:
         await send_bytes(send, 200, b"ready\n", _TEXT)
 
     async def drain(self, wait_s: float) -> int:
-        """Take nothing more; once what is under way has ended, or has had its time, return how much has not."""
+        """Accept nothing more, wait for running delegations, and return how many have not ended after *wait_s*."""
         asked = self.delegations
         asked.draining = True
         for events in list(asked.streams):
-            events.close()  # whoever reads along goes on at another server, after the last event that it had
+            events.close()  # readers continue at another server, after the last event that they received
         waits = {asyncio.create_task(asked.idle()), asyncio.create_task(self.hurried.wait())}
         try:
             await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +148,7 @@ def _speaking(delegations: Delegations, exposure: "Exposure") -> "A2a":
 
 
 async def no_such_thing(request: Request, error: Exception) -> Response:
-    """Return the fault of a request for what is not there."""
+    """Return the response for an unknown path or a method that is not allowed."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
     if status == 405:

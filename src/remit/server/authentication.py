@@ -1,4 +1,4 @@
-"""Who is at the door: what a server asks of whoever knows its peers and clients."""
+"""What a server needs from authentication: who sends a request, and what their credential allows."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,25 +10,25 @@ from remit.runtime.ports import SingleUseProof
 
 
 class Gate(Protocol):
-    """Tells senders by what they prove, and keeps them to what their credentials allow; see `Authenticator`.
+    """Identifies senders and holds them to their credentials; see `Authenticator`.
 
-    The names of *headers* are in small letters. What is refused is raised as a `RemitError`.
+    The names of *headers* are lower-case. A refusal is raised as a `RemitError`.
     """
 
     async def sender(self, headers: Mapping[str, str], method: str, path: str, *, submits: bool = False) -> Sender:
-        """Return who sends a request; whether its proof was used before is found out here, unless it *submits*."""
+        """Return who sends a request. Unless it *submits*, this also checks that its proof was not used before."""
         ...
 
     def once(self, headers: Mapping[str, str]) -> SingleUseProof | None:
-        """Return what is remembered with the submission of a request that was let in: its proof counts once."""
+        """Return the proof to store with the submission of an admitted request, so that it counts only once."""
         ...
 
     async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:
-        """Return what the credential beside a request allows; None if it needs none."""
+        """Return what the credential of a request allows; None if the sender needs no credential."""
         ...
 
     async def received(self, request: Request) -> Request:
-        """Return a request within what is left of its credential."""
+        """Return a request limited to what is left of its credential."""
         ...
 
     async def ended(self, run: str, used: int) -> None:

@@ -1,4 +1,4 @@
-"""Between HTTP and values: bodies in, within bounds, and values out."""
+"""HTTP bodies: read within limits, and written from values."""
 
 import math
 import re
@@ -21,7 +21,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[str, str]
 
-# All bodies that are being read at once: as large as is allowed on every connection, they would be gigabytes.
+# The limit for all bodies being read at once: maximal bodies on every connection would add up to gigabytes.
 MOST_READ = 64 * 1024 * 1024
 BUSY_MS = 1_000
 
@@ -30,16 +30,16 @@ _JSON_HEADER = (b"content-type", JSON)
 
 
 class FailureBody(Struct, frozen=True, kw_only=True):
-    """What was wrong with a request that no delegation came of."""
+    """Why a request did not become a delegation."""
 
     fault: Fault
 
 
 class ClientGone(Exception):
-    """Whoever asked has hung up."""
+    """The client disconnected."""
 
 
-# Each of these says one thing. Said twice, whoever stands between may have believed the one, and this server the other.
+# Headers with a single value. Sent twice, a proxy may have believed one value and this server the other.
 _ONCE = frozenset(
     (
         "authorization",
@@ -61,7 +61,7 @@ _ONCE = frozenset(
 
 
 def headers_of(scope: Scope) -> Headers:
-    """Return the headers, in small letters; a list that stands in several is one, and what can be said once only is."""
+    """Return the headers with lower-case names; repeated lists are joined, repeated single values are refused."""
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -75,7 +75,7 @@ def headers_of(scope: Scope) -> Headers:
 
 
 def quality(headers: Headers, media_type: str) -> float:
-    """Return how welcome a type is as an answer, from 0 to 1, where the header `Accept` names it; else 0."""
+    """Return the quality of a media type in the `Accept` header, from 0 to 1; 0 if the header does not name it."""
     for each in headers.get("accept", "").split(","):
         name, *parameters = (part.strip().lower() for part in each.split(";"))
         if name == media_type:
@@ -88,23 +88,23 @@ _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
 
 
 def prefers(headers: Headers, wish: str) -> bool:
-    """Say whether the header `Prefer` names a wish (RFC 7240)."""
+    """Say whether the `Prefer` header names a preference (RFC 7240)."""
     wishes = (each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(","))
     return wish in wishes
 
 
 async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the body, or raise a `RemitError` for one that is too large, compressed, of another type, or changed.
+    """Return the body, or raise a `RemitError` if it is too large, compressed, of another type, or changed.
 
-    It is the one reader of bodies: what the header `Content-Digest` says of one, and so a hub's proof, holds for all
-    of them. One that is too slow is the connection's to end (`HttpConnection`).
+    All bodies are read here, so `Content-Digest`, and with it a hub's proof, is checked for all of them. The connection
+    ends bodies that arrive too slowly (`HttpConnection`).
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         why = f"content type {kind[:100]} is not supported" if kind else "the header Content-Type is missing"
         raise RemitError(fault(Code.UNSUPPORTED_MEDIA_TYPE, why))
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        # A few bytes may unpack to gigabytes; envelopes are small enough to be sent as they are.
+        # A few bytes may decompress to gigabytes; envelopes are small enough to be sent uncompressed.
         raise RemitError(_COMPRESSED)
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > max_bytes:
@@ -119,15 +119,15 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
 
 
 async def read_optional_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the body of a request that need not have one."""
+    """Return the body of a request, or empty bytes if it has none."""
     there = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     return await read_json(headers, receive, max_bytes) if there else b""
 
 
 async def read_as(decode: Callable[[bytes], T], raw: bytes) -> T:
-    """Return what a body says: read outside the event loop if it is large.
+    """Return a decoded body. Large bodies are decoded outside the event loop.
 
-    Raises a `RemitError` for one that is wrong, and if too many large ones wait for their turn.
+    Raises a `RemitError` for an invalid body, and if too many large bodies are waiting.
     """
     if len(raw) <= SMALL_BODY:
         return decode(raw)
@@ -136,7 +136,7 @@ async def read_as(decode: Callable[[bytes], T], raw: bytes) -> T:
 
 
 class _Reading:
-    """The bodies that are being read. All servers of a process share its memory, so there is one of these."""
+    """The bodies that are being read. All servers of a process share its memory, so there is one instance."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -177,14 +177,14 @@ def _too_large(max_bytes: int) -> Fault:
 
 
 def status_of(response: Response) -> int:
-    """Return the HTTP status for how a delegation ended."""
+    """Return the HTTP status for the outcome of a delegation."""
     if response.ok or response.fault is None:
         return 200
     return TABLE[response.fault.code].status
 
 
 async def send_response(send: Send, response: Response) -> None:
-    """Send how a delegation ended, as others are told of it."""
+    """Send the outcome of a delegation, without what is for the operator alone."""
     response = response.outward()
     extra = _retry_after(response.fault) if response.fault is not None else ()
     await send_bytes(send, status_of(response), encode(response), (_JSON_HEADER, *extra))
@@ -193,25 +193,25 @@ async def send_response(send: Send, response: Response) -> None:
 async def send_value(
     send: Send, value: object, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    """Send any value as JSON."""
+    """Send a value as JSON."""
     await send_bytes(send, status, encode(value), (_JSON_HEADER, *headers))
 
 
 async def send_fault(send: Send, why: Fault, status: int | None = None) -> None:
-    """Send why nothing came of a request, under the status of its code unless another says it better."""
+    """Send a fault, with the HTTP status of its code unless *status* is given."""
     why = why.outward()
     status = status or TABLE[why.code].status
     extra = _retry_after(why)
     if status == 401:
         extra = (*extra, (b"www-authenticate", b"Bearer"))
     if status in (401, 413, 415, 429, 431, 503):
-        # What is left of its body nobody wants to read, and nobody keeps a place who has not said who it is.
+        # The rest of the body will not be read, and an unauthenticated client must not hold a connection.
         extra = (*extra, (b"connection", b"close"))
     await send_bytes(send, status, encode(FailureBody(fault=why)), (_JSON_HEADER, *extra))
 
 
 async def send_bytes(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> None:
-    """Send a whole reply."""
+    """Send a whole response."""
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})

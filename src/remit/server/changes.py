@@ -1,8 +1,8 @@
-"""What changed in the runs of a host, numbered, for whoever reads along or comes back.
+"""The changes of a host's runs, numbered, for readers that follow them or reconnect.
 
-Only the newest state of each run is kept, and that is the whole of it: a reader who was away, or is slow, is told where
-each run is now and misses nothing by not having heard of the states between. So there is nothing to grow but the number
-of runs, and no queue for anyone.
+Only the newest state of each run is kept, and it is the whole state: a reader that was away or is slow gets the current
+state of each run and needs none of the states between. So memory grows only with the number of runs, and no reader
+needs a queue.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ class RunChange(NamedTuple):
 
 
 class Changes:
-    """Hears of each change (`changed` is what a `SessionService` calls), and tells readers."""
+    """Receives each change (a `SessionService` calls `changed`) and notifies readers."""
 
     def __init__(self) -> None:
-        # Numbers begin anew with each process; the name says whether one is of this.
+        # Numbers start anew in each process; the name says which process a number belongs to.
         self._name = secrets.token_hex(4)
         self._newest: dict[str, RunChange] = {}
         self._readers: set[asyncio.Event] = set()
         self.number = 0
 
     def changed(self, run: Overlay) -> None:
-        """Note that a run has changed."""
+        """Note that a run changed."""
         self.number += 1
-        self._newest.pop(run.id, None)  # so that they stand in the order of their numbers
+        self._newest.pop(run.id, None)  # keeps the runs in the order of their numbers
         self._newest[run.id] = RunChange(self.number, run)
         self.wake()
 
     def since(self, number: int) -> list[RunChange]:
-        """Return the runs that changed after *number*, in order, each as it is now."""
+        """Return the runs that changed after *number*, in order, each in its current state."""
         found: list[RunChange] = []
         for change in reversed(self._newest.values()):
             if change.number <= number:
@@ -51,11 +51,11 @@ class Changes:
         return found[::-1]
 
     def mark(self, number: int) -> str:
-        """Return the name of a number, by which a reader goes on after it."""
+        """Return the mark of a number, from which a reader can continue."""
         return f"{self._name}-{number}"
 
     def number_of(self, mark: str) -> int | None:
-        """Return the number of a mark; None if it is of another process, or none at all."""
+        """Return the number of a mark; None if it is invalid or of another process."""
         found = _MARK.fullmatch(mark)
         if found is None or found[1] != self._name or int(found[2]) > self.number:
             return None
@@ -63,7 +63,7 @@ class Changes:
 
     @contextmanager
     def reading(self) -> Generator[asyncio.Event]:
-        """Have an event that is set whenever there is something new; the reader clears it before it looks."""
+        """Have an event that is set whenever there are changes; the reader clears it before it reads."""
         event = asyncio.Event()
         self._readers.add(event)
         try:
@@ -73,10 +73,10 @@ class Changes:
 
     @property
     def readers(self) -> int:
-        """How many read along."""
+        """The number of readers."""
         return len(self._readers)
 
     def wake(self) -> None:
-        """Have all readers look, also where nothing has changed."""
+        """Wake all readers, even if nothing changed."""
         for event in self._readers:
             event.set()

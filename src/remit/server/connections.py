@@ -1,4 +1,4 @@
-"""Connections to whoever comes: what each may hold of a server before it is known, and for how long."""
+"""HTTP connections: limits on what each may hold, and for how long, before it is authenticated."""
 
 import asyncio
 import math
@@ -15,34 +15,34 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, fault
 from remit.server.bodies import FailureBody, Receive, Scope, Send, send_fault
 
-# Who has not said what it wants after so long makes room for others.
+# A client that sends no request for this long is disconnected.
 HEADERS_S = 10.0
-# Whoever takes longer to say what it wants keeps a place from others.
+# A client that takes longer to send its headers is disconnected.
 BODY_S = 10.0
-# Who has read nothing of an answer for so long will not read the rest either, which is kept for it meanwhile.
+# A client that has read nothing of a response for this long will not read the rest, which is buffered meanwhile.
 STALLED_S = 60.0
-# Credentials have at most 16 kB, and traces 8; the rest is small.
+# Credentials have at most 16 kB, and traces 8; other headers are small.
 MOST_HEADERS = 64 * 1024
-# So many requests may be sent ahead on one connection while another is answered; each is a kilobyte here.
+# Requests that may be pipelined on one connection while another is answered; each takes a kilobyte.
 MOST_AHEAD = 100
-# A process has 1,024 files unless its operator says otherwise; some are the store's.
+# A process may open 1,024 files by default; some are the store's.
 MOST_CONNECTIONS = 900
-# So many more are told that there is no room for them when they say what they want; the rest, at once.
+# This many more clients are told to come back when they send a request; beyond that, at once.
 TOLD = 50
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection, as uvicorn reads HTTP, to a peer that has to come to the point."""
+    """One HTTP connection, as uvicorn reads it, with limits on slow and idle clients."""
 
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
     _idle_since = 0.0
     _unread = 0
-    """How much came that is neither a body nor whole: headers, or what follows a body."""
+    """The number of bytes received that are not a body: headers, or what follows a body."""
     _packet = 0
-    """How much came last; the headers of several requests may be in it."""
+    """The size of the last read; it may hold the headers of several requests."""
     _between = True
-    """Whether the next that comes is a request."""
+    """Whether the next bytes begin a request."""
     _in_headers = True
     _running: RequestResponseCycle | None = None
 
@@ -52,23 +52,23 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         self._late = self.loop.call_later(HEADERS_S, transport.close)
-        # Counted here, and not by uvicorn, which would turn everyone away for those who want nothing.
+        # Counted here and not by uvicorn, which would refuse everyone because of idle connections.
         self._most, self.limit_concurrency = self.limit_concurrency or MOST_CONNECTIONS, None
         self._serving: Any = self.app
         if len(self.connections) > self._most:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Hang up on whoever has wanted nothing for the longest time; if there is nobody, at last tell this one."""
+        """Disconnect the client that has been idle the longest; if none is idle, refuse the new one."""
         others = [each for each in cast("set[HttpConnection]", self.connections) if each is not self and each.is_idle]
         if others:
             min(others, key=lambda each: each._idle_since)._leave()
         elif len(self.connections) > self._most + TOLD:
-            # What it wants does not matter: it is told before it has said so, and its place is free at once.
+            # The request does not matter: it is refused before it is sent, and its place is free at once.
             self._say_last(_FULL, 503)
 
     def _leave(self) -> None:
-        """Make room for others; whoever has just come, and is about to say what it wants, is told to come back."""
+        """Make room for others; a client that may be about to send a request is told to come back."""
         if cast("RequestResponseCycle | None", self.cycle) is None:
             self._say_last(_FULL, 503)
         else:
@@ -76,7 +76,7 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being done for it."""
+        """Whether no request is being answered on this connection."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return (cycle is None or cycle.response_complete) and not self.transport.is_closing()
 
@@ -94,7 +94,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _look_at_reader(self, unread: int) -> None:
         if self.transport.get_write_buffer_size() < unread:
-            self._await_reader()  # slowly, but it does
+            self._await_reader()  # it is slow, but it reads
         else:
             self.transport.abort()
 
@@ -107,7 +107,7 @@ class HttpConnection(HttpToolsProtocol):
         self._in_time()
         self._reads()
         super().connection_lost(exc)
-        # If the next request came before this one was answered, uvicorn has told only that one.
+        # If the next request arrived before this one was answered, uvicorn notified only that one.
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -131,7 +131,7 @@ class HttpConnection(HttpToolsProtocol):
             self._await_rest()
 
     def _await_rest(self) -> None:
-        # Nearly all come whole; only for what does not is there a timer.
+        # Nearly all requests arrive whole; only the others need a timer.
         self._late = self.loop.call_later(HEADERS_S if self._in_headers else BODY_S, self._give_up)
 
     def _cut_off(self) -> None:
@@ -141,14 +141,14 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def _give_up(self) -> None:
-        """Hang up on whoever is too slow to say what it wants; if it is clear what nothing comes of, say so."""
+        """Disconnect a client that is too slow to send its request; send the reason if that is possible."""
         self._late, running = None, self._running
         if self._in_headers:
             answered = running is None or running.response_complete
         else:
             answered = self.cycle is running
         if not answered:
-            self._await_rest()  # it was sent ahead, and the one before it is still worked on
+            self._await_rest()  # it was pipelined, and the request before it is still running
         elif self._in_headers:
             self.transport.close()
         elif not self.cycle.response_started:
@@ -157,7 +157,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the shape of uvicorn
-        """Say that what came is no HTTP; not to whoever waits for an answer, which would take it for that."""
+        """Answer bytes that are not HTTP, unless another answer is due: the client would mistake it for that."""
         cycle = self.cycle
         if self.is_idle or (cycle is self._running and cycle.more_body and not cycle.response_started):
             self._say_last(_NO_HTTP, 400)
@@ -181,7 +181,7 @@ class HttpConnection(HttpToolsProtocol):
         came, self._unread = self._unread, 0
         if came + self._packet > MOST_HEADERS and self._size_of_headers() > MOST_HEADERS:
             self.app = _refusing(_HEADERS_TOO_LARGE, 431)
-            self.url = b"/"  # an address as long as that cannot even be taken apart
+            self.url = b"/"  # a URL of this length cannot even be parsed
         elif len(self.connections) > self._most:
             self.app = _refusing(_FULL)
         else:
@@ -189,8 +189,8 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if len(self.pipeline) > MOST_AHEAD:
             self.transport.abort()
-            raise HttpParserError  # else the parser reads on: a few bytes each, they come by the thousand
-        self.headers = []  # what follows a body looks like a header, and is none
+            raise HttpParserError  # else the parser reads on, a few bytes at a time, thousands of times
+        self.headers = []  # what follows a body looks like a header, but is not one
 
     def _size_of_headers(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -219,9 +219,9 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class Doorstep(socket.socket):
-    """Where connections arrive that are to be made private first, and only so many who do not go about it are kept.
+    """Accepts connections that must complete a TLS handshake first, and limits those that do not.
 
-    Until they have, they are no `HttpConnection`, which could be counted; yet each holds 300 kB and a file.
+    Until the handshake is complete there is no `HttpConnection` to count; yet each holds 300 kB and a file.
     """
 
     def __init__(self, bound: socket.socket, most: int, connections: Callable[[], Iterable[Any]]) -> None:
@@ -238,7 +238,7 @@ class Doorstep(socket.socket):
         return arrived, address
 
     def _make_room(self) -> None:
-        """Hang up on whoever has taken longest, of those that are still there."""
+        """Disconnect the client that has taken longest, if it is still connected."""
         self._arrived = [each for each in self._arrived if each.fileno() >= 0]
         private = {each.transport.get_extra_info("socket").fileno() for each in self._connections()}
         late = next((each for each in self._arrived if each.fileno() not in private), None)
@@ -249,7 +249,7 @@ class Doorstep(socket.socket):
 
 
 class _Together:
-    """Where an answer is written to. Its head goes with what follows: apart, they are two packets."""
+    """Where a response is written. Its head is sent with the first part of the body: apart, they are two packets."""
 
     __slots__ = ("_head", "_loop", "_to", "_written")
 
@@ -262,7 +262,7 @@ class _Together:
     def write(self, data: bytes) -> None:
         if not self._written:
             self._written, self._head = True, data
-            self._loop.call_soon(self._flush)  # of a stream, nothing may follow for long
+            self._loop.call_soon(self._flush)  # in a stream, nothing may follow for a long time
             return
         head, self._head = self._head, b""
         self._to.write(head + data)
@@ -280,7 +280,7 @@ class _Together:
 
 
 def _without_offer(data: bytes) -> bytes:
-    """Return a request without the offer to go on in another protocol, behind which the parser reads no body."""
+    """Return a request without its `Upgrade` header, after which the parser would read no body."""
     head, end, rest = data.partition(b"\r\n\r\n")
     return _OFFER.sub(b"\r\nx-offer:", head, 1) + end + rest
 
@@ -289,7 +289,7 @@ _OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
 def _whole(cycle: RequestResponseCycle, app: Any) -> Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]:
-    """Return an application for one who knows no chunks (HTTP/1.0): what has no length ends with the connection."""
+    """Return an application for HTTP/1.0, which has no chunks: without a length, the connection ends the response."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         endless = False

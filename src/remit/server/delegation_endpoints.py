@@ -37,12 +37,12 @@ from remit.server.delegations import GONE, Delegations, Handle, handle_of
 from remit.server.run_waiters import Leaving
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
 
-# As many digits as the number of a record may have.
+# The maximum number of digits of a record number.
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
 
 
 class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why something is cancelled."""
+    """The reason for a cancellation."""
 
     reason: str = ""
 
@@ -74,7 +74,7 @@ class DelegationEndpoints:
     async def _answer(
         self, request: Request, once: SingleUseProof | None, receive: Receive, send: Send, *, anew: bool
     ) -> None:
-        """Answer with how a request ended, or with a handle, if it waits for a person."""
+        """Answer with the outcome of a request, or with a handle if it waits for approval."""
         going = await self._delegations.begin(request, once)
         if isinstance(going, Response):
             await _send_end(send, request, going)
@@ -90,7 +90,7 @@ class DelegationEndpoints:
         if isinstance(going, Response):
             await _send_end(send, request, going)
             return
-        await going.decided.wait()  # nothing is acknowledged before it is safely recorded
+        await going.decided.wait()  # nothing is acknowledged before it is durable
         if going.task.done():
             await _send_end(send, request, going.task.result())
             return
@@ -145,7 +145,7 @@ class DelegationEndpoints:
     async def _send_stream(
         self, following: Following, events: Events, receive: Receive, send: Send, *, anew: bool = False
     ) -> None:
-        """Send a run's events; one that is carried out *anew* whenever it is sent ends when its asker hangs up."""
+        """Send a run's events; if it has no id to ask for it again (*anew*), cancel it when the client disconnects."""
         location = (b"location", f"/v1/delegations/{following.run}".encode())
 
         def gone() -> None:
@@ -168,25 +168,25 @@ class DelegationEndpoints:
         """`POST /v1/delegations/{id}/cancel`."""
         headers = headers_of(scope)
         sender = await self._delegations.sender(scope, headers)
-        # Read before anything is looked up: who hangs up meanwhile wants it stopped all the same.
+        # Read before anything is looked up: a client that disconnects meanwhile still wants it cancelled.
         body = await read_optional_json(headers, receive)
         said = await read_as(partial(decode, kind=Reason), body) if body else Reason()
         name: str = scope["path_params"]["id"]
         try:
             summary = await self._delegations.find(name, sender, scope[ACCESS].others)
         except RemitError:
-            await self._hub.store.flush()  # it may have come a moment ago, and be about to be recorded
+            await self._hub.store.flush()  # it may have arrived a moment ago, and not be recorded yet
             summary = await self._delegations.find(name, sender, scope[ACCESS].others)
         outcome = await self._delegations.stop(summary, sender.name, said.reason)
         if outcome is None:
             await send_value(send, handle_of(name, summary.run, "running"), 202)
         elif may_see(sender, summary, Permission.READ):
             await send_value(send, with_session_of_peer(outcome, peer_name(sender)))
-        else:  # to stop a run is not to read what it had to say
+        else:  # permission to cancel a run does not include reading its result
             await send_value(send, outline(outcome))
 
     async def _found(self, scope: Scope) -> tuple[RunSummary, Sender]:
-        """Return the run that the path names, and who wants to know of it."""
+        """Return the run that the path names, and the sender."""
         sender = await self._delegations.sender(scope, headers_of(scope))
         return await self._delegations.find(scope["path_params"]["id"], sender, scope[ACCESS].others), sender
 
@@ -196,7 +196,7 @@ async def _send_end(send: Send, request: Request, response: Response) -> None:
 
 
 def agree(headers: Headers, sent: Submission) -> None:
-    """Refuse headers that contradict the envelope beside which they are sent (X9)."""
+    """Refuse headers that contradict the envelope (X9)."""
     said = (
         ("x-agent-request-id", sent.id),
         ("x-agent-origin", sent.origin),

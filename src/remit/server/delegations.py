@@ -21,23 +21,23 @@ from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.refusals import REFUSALS, SENDER, Refusals
 from remit.server.run_waiters import Leaving, RunWaiters
 
-# As long as a hub waits for an answer to come after a cancel: the grace time of a callee, and a little for the way.
+# How long to wait for the outcome after a cancel: the grace time of a callee, and a little for the network.
 CANCEL_WAIT_S = 3.5
 GONE = "the client disconnected"
 
 
 class Handle(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A delegation that has not ended: where to look again."""
+    """A delegation that has not ended, and where to ask for it again."""
 
     id: str
     run: str
     state: Literal["running", "waiting"]
     question: str = ""
-    """What a person is asked, while it waits for one."""
+    """The question to a person, while it waits for one."""
     link: str
-    """Where its end can be had."""
+    """Where to get its outcome."""
     events: str
-    """Where it can be read along."""
+    """Where to follow its events."""
 
 
 class Delegations:
@@ -52,24 +52,24 @@ class Delegations:
         self.waiting = RunWaiters(hub)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._granted: set[str] = set()
-        """The runs that came with a credential, whose tokens are to be settled."""
+        """The runs that came with a credential, whose tokens must be settled."""
 
     @property
     def under_way(self) -> int:
-        """How many that came here have not ended."""
+        """The number of received delegations that have not ended."""
         return len(self._tasks)
 
     async def idle(self) -> None:
-        """Return once nothing is under way."""
+        """Return once nothing is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def close(self) -> None:
-        """Hear no more of the hub; whoever still waits is told where to look later."""
+        """Stop listening to the hub; requests that still wait get a handle."""
         self.waiting.close()
 
     async def sender(self, scope: Scope, headers: Headers, *, submits: bool = False) -> Sender:
-        """Return who sends a request, if it proves that for this method and path, and may use it; or a `RemitError`."""
+        """Return the sender of a request; raise a `RemitError` unless it is authenticated and permitted."""
         query: bytes = scope["query_string"]
         path = scope["raw_path"].decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
         refusals: Refusals = scope[REFUSALS]
@@ -95,7 +95,7 @@ class Delegations:
         return sender
 
     async def received(self, sent: Submission, sender: Sender, headers: Headers) -> Request:
-        """Return what was sent as a request of this hub, within what its sender's credential allows."""
+        """Return a submission as a request of this hub, limited to what its sender's credential allows."""
         if self.draining:
             raise going_down()
         await self._check_reference(sent, sender)
@@ -112,7 +112,7 @@ class Delegations:
         return request
 
     async def _check_reference(self, sent: Submission, sender: Sender) -> None:
-        """Refuse a client's reference to a conversation with an agent that it may not ask: that is not its to show."""
+        """Refuse a client's reference to a conversation with an agent that it may not ask: it may not share that."""
         history = sent.handoff.history if sent.handoff is not None else None
         if history is None or sender.targets is None or sender.is_hub:
             return
@@ -124,11 +124,11 @@ class Delegations:
     async def end_of(
         self, going: ActiveRun, name: str, receive: Receive | None = None, *, anew: bool = False, questions: bool = True
     ) -> Response | Handle:
-        """Return how a request ended that is under way; a handle by that name, if it does not end for now.
+        """Return the outcome of a running request, or a handle with the id *name* if it does not end for now.
 
-        That is if it waits for a person, unless *questions* are not wanted, and if this server goes down before. With
-        *receive*, raise `ClientGone` when whoever asked hangs up; one that is carried out *anew* whenever it is sent is
-        cancelled then, since nobody could ask for its answer.
+        A handle is returned if the request waits for approval, unless *questions* is false, and if this server shuts
+        down. With *receive*, raise `ClientGone` when the client disconnects; a request without an id of its own
+        (*anew*) is cancelled then, since nobody could ask for its answer.
         """
         first = self.waiting.first(going, questions=questions)
 
@@ -154,9 +154,9 @@ class Delegations:
     async def begin(
         self, request: Request, once: SingleUseProof | None = None, *, counted: bool = False
     ) -> ActiveRun | Response:
-        """Start a request, or find the same under way: it goes on, whoever waits for it.
+        """Start a request, or attach to the same request if it is running; it continues even if nobody waits for it.
 
-        One that is *counted* is held to the fan-out and cycle limits of the agent that asks.
+        A *counted* request is held to the fan-out and cycle limits of the agent that asks.
         """
         try:
             going = await (self.hub.begin_counted(request) if counted else self.hub.begin(request, once))
@@ -164,14 +164,14 @@ class Delegations:
             self._settle(request.run, 0)
             raise
         if isinstance(going, Response) or going.run != request.run:
-            self._settle(request.run, 0)  # it never began, or is counted under the first that was sent
+            self._settle(request.run, 0)  # it never began, or the first request of this id is counted
         if isinstance(going, ActiveRun):
             self._tasks.add(going.task)
             await self.waiting.watch(going, partial(self._ended, going.run))
         return going
 
     def drop(self, request: Request) -> None:
-        """Let go of what was received and will not be begun."""
+        """Release a received request that will not be started."""
         self.hub.forget(request.run)
         self._settle(request.run, 0)
 
@@ -188,7 +188,7 @@ class Delegations:
             task.add_done_callback(self._tasks.discard)
 
     async def stop(self, summary: RunSummary, by: str, reason: str) -> Response | None:
-        """Cancel a run, wherever it is carried out, and return how it ended; None if it takes longer than is polite."""
+        """Cancel a run in any process, and return its outcome; None if it has none after `CANCEL_WAIT_S`."""
         words = f"by {by}" + (f": {reason[:200]}" if reason else "")
         if summary.response is None and not self.hub.cancel(summary.run, words):
             await self.hub.store.control(summary.run, "cancel", by, reason[:200])
@@ -200,7 +200,7 @@ class Delegations:
         return await self.hub.outcome(summary.run)
 
     async def find(self, name: str, sender: Sender, others: Permission | None = None) -> RunSummary:
-        """Return a run by its id, or by the sender's own; raise a `RemitError` unless it may be seen.
+        """Return a run by its id or by the sender's request id; raise a `RemitError` unless the sender may see it.
 
         With the permission *others* it may be anyone's.
         """
@@ -209,14 +209,14 @@ class Delegations:
             if summary.run == name and may_see(sender, summary, others):
                 return summary
         runs = await store.named(name, RunScope(users=sender.users, agents=sender.targets, via=sender.name))
-        if len(runs) == 1:  # two users of a client may have chosen the same: then it names neither
+        if len(runs) == 1:  # two users of a client may have chosen the same id: then it is ambiguous
             (summary,) = await store.runs(run=runs[0], limit=1)
             return summary
         raise RemitError(fault(Code.NOT_FOUND, f"no delegation `{name[:100]}` that {sender.name} may see"))
 
 
 def going_down() -> RemitError:
-    """Return why nothing more is taken."""
+    """Return the error of a server that is shutting down."""
     how = "Ask another server, or try again in 1 s."
     return RemitError(fault(Code.OVERLOADED, "this server is shutting down", retry_after_ms=1_000, suggestion=how))
 

@@ -1,4 +1,4 @@
-"""`/dialects/{name}`: clients that speak another envelope than ours work unchanged."""
+"""`/dialects/{name}`: clients that send the envelopes of other systems work unchanged."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -29,7 +29,7 @@ from remit.server.streams import KEEP_ALIVE, STREAM, STREAM_HEADERS, Following, 
 
 _Reply = Callable[[Response], Awaitable[ForeignMessage]]
 
-# Where each dialect says what this hub judges once it is read: its client has to be told that place, not ours.
+# Where each dialect has the fields that this hub checks: errors must name the client's field, not ours.
 _PLACES = {
     "employee": {
         "$.user": "$.user_id",
@@ -52,28 +52,28 @@ _PLACES = {
 }
 
 
-# An envelope that was refused is read once more for the ids that are echoed, beside the event loop if it is large.
+# A refused envelope is read once more for the ids to echo, outside the event loop if it is large.
 _ECHOED_BYTES = 4 * SMALL_BODY
-# The documents in which all agents that work for a user share one session id. Here a session is of one agent.
+# Dialects in which all agents of a user share one session id. Here a session belongs to one agent.
 _SHARED = frozenset({"contract"})
-# The documents that limit fan-out and cycles: agents elsewhere have no other guard of these than this hub.
+# Dialects that limit fan-out and cycles: for agents elsewhere, only this hub can enforce that.
 _COUNTED = frozenset({"employee"})
 
 
 class DialectEndpoints:
-    """Delegations in other dialects: translated on the way in and on the way out, and nothing else."""
+    """Delegations in other dialects: translates requests and responses, and nothing else."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._delegations = delegations
 
     async def speak(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`POST /dialects/{name}`, and what the documents call that address."""
+        """`POST /dialects/{name}`, and the paths below it that the dialects use."""
         name: str = scope["path_params"]["name"]
         if name not in NAMES:
             known = f"Use one of {', '.join(NAMES)}."
             raise RemitError(fault(Code.NOT_FOUND, f"unknown dialect `{name[:100]}`", suggestion=known))
         dialect, headers = find(name), headers_of(scope)
-        # Where an envelope does not say whom it is for, the address does: `/dialects/librarian/<name>`.
+        # If an envelope does not name the agent, the path does: `/dialects/librarian/<name>`.
         target = scope["path_params"].get("rest", "") if name == "librarian" else ""
         asked = ForeignMessage(headers=headers, target=target)
         sent = sender = None
@@ -86,28 +86,28 @@ class DialectEndpoints:
             exchange = _Exchange(name, asked, sent, sender, receive, send)
             response = await self._ended(exchange)
             if response is None:
-                return  # it was streamed
+                return  # the answer was streamed
             response = with_session_of_peer(response, peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
-            # What is wrong with an envelope that could not be read names its own fields.
+            # The problems of an unreadable envelope already name its own fields.
             why = error.fault if sent is None else _placed(name, error.fault, sender)
             response = _refused(sent, why, self._version_of(sent, error.fault))
             if sent is None and len(asked.body) > _ECHOED_BYTES:
                 asked = ForeignMessage(
                     headers=headers, target=target
-                )  # it was not read, and is not to be for the answer
+                )  # it was not read, and is too large to read for the answer
         await _send_reply(await _reply(dialect, response, asked), asked, send)
 
     def _version_of(self, sent: Submission | None, why: Fault) -> str | None:
-        """Return the version of the agent that was asked for, unless who asks may not know of it."""
+        """Return the version of the agent that was asked for, unless the sender may not see it."""
         asked = self._delegations
         if sent is None or why.code is Code.AGENT_NOT_FOUND or sent.target not in asked.exposed():
             return None
         return asked.hub.cards[sent.target].version
 
     async def _ended(self, exchange: "_Exchange") -> Response | None:
-        """Return how a request ended; None if that was sent as a stream."""
+        """Return the outcome of a request; None if it was sent as a stream."""
         asked, name, anew = exchange.asked, exchange.name, exchange.sent.id is None
         request = await self._delegations.received(exchange.sent, exchange.sender, asked.headers)
         counted = name in _COUNTED
@@ -133,7 +133,7 @@ class DialectEndpoints:
         going = await asked.begin(request, counted=counted)
         if isinstance(going, Response):
             return going
-        # None of the dialects knows of something that waits for a person: they wait, too.
+        # No dialect can express that a request waits for approval: its clients wait, too.
         end = await asked.end_of(going, going.run, receive, anew=anew, questions=False)
         if not isinstance(end, Response):
             why = "this server is shutting down before the request ended"
@@ -142,7 +142,7 @@ class DialectEndpoints:
 
 
 class _Exchange(NamedTuple):
-    """One request in a dialect that could be read, and who waits for the reply."""
+    """One request in a dialect that was decoded, and the connection of its client."""
 
     name: str
     asked: ForeignMessage
@@ -178,10 +178,10 @@ def _in_own_part(sent: Submission, session: str) -> Submission:
 
 
 def _placed(dialect: str, why: Fault, sender: Sender | None) -> Fault:
-    """Return a fault with places as the dialect has them, and a client that speaks for agents as unproven."""
+    """Return a fault with the field names of the dialect. A client that acts for agents counts as unauthenticated."""
     places, paths = _PLACES[dialect], [each.path for each in why.problems]
     if paths == ["$.origin"] and sender is not None and not sender.is_hub:
-        # The documents want a service's own token for this, never a user's.
+        # The documents require a service's own token for this, never a user's.
         message = "this token belongs to a client; only a peer may act for agents"
         suggestion = "Send the token of a peer: `token` in `[peers.NAME]` of the team file."
         return fault(Code.UNAUTHENTICATED, message, suggestion=suggestion)
@@ -214,9 +214,9 @@ async def _stream(
     anew: bool,
     counted: bool,
 ) -> Response | None:
-    """Carry a request out and send what is said of it; return its end if it was refused before it began.
+    """Run a request and stream its events; return its outcome if it was refused before it began.
 
-    One that is carried out *anew* whenever it is sent is cancelled when its asker hangs up.
+    A request without an id of its own (*anew*) is cancelled when the client disconnects.
     """
     hub = delegations.hub
     with hub.follow(request.run, backlog=SHORT_BACKLOG) as events:
@@ -272,7 +272,7 @@ def _outcome_in(record: Record) -> Response | None:
 
 
 def _event_bytes(record: Record) -> bytes:
-    """Return what the agent that was asked says; what happens below it is its own business."""
+    """Return what the called agent says; events below it are not sent."""
     match record.body:
         case Delta(delegation=place, text=text) if place == record.run:
             return _frame(b"delta", encode({"text": text}))

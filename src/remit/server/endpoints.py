@@ -17,15 +17,15 @@ Endpoint = Callable[[Scope, Receive, Send], Any]
 
 
 def guarded(endpoint: Endpoint, access: Access | None = None) -> "Guarded":
-    """Return an endpoint whose refusals are sent, and which ends quietly when whoever asked has hung up.
+    """Return an endpoint that sends refusals as responses, and ends quietly when the client disconnects.
 
-    *access* says who may use it; None: that is checked otherwise.
+    *access* says who may use it; None: the caller checks that.
     """
     return Guarded(endpoint, access)
 
 
 class Guarded:
-    """An endpoint as an application."""
+    """An endpoint as an ASGI application."""
 
     def __init__(self, endpoint: Endpoint, access: Access | None) -> None:
         self._endpoint = endpoint
@@ -35,7 +35,7 @@ class Guarded:
         started = False
         scope[ACCESS] = self.access
         if named := scope.get("path_params"):
-            # Decoded only now: an id may hold a slash, which is none of the path's.
+            # Decoded only now: an id may hold a slash that does not separate path segments.
             scope["path_params"] = {name: unquote(value) for name, value in named.items()}
 
         async def sending(message: MutableMapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Guarded:
             await self._endpoint(scope, receive, sending)
         except RemitError as error:
             if not started:
-                with suppress(RemitError):  # a header that stands there twice
+                with suppress(RemitError):  # a header that is sent twice
                     note(scope, headers_of(scope), error.fault)
                 await send_fault(send, error.fault)
         except ClientGone:

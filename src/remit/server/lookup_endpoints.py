@@ -1,4 +1,4 @@
-"""What can be looked at over HTTP: the agents, the runs, the record."""
+"""The read endpoints: agents, runs and the audit log."""
 
 from typing import TypeVar
 from urllib.parse import parse_qs
@@ -25,7 +25,7 @@ T = TypeVar("T", int, str)
 
 
 class PublicCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What others may know of an agent: what it is for, and not how it is made."""
+    """What others may know of an agent: what it is for, not how it is made."""
 
     name: str
     version: str = "1.0"
@@ -34,7 +34,7 @@ class PublicCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentList(Struct, frozen=True, kw_only=True):
-    """The agents that whoever asks may ask."""
+    """The agents that the client may ask."""
 
     agents: tuple[PublicCard, ...]
 
@@ -51,7 +51,7 @@ class PublicRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: Status | None = None
     via: str = ""
     correlation: str = ""
-    """What links it to others of the same workflow; else its id."""
+    """The correlation id that links it to other runs; else its own id."""
 
 
 class RunList(Struct, frozen=True, kw_only=True):
@@ -61,18 +61,18 @@ class RunList(Struct, frozen=True, kw_only=True):
 
 
 class PublicRunTree(Struct, frozen=True, kw_only=True):
-    """Who asked whom for what in a run, and how each ended."""
+    """The delegations of a run, and the outcome of each."""
 
     run: str
     delegations: tuple[Delegation, ...]
 
 
 class AuditPage(Struct, frozen=True, kw_only=True):
-    """A part of the record, in order."""
+    """A page of the audit log, in order."""
 
     records: tuple[RecordLine, ...]
     next: int | None = None
-    """What to give as `after` for the part that follows; None if there is none yet."""
+    """The value of `after` for the next page; None if there is none yet."""
 
 
 def public(card: AgentCard) -> PublicCard:
@@ -83,7 +83,7 @@ def public(card: AgentCard) -> PublicCard:
 
 
 class LookupEndpoints:
-    """Answers about what is there and what has been."""
+    """The endpoints for agents, runs and the audit log."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._hub = delegations.hub
@@ -162,7 +162,7 @@ def _line(summary: RunSummary) -> PublicRun:
 
 
 def _refuse_unknown(scope: Scope, *known: str) -> None:
-    """Refuse parameters that mean nothing: who mistypes a filter would take what comes for what was filtered."""
+    """Refuse unknown parameters: a mistyped filter would silently not filter."""
     for name in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name not in known:
             hint = did_you_mean(name, known) or f"; known parameters: {', '.join(known)}"
@@ -170,7 +170,7 @@ def _refuse_unknown(scope: Scope, *known: str) -> None:
 
 
 def _parameter(scope: Scope, name: str, default: T) -> T:
-    """Return a parameter of the address, or raise a `RemitError` that names it."""
+    """Return a query parameter, or raise a `RemitError` that names it."""
     given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get(name)
     if given is None:
         return default
@@ -180,7 +180,7 @@ def _parameter(scope: Scope, name: str, default: T) -> T:
         if len(given[0]) > LONGEST_NAME:
             raise _wrong(name, f"is longer than {LONGEST_NAME} characters")
         return given[0]
-    # Longer than this no number is that a store could hold.
+    # No store can hold a number with more digits.
     if not (given[0].isascii() and given[0].isdecimal() and len(given[0]) <= 15):
         raise _wrong(name, f"{given[0][:100]!r} is not a number of 0 or more")
     return int(given[0])

@@ -1,4 +1,4 @@
-"""What a hub has done, in numbers, and how its agents stand now, as Prometheus reads them."""
+"""The metrics of a hub in the text format of Prometheus."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,14 +9,14 @@ TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsPage:
-    """The figures of a hub as a page."""
+    """The metrics page of a hub."""
 
     def __init__(self, hub: Engine) -> None:
         self._hub = hub
-        self._figures = hub.figures  # from now on they are counted
+        self._figures = hub.figures  # counting starts here
 
     def page(self) -> bytes:
-        """Return the numbers as Prometheus reads them."""
+        """Return the metrics in the text format of Prometheus."""
         return "".join(f"{line}\n" for line in self._lines()).encode()
 
     def _lines(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the types that are sent and read."""
+"""The OpenAPI document, generated from the types that are sent and read."""
 
 from typing import Any, cast
 
@@ -23,17 +23,17 @@ from remit.server.lookup_endpoints import AgentList, AuditPage, PublicCard, Publ
 _TYPES = (Submission, Response, Handle, FailureBody, Reason, AgentList, PublicCard, RunList, PublicRunTree, AuditPage)
 _TEMPLATE = "#/components/schemas/{name}"
 
-# The names by which clients know types that are called differently in the code.
+# The published names of types that have other names in the code.
 _PUBLISHED = {"AgentList": "Agents", "FailureBody": "Failure", "PublicRun": "RunLine", "PublicRunTree": "RunTree"}
 
 Document = dict[str, Any]
 
 
 def document() -> Document:
-    """Return what the server offers, for programs."""
+    """Return the OpenAPI document of the server."""
     schemas, found = msgspec.json.schema_components(_TYPES, ref_template=_TEMPLATE)
     components = _outward(published(cast("Document", as_others_read(found)), _PUBLISHED))
-    # What is checked later than by its type.
+    # Constraints that are checked after decoding.
     components["Submission"]["properties"]["version"]["enum"] = list(VERSIONS.readable)
     components["ContextFilter"]["properties"]["roles"]["anyOf"][0]["items"] = {"enum": list(ROLES)}
     ref: dict[Any, Any] = {
@@ -56,14 +56,14 @@ def document() -> Document:
 
 
 def _outward(components: Document) -> Document:
-    """Return the schemas without what a fault says to the hub's operator alone: it is never sent."""
+    """Return the schemas without the fields of a fault that only the hub's operator sees: they are never sent."""
     for name in INWARD:
         del components["Fault"]["properties"][name]
     return {name: each for name, each in components.items() if name not in ("Origin", "SourceLine")}
 
 
 def _permitted(paths: Document) -> Document:
-    """Return the operations with what each needs, by the table that the server goes by."""
+    """Return the operations with the permissions that each requires, from the server's own table."""
     for path, operations in paths.items():
         for method, operation in operations.items():
             access = access_to(method.upper(), path.replace("{rest}", "{rest:path}"))
@@ -238,7 +238,7 @@ def _look(
 
 
 def _dialect(name: str, parameters: list[Document]) -> Document:
-    """Return what is said of another envelope: what is in it, and in its answers, its own document says."""
+    """Return the operation of a dialect; its own documentation defines requests and responses."""
     return {
         "operationId": name,
         "summary": "Ask in the envelope of another system.",
@@ -248,7 +248,7 @@ def _dialect(name: str, parameters: list[Document]) -> Document:
     }
 
 
-# What each event of a stream is; the data of the last is the record that holds the response.
+# One event of a stream; the data of the last one is the record that holds the response.
 _EVENT: Document = {
     "type": "object",
     "required": ["event", "data"],
@@ -259,7 +259,7 @@ _EVENT: Document = {
     },
 }
 
-# Whoever got a run can look at it.
+# A client that knows a run can look it up.
 _LINKS = {
     operation: {"operationId": operation, "parameters": {name: "$response.body#/run"}}
     for operation, name in (("look", "id"), ("read_along", "id"), ("cancel", "id"), ("run", "run"))

@@ -1,7 +1,7 @@
-"""What faces are shown of profiles, devices and runs with shared agents.
+"""What the local API shows of profiles, devices and runs with shared agents.
 
-These are types of their own: what is not named here is not shown, whatever a run comes to hold. No key, token, sealed
-message, control envelope or frame of a local agent has a place in them.
+These are separate types: a field that is not named here is never shown, whatever a run may hold later. They have no
+place for keys, tokens, encrypted messages, control envelopes or frames of a local agent.
 """
 
 from typing import Literal
@@ -22,29 +22,29 @@ from remit.server.run_commands import ActName, possible
 
 
 class ProfileView(Struct, frozen=True, kw_only=True):
-    """A local agent, and what it may do with shared ones."""
+    """A local agent, and what it may do with shared agents."""
 
     id: str
     allowed: bool
-    """Whether it may have dealings with shared agents at all."""
+    """Whether it may work with shared agents at all."""
     devices: tuple[str, ...]
-    """The ids of those that it may deal with."""
+    """The ids of the devices that it may work with."""
     mode: Mode
-    """The mode of a run that is started without one."""
+    """The default mode of its runs."""
     max_turns: int
     max_duration_ms: int
     max_failures: int
     max_tokens: int | None
     max_concurrent: int
     rules: tuple[str, ...]
-    """Those that have a person see a draft first in `semi_auto`."""
+    """The rules that require approval of a draft in `semi_auto`."""
 
 
 class OfferView(Struct, frozen=True, kw_only=True):
-    """An agent that another device says it shares with this one."""
+    """An agent that another device shares with this one."""
 
     name: str
-    """What it is shared as: the `agent` of a run."""
+    """The name under which it is shared: the `agent` of a run."""
     description: str
 
 
@@ -54,13 +54,13 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     verified: bool
-    """Whether its owner and this one compared codes."""
+    """Whether both owners compared codes."""
     shared: bool
-    """Whether it shares an agent with this device, as far as is known here: "shared with me"."""
+    """Whether it shares an agent with this device, as far as this device knows: "shared with me"."""
     offers: tuple[OfferView, ...] | None
-    """What it says that it shares; None: it has said nothing yet."""
+    """The agents that it shares; None: it has not said yet."""
     allowed: bool
-    """Whether it may reach this device of its own accord."""
+    """Whether it may contact this device on its own."""
     revoked: bool
 
 
@@ -77,7 +77,7 @@ class DeviceList(Struct, frozen=True, kw_only=True):
 
 
 def profile_view(profile: Profile) -> ProfileView:
-    """Return what is shown of a profile."""
+    """Return the view of a profile."""
     limits = profile.limits
     return ProfileView(
         id=profile.id,
@@ -94,7 +94,7 @@ def profile_view(profile: Profile) -> ProfileView:
 
 
 def device_view(peer: PeerDevice, offer: tuple[AgentOffer, ...] | None) -> DeviceView:
-    """Return what is shown of a device: of its card, the name alone."""
+    """Return the view of a device; its card contributes only the name."""
     return DeviceView(
         id=peer.device,
         name=peer.card.name,
@@ -112,14 +112,14 @@ def device_view(peer: PeerDevice, offer: tuple[AgentOffer, ...] | None) -> Devic
 
 
 class ReviewView(Struct, frozen=True, kw_only=True):
-    """A rule that wanted a person to look, and why."""
+    """A rule that required a review, and why."""
 
     rule: str
     why: str
 
 
 class TurnView(Struct, frozen=True, kw_only=True):
-    """Something that was said: a line of the timeline."""
+    """A message: one entry of the timeline."""
 
     role: Role
     text: str
@@ -127,44 +127,44 @@ class TurnView(Struct, frozen=True, kw_only=True):
     at_ms: int
     took_ms: int
     label: Label | None
-    """Who let it go; None for what the remote agent said."""
+    """Who released it; None for messages of the remote agent."""
     reviews: tuple[ReviewView, ...]
     sent: bool
     failed: str
-    """Why it got no reply and will not get one; empty: it is not so."""
+    """Why it will never get a reply; empty if it may."""
 
 
 class DraftView(Struct, frozen=True, kw_only=True):
-    """A draft that waits for a person; after the end, one that was left unsent."""
+    """A draft that waits for approval; after the end of the run, one that was not sent."""
 
     id: str
-    """What an answer to it has to name, so that no other is meant."""
+    """The id that an answer must name, so that it cannot mean another draft."""
     text: str
     reviews: tuple[ReviewView, ...]
     took_ms: int
 
 
 class SharedRunView(Struct, frozen=True, kw_only=True):
-    """A run, whole."""
+    """The whole view of a run."""
 
     id: str
     profile: str
     device: str
     agent: str
-    """What the device shares the other agent as; empty: the only one that it shares."""
+    """The name under which the device shares the other agent; empty: the only one that it shares."""
     objective: str
     mode: Mode
     state: SessionState
     decides: Literal["agent", "person"]
-    """Who says what is said next."""
+    """Who speaks next."""
     acts: tuple[ActName, ...]
-    """What can be done with it now."""
+    """The actions that are possible now."""
     turn: int
     max_turns: int
     active_ms: int
-    """The time that was spent on it until now."""
+    """The time spent on it so far."""
     is_active: bool
-    """Whether more is being spent."""
+    """Whether the clock is running."""
     max_duration_ms: int
     failures: int
     max_failures: int
@@ -172,7 +172,7 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     max_tokens: int | None
     timeline: tuple[TurnView, ...]
     kept: int
-    """Replies that came and are worked on once it goes on."""
+    """Replies that arrived while it is paused."""
     draft: DraftView | None
     failure: str
     ended: Reason | None
@@ -187,13 +187,13 @@ class SharedRunLine(Struct, frozen=True, kw_only=True):
     profile: str
     device: str
     agent: str
-    """What the device shares the other agent as; empty: the only one that it shares."""
+    """The name under which the device shares the other agent; empty: the only one that it shares."""
     objective: str
     mode: Mode
     state: SessionState
     turn: int
     waits: bool
-    """Whether a draft waits for a person."""
+    """Whether a draft waits for approval."""
     ended: Reason | None
 
 
@@ -204,7 +204,7 @@ class SharedRunList(Struct, frozen=True, kw_only=True):
 
 
 def view(run: Overlay, now_ms: int) -> SharedRunView:
-    """Return what is shown of a run at *now_ms*."""
+    """Return the view of a run at *now_ms*."""
     limits = run.limits
     return SharedRunView(
         id=run.id,

@@ -1,11 +1,11 @@
-"""Whether the store can write: found out by writing to it."""
+"""The readiness check: whether the store can write, tested by a write."""
 
 import asyncio
 import time
 
 from remit.runtime.ports import Store, StoreError
 
-# A prober that asks more often is told what was found last: it must not keep the disk busy.
+# A more frequent probe gets the last result: it must not keep the disk busy.
 FRESH_S = 1.0
 
 _COUNTER = "remit/readyz"
@@ -13,7 +13,7 @@ _WINDOW_MS = 60_000
 
 
 class Readiness:
-    """Probes the store with a tiny durable write. Those who ask at once share one, and so do those within a second."""
+    """Probes the store with a tiny durable write. Concurrent probes, and those within a second, share one write."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class Readiness:
     async def _write(self, wait_s: float) -> bool:
         try:
             async with asyncio.timeout(wait_s):
-                # One row that is overwritten: through the writer, behind what is queued, and durable on return.
+                # One row that is overwritten: it passes the writer, behind what is queued, and is durable on return.
                 await self._store.incr(_COUNTER, 1, _WINDOW_MS)
         except (StoreError, TimeoutError):
             return False
@@ -39,7 +39,7 @@ class Readiness:
         return True
 
     async def close(self) -> None:
-        """End a probe that is under way."""
+        """Cancel a running probe."""
         if self._probe is not None:
             self._probe.cancel()
             await asyncio.wait({self._probe})

@@ -1,4 +1,4 @@
-"""What is refused at the door of a server: counted, on record within bounds, and slowed down for who keeps failing."""
+"""Refused requests: counted, recorded within limits, and slowed down for senders that keep failing."""
 
 import ipaddress
 import logging
@@ -19,11 +19,11 @@ from remit.transports.credentials.headers import BEARER, PROOF
 log = logging.getLogger("remit")
 
 REFUSALS = "remit.refusals"
-"""Where a scope holds whom to tell of a refusal."""
+"""The key of the ASGI scope under which the `Refusals` of the server are stored."""
 SENDER = "remit.sender"
-"""Where a scope holds the name of who sent it, once that is proven."""
+"""The key of the ASGI scope under which the name of the authenticated sender is stored."""
 DOOR = "door"
-"""What the record has in the place of a run: these requests became none."""
+"""The run id in the records of refused requests, which have no run."""
 
 REASONS = frozenset(
     (
@@ -37,23 +37,23 @@ REASONS = frozenset(
         Code.RATE_LIMITED,
     )
 )
-# The messages of these quote what a stranger claims: a user, an agent. That stays out of the record.
+# The messages of these quote what an unauthenticated sender claims, such as a user or an agent. They are not recorded.
 _QUOTES = frozenset((Code.USER_MISMATCH, Code.AGENT_NOT_FOUND, Code.PERMISSION_DENIED))
 
-# A row has 300 bytes: a flood of any size leaves 30 kB a minute in the record, and as much in the log.
+# A row has 300 bytes: a flood of any size adds 30 kB a minute to the audit log, and as much to the log.
 INTERVAL_S = 60.0
 ROWS_EACH = 5
 ROWS_ALL = 50
 SUMMARIES = 50
-# Of more addresses than this within an interval, the rest are counted together.
+# Above this number of addresses within an interval, the rest are counted together.
 MOST_COUNTED = 1_000
 _OTHERS = "other addresses"
 
-# Some mistyped tokens are no attack. Guessing a token of 20 characters at this rate takes longer than there is time.
+# A few mistyped tokens are not an attack. Guessing a token of 20 characters at this rate is not feasible.
 FAILURES = 20
 WINDOW_S = 60.0
 MOST_ADDRESSES = 10_000
-# For so long a token that was let in from an address is let in from there, whatever others do from the same address.
+# How long a token that was accepted from an address is accepted from there, whatever other senders at that address do.
 PROVEN_S = 3_600.0
 MOST_PROVEN = 10_000
 
@@ -61,16 +61,16 @@ _PLACE = re.compile(r"/(?:(?:v1|dialects|\.well-known)/)?[a-z0-9._-]*")
 
 
 class Proxies:
-    """Finds out where a request comes from: the address of the connection, or what proxies that are trusted say."""
+    """Finds the address that a request comes from: that of the connection, or the one that trusted proxies report."""
 
     def __init__(self, trusted: Collection[str] = ()) -> None:
         self._trusted = [ipaddress.ip_network(each, strict=False) for each in trusted]
 
     def address_of(self, scope: Scope, headers: Headers) -> str:
-        """Return whom a request is counted for: an IPv4 address, or the /64 of an IPv6 address."""
+        """Return the address that a request is counted for: an IPv4 address, or the /64 of an IPv6 address."""
         client = scope.get("client")
         found = _read(client[0]) if client else None
-        # Each proxy adds the address of who came to it at the end: what stands before the first stranger is a claim.
+        # Each proxy appends the address of its client: everything before the first untrusted address is only a claim.
         for each in reversed(headers.get("x-forwarded-for", "").split(",")):
             if found is None or not any(found in network for network in self._trusted):
                 break
@@ -89,10 +89,10 @@ def _read(text: str) -> "ipaddress.IPv4Address | ipaddress.IPv6Address | None":
 
 
 class Failures:
-    """Counts failed proofs by address, and says how long an address has to wait that failed too often.
+    """Counts failed authentications by address, and says how long an address that failed too often must wait.
 
-    Only what can be guessed waits: a token that was not let in from there before. Signatures cannot be guessed, so
-    hubs with keys and users of identity providers are looked at always.
+    Only guessable credentials wait: tokens that were not accepted from that address before. Signatures cannot be
+    guessed, so hubs with keys and users of identity providers are always checked.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -101,7 +101,7 @@ class Failures:
         self._proven: OrderedDict[bytes, float] = OrderedDict()
 
     def wait_s(self, address: str, headers: Headers) -> float:
-        """Return how long a request has to wait before anybody looks at it; 0: not at all."""
+        """Return how long a request must wait before it is checked; 0: not at all."""
         start, count = self._failed.get(address, (0.0, 0))
         left = start + WINDOW_S - self._now()
         if count < FAILURES or left <= 0 or not _can_be_guessed(headers):
@@ -109,7 +109,7 @@ class Failures:
         return 0 if self._proven.get(_mark(address, headers), 0.0) > self._now() else left
 
     def failed(self, address: str, headers: Headers) -> None:
-        """Count a request that proved nobody; one that did not even try is no guess."""
+        """Count an unauthenticated request; a request without a token is not a guess."""
         if BEARER.lower() not in headers and PROOF.lower() not in headers:
             return
         start, count = self._failed.pop(address, (self._now(), 0))
@@ -119,7 +119,7 @@ class Failures:
         _bound(self._failed, MOST_ADDRESSES)
 
     def proven(self, address: str, headers: Headers) -> None:
-        """Remember that a token was let in from an address."""
+        """Remember that a token was accepted from an address."""
         if _can_be_guessed(headers):
             mark = _mark(address, headers)
             self._proven[mark] = self._now() + PROVEN_S
@@ -129,7 +129,7 @@ class Failures:
 
 def _can_be_guessed(headers: Headers) -> bool:
     said = headers.get(BEARER.lower(), "")
-    # A token of an identity provider begins with an object in Base64 and has three parts.
+    # A JWT starts with a JSON object in Base64 and has three parts.
     is_signed = said.count(".") == 2 and said[:10].lower() == "bearer eyj"
     return bool(said) and PROOF.lower() not in headers and not is_signed
 
@@ -149,7 +149,7 @@ class _Key(NamedTuple):
 
 
 class Refusals:
-    """Keeps account of what one server refuses."""
+    """Counts and records what one server refuses."""
 
     def __init__(self, hub: Engine, *, proxies: Collection[str] = (), clock: Clock | None = None) -> None:
         self._hub = hub
@@ -162,11 +162,11 @@ class Refusals:
         self._forget: Callable[[], None] | None = None
 
     def address_of(self, scope: Scope, headers: Headers) -> str:
-        """Return for whom a request is counted."""
+        """Return the address that a request is counted for."""
         return self._proxies.address_of(scope, headers)
 
     def admit(self, address: str, headers: Headers) -> None:
-        """Raise a `RemitError` if an address has failed too often, and this might be one more guess."""
+        """Raise a `RemitError` if an address has failed too often and this request may be another guess."""
         if wait_s := self.failures.wait_s(address, headers):
             why = f"{FAILURES} requests from your address without a valid token within {WINDOW_S:.0f} s"
             wait_ms = round(wait_s * 1_000) or 1
@@ -174,7 +174,7 @@ class Refusals:
             raise RemitError(fault(Code.RATE_LIMITED, why, retry_after_ms=wait_ms, suggestion=suggestion))
 
     def note(self, scope: Scope, address: str, why: Fault) -> None:
-        """Count a refusal, and put it on record unless there were too many like it a moment ago."""
+        """Count a refusal, and record it unless there were too many similar ones a moment ago."""
         if why.code not in REASONS:
             return
         self._hub.figures.turned_away[why.code.value] += 1
@@ -193,7 +193,7 @@ class Refusals:
         self._record(why.code, f"refused {_place(scope)} from {address}{who}{said}")
 
     def close(self) -> None:
-        """Put on record what was only counted so far."""
+        """Record the refusals that were only counted so far."""
         if self._forget is not None:
             self._forget()
             self._interval_over()
@@ -220,7 +220,7 @@ class Refusals:
 
 
 def _place(scope: Scope) -> str:
-    """Return what was asked for without anything that a stranger chose."""
+    """Return method and path without anything that the sender chose."""
     path = scope["raw_path"].decode("latin-1")
     found = _PLACE.match(path)
     place = "an address" if found is None else found[0]
@@ -228,7 +228,7 @@ def _place(scope: Scope) -> str:
 
 
 def note(scope: Scope, headers: Headers, why: Fault) -> None:
-    """Tell whoever keeps account for this server of a refusal; a server that keeps none is told nothing."""
+    """Count a refusal, if the server keeps count."""
     refusals: Refusals | None = scope.get(REFUSALS)
     if refusals is not None:
         refusals.note(scope, refusals.address_of(scope, headers), why)

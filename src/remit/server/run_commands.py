@@ -1,4 +1,4 @@
-"""What faces may do with runs with shared agents: each act with what has to be said for it, and what happens by it."""
+"""The commands of the local API for runs with shared agents: the fields of each, and the event that it causes."""
 
 from typing import Annotated, Literal, assert_never
 
@@ -10,7 +10,7 @@ from remit.relay.messages.audit import Person
 from remit.relay.session import moves
 from remit.relay.session.run import Overlay
 
-# As long as an objective of the envelope may be (`protocol/envelope.py`), and more than any draft has.
+# The maximum length of an objective (`protocol/envelope.py`), and more than any draft has.
 Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -21,72 +21,72 @@ ActName = Literal[
 
 class _Deed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Annotated[str, Meta(max_length=256)] = ""
-    """Who does it, as the record is to name them; empty: this API."""
+    """Who sends the command, as the audit log names them; empty: this API."""
 
 
 class StartRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to be started."""
+    """Start a run."""
 
     profile: Name
     device: Name
     objective: Text
     agent: Name | None = None
-    """What the device shares the other agent as; None: the only one that it shares."""
+    """The name under which the device shares the other agent; None: the only one that it shares."""
     mode: Mode | None = None
-    """None: that of the profile."""
+    """None: the mode of the profile."""
 
 
 class PauseRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Send nothing until it is resumed."""
+    """Send nothing until the run is resumed."""
 
 
 class ResumeRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Go on, or try again after an error."""
+    """Continue, or try again after an error."""
 
     agent: Name | None = None
-    """For a run that was started without naming the agent, while it was not known what the device shares."""
+    """For a run that was started without naming the agent, before it was known what the device shares."""
 
 
 class StopRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """End it."""
+    """End the run."""
 
 
 class TakeOverRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The person says what is said next."""
+    """The person speaks next."""
 
 
 class HandBackRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The agent says what is said next."""
+    """The agent speaks next."""
 
 
 class SayRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the person who has taken over says."""
+    """A message of the person who has taken over."""
 
     text: Text
 
 
 class ApproveRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Send a draft, perhaps with other words."""
+    """Send a draft, optionally edited."""
 
     draft: Name
     text: Text | None = None
 
 
 class RejectRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Do not send a draft; the agent is told why, and asked again."""
+    """Do not send a draft; the agent gets the reason and drafts again."""
 
     draft: Name
     reason: Annotated[str, Meta(max_length=2_000)] = ""
 
 
 class SetObjectiveRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Redirect it."""
+    """Change the objective."""
 
     objective: Text
 
 
 class SetModeRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Change who sees drafts first."""
+    """Change the mode: who sees drafts first."""
 
     mode: Mode
 
@@ -106,12 +106,12 @@ Act = (
 
 
 def person_of(deed: StartRequest | Act) -> Person:
-    """Return who does something, as far as the face says."""
+    """Return who sends a command, as far as the client says."""
     return Person(deed.by or "api", "api")
 
 
 def event_of(act: Act) -> moves.Event:
-    """Return what happens to a run by an act; a face can have nothing else happen to it."""
+    """Return the event that a command causes in a run; clients can cause no other events."""
     match act:
         case PauseRequest():
             return moves.Pause()
@@ -149,11 +149,11 @@ ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
     "set_objective": (SetObjectiveRequest, moves.SetObjective),
     "set_mode": (SetModeRequest, moves.SetMode),
 }
-"""Everything that can be done with a run, by name."""
+"""All commands by name."""
 
 
 def kind_of(name: str) -> type[Act]:
-    """Return what has to be said for an act, or raise a `RemitError` that names all of them."""
+    """Return the type of a command, or raise a `RemitError` that names all commands."""
     for act, (kind, _) in ACTS.items():
         if act == name:
             return kind
@@ -163,7 +163,7 @@ def kind_of(name: str) -> type[Act]:
 
 
 def possible(run: Overlay) -> tuple[ActName, ...]:
-    """Return what is not refused from the outset, by the table of moves and by whose turn it is."""
+    """Return the commands that are possible now, by the table of moves and by whose turn it is."""
     person = run.decides == "person"
     out: set[ActName] = {"take_over"} if person else {"hand_back", "say"}
     if run.pending is None:

@@ -1,4 +1,4 @@
-"""Whoever waits for a run hears how it ended, or that a person is asked in it."""
+"""Waiting for a run: for its outcome, or for a question to a person in it."""
 
 import asyncio
 from collections import deque
@@ -13,34 +13,34 @@ from remit.runtime.ports import StoreError
 from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive
 
-# Most requests are answered before it is worth a task to look whether somebody still wants to know.
+# Most requests are answered before it pays to start a task that watches for a disconnect.
 LOOK_AFTER_S = 0.2
-# A person does not notice, and a store does.
+# A person does not notice this delay, and a store notices more frequent reads.
 LOOK_S = 0.5
 
 First = asyncio.Future[Response | str | None]
-"""How a run ended; what a person is asked in it; or None: nothing more will be known of it here."""
+"""The outcome of a run; a question to a person in it; or None: nothing more will be known of it here."""
 
 
 class _Watched:
-    """A run that is under way: what a person is asked in it at this moment, and who waits for it."""
+    """A running run: its open questions to a person, and who waits for it."""
 
     __slots__ = ("questions", "waiting")
 
     def __init__(self) -> None:
         self.questions: dict[str, str] = {}
         self.waiting: dict[First, bool] = {}
-        """Each with whether it wants to hear of questions, too."""
+        """Each waiter, with whether it wants questions, too."""
 
 
 class Soon:
-    """Calls what it is given after a moment, in order: all wait equally long, so one timer does for all of them."""
+    """Calls functions after a delay, in order: the delay is the same for all, so one timer is enough."""
 
     def __init__(self) -> None:
         self._calls: deque[tuple[float, list[Callable[[], None]]]] = deque()
 
     def call(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Call *act* after `LOOK_AFTER_S`, unless what is returned is called before: then it is let go of at once."""
+        """Call *act* after `LOOK_AFTER_S`, unless the returned function is called before: that releases *act*."""
         loop = asyncio.get_running_loop()
         due, acts = loop.time() + LOOK_AFTER_S, [act]
         self._calls.append((due, acts))
@@ -59,7 +59,7 @@ class Soon:
 
 
 class RunWaiters:
-    """The runs under way that came from elsewhere, and who waits for them."""
+    """The running runs that this server received, and who waits for them."""
 
     def __init__(self, hub: Engine) -> None:
         self._hub = hub
@@ -68,7 +68,7 @@ class RunWaiters:
         self._leave = hub.store.listen(self._committed, patient=True)
 
     def close(self) -> None:
-        """Hear no more, and let nobody wait any longer: this server goes down before their runs have ended."""
+        """Stop listening, and release all waiters: this server shuts down before their runs have ended."""
         self._leave()
         for watched in self._watched.values():
             for first in tuple(watched.waiting):
@@ -76,7 +76,7 @@ class RunWaiters:
                     first.set_result(None)
 
     async def watch(self, going: ActiveRun, ended: Callable[[asyncio.Task[Response]], None]) -> None:
-        """Know from now on what a person is asked in a run, and call *ended*, once for all, when it is over."""
+        """Follow the questions to a person in a run, and call *ended* once when it is over."""
         if going.run in self._watched:
             return
         watched = self._watched[going.run] = _Watched()
@@ -89,18 +89,18 @@ class RunWaiters:
 
         going.task.add_done_callback(over)
         if going.on_record:
-            # It was begun before somebody listened here, by a server that is gone.
+            # It was started before this server listened, by a server that is gone.
             watched.questions |= {
                 each.id: each.text for each in await self._hub.pending() if each.request.run == going.run
             }
 
     def question(self, run: str) -> str:
-        """Return what a person is asked in a run at this moment, here or at another hub; empty if nothing."""
+        """Return the open question to a person in a run, here or at another hub; empty if there is none."""
         watched = self._watched.get(run)
         return "" if watched is None else next(iter(watched.questions.values()), "")
 
     def first(self, going: ActiveRun, *, questions: bool = True) -> First:
-        """Return what is known of a run next: its end, what a person is asked if *questions* are wanted, or nothing."""
+        """Return what is known of a run next: its outcome, a question if *questions* are wanted, or None."""
         first: First = asyncio.get_running_loop().create_future()
         watched = self._watched.get(going.run)
         if watched is None:
@@ -121,7 +121,7 @@ class RunWaiters:
             first.add_done_callback(lambda _: looking.cancel())
 
     async def _asked_elsewhere(self, run: str, first: First) -> None:
-        """Look what a person is asked in the run that carries the same out: another process, or this one, has it."""
+        """Look up the question in the run that executes the same request, in this process or another."""
         while not first.done():
             with suppress(StoreError):
                 for question in await self._hub.pending():
@@ -145,7 +145,7 @@ class RunWaiters:
 
 
 class Leaving:
-    """Does something when whoever asked has hung up, unless it is cancelled before."""
+    """Calls a function when the client disconnects, unless it is cancelled before."""
 
     def __init__(self, receive: Receive, act: Callable[[], object], soon: Soon) -> None:
         self._receive = receive
@@ -154,7 +154,7 @@ class Leaving:
         self._call_off = soon.call(self._look)
 
     def cancel(self) -> None:
-        """It does not matter any more."""
+        """Stop watching for a disconnect."""
         self._call_off()
         if self._task is not None:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""The process that serves a hub: its sockets, its signals, and an end at which nothing is lost."""
+"""The server process: its sockets, its signals, and a shutdown that loses nothing."""
 
 import asyncio
 import gc
@@ -15,30 +15,30 @@ from remit.server.bodies import Receive, Scope, Send
 from remit.server.connections import MOST_CONNECTIONS, Doorstep, HttpConnection
 from remit.transports.listening import BACKLOG, listening
 
-# Who wants nothing more for so long makes room for others.
+# How long an idle connection is kept open.
 IDLE_S = 75
 DRAIN_S = 20.0
-# What has ended, or has had its time, may be sent for so long.
+# How long finished answers may take to be sent at shutdown.
 CLOSING_S = 5.0
 
 
 class Served(Protocol):
-    """What a server serves, and what it has to be told before it ends."""
+    """What a server serves, and what it must be told before it stops."""
 
     hurried: asyncio.Event
-    """Set once it is to end without waiting any longer."""
+    """Set to stop without waiting any longer."""
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         ...
 
     async def drain(self, wait_s: float) -> int:
-        """Take nothing more; once what is under way has ended, or has had its time, return how much has not."""
+        """Accept nothing more, wait for running requests, and return how many have not ended after *wait_s*."""
         ...
 
 
 class Server(uvicorn.Server):
-    """Serves an API until it is told to end; then it finishes what it has begun."""
+    """Serves an API until it is told to stop; then it finishes what it started."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Server(uvicorn.Server):
         self.when_started: Callable[[], None] = lambda: None
         self.when_told: Callable[[], None] = lambda: None
         self.unfinished = 0
-        """How many requests had not ended when their time was over."""
+        """How many requests had not ended when the drain time was over."""
         super().__init__(
             uvicorn.Config(
                 api.app,
@@ -86,13 +86,13 @@ class Server(uvicorn.Server):
 
     @property
     def api(self) -> Api:
-        """The hub's, where that is what is served."""
+        """The API of the hub, if this server serves one."""
         assert isinstance(self._served, Api), "only a server of a hub has an API"
         return self._served
 
     @property
     def address(self) -> str:
-        """Where it can be reached, once it has started."""
+        """The address of the server, once it has started."""
         bound = self._bound or self.servers[0].sockets[0]
         host, port = bound.getsockname()[:2]
         name = f"[{host}]" if ":" in host else host
@@ -100,7 +100,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Heed signals; one that was obeyed is not raised once more."""
+        """Handle signals; a handled signal is not raised again."""
         self._loop = asyncio.get_running_loop()
         with super().capture_signals():
             try:
@@ -109,32 +109,32 @@ class Server(uvicorn.Server):
                 self._captured_signals.clear()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start listening."""
         await super().startup(sockets if self._bound is None else [self._bound])
         self._begun.set()
         self.when_started()
 
     async def main_loop(self) -> None:
-        """Serve until told to end."""
-        # uvicorn would look ten times a second whether it was told.
+        """Serve until told to stop."""
+        # uvicorn would poll ten times a second for the stop flag.
         self.server_state.default_headers = self.config.encoded_headers
         await self._told.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal as the word to end; a second one, as the word to do so at once."""
+        """Treat a signal as a request to stop; a second one, as a request to stop at once."""
         again = self.should_exit
         super().handle_exit(sig, frame)
         self._loop.call_soon_threadsafe((self._served.hurried if again else self._told).set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
-        """Take nothing more, let what is under way end, then close."""
+        """Accept nothing more, let running requests end, then close."""
         self.when_told()
         self.unfinished = await self._served.drain(self.drain_s)
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        await asyncio.sleep(0)  # those that want nothing are gone then
+        await asyncio.sleep(0)  # idle connections are closed by then
         try:
             async with asyncio.timeout(CLOSING_S):
                 await self._wait_tasks_to_complete()
@@ -143,12 +143,12 @@ class Server(uvicorn.Server):
                 task.cancel()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until this process is told to end."""
+        """Serve until this process is told to stop."""
         freeze_loaded()
         await super().serve(sockets)
 
     async def __aenter__(self) -> "Server":
-        """Serve in this event loop until the block ends: for programs that have a loop of their own, and for tests."""
+        """Serve in this event loop until the block ends: for programs with a loop of their own, and for tests."""
         self._serving: asyncio.Task[Any] = asyncio.create_task(self._serve(None))
         begun = asyncio.create_task(self._begun.wait())
         await asyncio.wait({self._serving, begun}, return_when=asyncio.FIRST_COMPLETED)
@@ -164,9 +164,9 @@ class Server(uvicorn.Server):
 
 
 def freeze_loaded() -> None:
-    """Leave all that is loaded so far out of later garbage collections.
+    """Exclude everything that is loaded so far from later garbage collections.
 
-    Modules and their classes are some 100,000 objects. To look through them takes 100 ms, in which nobody is answered.
+    Modules and their classes are some 100,000 objects. Scanning them takes 100 ms, in which no request is answered.
     """
     gc.collect()
     gc.freeze()

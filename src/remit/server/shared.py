@@ -49,10 +49,10 @@ from remit.transports.listening import listening
 TOKEN_FILE = "shared.token"
 HOST = "127.0.0.1"
 
-# A hundred thousand characters as JSON writes the worst of them, with what stands around.
+# A hundred thousand characters in their longest JSON form, and the fields around them.
 MOST_BODY = 1_000_000
 MOST_RUNS = 1_000
-# The faces of one user: some windows, some terminals, each with a stream and a request.
+# The clients of one user: some windows, some terminals, each with a stream and a request.
 MOST_CONNECTIONS = 64
 DRAIN_S = 2.0
 
@@ -62,22 +62,22 @@ _NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class StreamReady(Struct, frozen=True, kw_only=True):
-    """What a reader is told once it knows where everything is."""
+    """Sent to a reader once it has the current state of everything."""
 
     resumed: bool
-    """Whether it was told of all that changed since its last event. If not, it was told of the runs that have not
-    ended, and may list the others."""
+    """Whether it got all changes since its last event. If not, it got the runs that have not ended, and may list the
+    others."""
 
 
 @asynccontextmanager
 async def serve_shared(
     host: SessionService, changes: Changes, *, token: Path, port: int = 0
 ) -> AsyncGenerator[str, None]:
-    """Serve the runs of an open *host* to faces on this machine while the block lasts; yield the address.
+    """Serve the runs of an open *host* to clients on this machine while the block lasts; yield the address.
 
-    *changes* is what the host was given as `changed`, or is told by that. Whoever comes has to know the token in the
-    file *token*, which is made if it is not there. Without a *port*, one that is free is taken. Raises a `RemitError`
-    if it cannot listen there, or the file holds something else.
+    *changes* is what the host calls as `changed`. Clients must know the token in the file *token*, which is created if
+    it does not exist. Without a *port*, a free one is used. Raises a `RemitError` if it cannot listen there, or the
+    file is invalid.
     """
     with listening(HOST, port) as bound:
         secret, at = token_in(token), bound.getsockname()[1]
@@ -87,7 +87,7 @@ async def serve_shared(
 
 
 class SharedApi:
-    """The application: everything that is asked of it is checked first, also what it does not have."""
+    """The ASGI application: every request is checked first, even for unknown paths."""
 
     def __init__(
         self, host: SessionService, changes: Changes, *, token: str, port: int, now_ms: Callable[[], int]
@@ -123,7 +123,7 @@ class SharedApi:
         await self._app(scope, receive, send)
 
     async def drain(self, wait_s: float) -> int:  # noqa: ARG002 - nothing here takes long
-        """Let those go who read along; they go on, after the last event that they had, once the host is back."""
+        """Release all readers; they continue after their last event once the host is back."""
         self._draining = True
         self._changes.wake()
         return 0
@@ -209,13 +209,13 @@ class SharedApi:
     async def _told(
         self, only: str | None, after: int | None, news: asyncio.Event, gone: asyncio.Event
     ) -> AsyncGenerator[bytes, None]:
-        """Yield what a reader does not know, then that it knows all of it, then what changes."""
+        """Yield the state that a reader does not have, then `StreamReady`, then changes."""
         seen = self._changes.number
         if after is None:
             known = [each for each in self._host.runs if each.id == only or (only is None and each.state not in ENDED)]
         else:
             known = [each.run for each in self._changes.since(after) if only in (None, each.run.id)]
-        # Without numbers: who loses the connection between them is told all of them again.
+        # Without numbers: a reader that loses the connection between them gets all of them again.
         yield b"".join(self._frame(run) for run in known) + _ready(self._changes.mark(seen), resumed=after is not None)
         while not (gone.is_set() or self._draining):
             news.clear()
@@ -242,7 +242,7 @@ def _ready(mark: str, *, resumed: bool) -> bytes:
 
 
 def _only(scope: Scope) -> str | None:
-    """Return the one run that is asked for, if only one is."""
+    """Return the run that the query names, if it names one."""
     given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("run", [])
     if len(given) > 1:
         problem = Problem("run", "is given more than once")
@@ -251,17 +251,17 @@ def _only(scope: Scope) -> str | None:
 
 
 def check_local(headers: Headers, *, port: int, token: str) -> None:
-    """Raise a `RemitError` unless a request came to this server by its own name, from no other origin, with *token*.
+    """Raise a `RemitError` unless a request uses a local host name, comes from no other origin, and holds *token*.
 
-    A page in the user's browser can reach every port of this machine. One that had its own name resolve to it (DNS
-    rebinding) is known by the `Host` that it asks for, one from elsewhere by its `Origin`; neither knows the token.
+    A page in the user's browser can reach every port of this machine. A page whose host name resolves to this machine
+    (DNS rebinding) is detected by its `Host`, a page of another site by its `Origin`; neither knows the token.
     """
     names = [f"{name}:{port}" for name in _NAMES]
     host = headers.get("host", "").lower()
     if host not in names:
         why = "this server accepts requests to local host names only"
         raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=f"Use http://{names[0]}."))
-    # Two of the names are two origins, also where both lead here.
+    # Two host names are two origins, even if both lead here.
     if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
         raise RemitError(fault(Code.PERMISSION_DENIED, "cross-origin requests are not allowed", suggestion=_FROM_HERE))
     if headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):

@@ -1,4 +1,4 @@
-"""A run as a stream of server-sent events: what is on record, in order, then what is added, and nothing twice."""
+"""A run as server-sent events: first its stored records, in order, then new ones, each exactly once."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -13,16 +13,16 @@ from remit.protocol.records import Kind, Record, Refusal, outward
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 
-# A run that another process carries out is heard of by looking; a person does not notice a quarter of a second.
+# A run in another process is polled; a person does not notice a quarter of a second.
 LOOK_S = 0.25
-# Proxies hang up on a stream that is silent for a minute, and hosts of tools after less.
+# Proxies close a stream that is silent for a minute, and MCP hosts after less.
 KEEP_ALIVE_S = 15.0
-# Several events that are ready go out together: one by one a stream costs ten times as much.
+# Ready events are sent together: one by one, a stream costs ten times as much.
 TOGETHER = 256
 
-# No more is written ahead of a reader than this, or one event that is larger.
+# The maximum that is written ahead of a reader, or one event that is larger.
 PIECE = 64 * 1024
-# No more is read from the store ahead of a reader.
+# The maximum number of records that are read from the store ahead of a reader.
 PAGE = 100
 
 STREAM = "text/event-stream"
@@ -41,15 +41,15 @@ class Following(Struct, frozen=True, kw_only=True):
     after: int = 0
     """The number of the last event that was received."""
     raw: bool = True
-    """Whether the values that are the asker's own come as they are; who else looks on sees tokens."""
+    """Whether the reader's own values are sent unredacted; other readers see tokens."""
     peer: str | None = None
-    """The peer that reads it, and is told its own names of sessions."""
+    """The peer that reads it; it gets its own session names."""
     task: asyncio.Task[Response] | None = None
-    """What carries it out here, if that is known: it has the outcome at hand."""
+    """The task that executes the run here, if known: it has the outcome at hand."""
 
 
 async def follow(hub: Engine, following: Following, events: Events) -> AsyncGenerator[bytes, None]:
-    """Yield a run's events, framed, several at a time, and end after the one that holds its outcome."""
+    """Yield a run's events as bytes, several at a time, and end after the one that holds its outcome."""
     async for records in follow_records(hub, following, events):
         if not records:
             yield KEEP_ALIVE
@@ -69,9 +69,9 @@ async def follow(hub: Engine, following: Following, events: Events) -> AsyncGene
 async def follow_records(hub: Engine, following: Following, events: Events) -> AsyncGenerator[list[Record], None]:
     """Yield a run's records, several at a time, and end after the one that holds its outcome.
 
-    *events* were subscribed to before: what is committed meanwhile is in them, or in the store, or in both. Once they
-    are closed, it ends with what is on record by then. Where there is nothing to tell for a while, it yields nothing at
-    all: a sign of life is due.
+    The caller subscribed to *events* before: records committed meanwhile are in them, in the store, or in both. Once
+    they are closed, the stream ends with what is stored by then. After a silent interval an empty list is yielded: a
+    keep-alive is due.
     """
     seen, silent_s = following.after, 0.0
     look, deaf, wonder = True, False, True
@@ -81,13 +81,13 @@ async def follow_records(hub: Engine, following: Following, events: Events) -> A
             found = await hub.store.records(run=following.run, after=seen, limit=PAGE)
         if deaf and not found:
             return
-        # What another process carries out, or was missed here, is only in the store.
+        # Records of another process, and events missed here, are only in the store.
         here = hub.is_here(following.run)
         wait_s = 0.0 if found else KEEP_ALIVE_S if here else LOOK_S
         said = _with_spoken(found, events) if found else await _next_records(events, wait_s)
         deaf = said is None
         look = bool(found) or events.lost or deaf or not here
-        # What was dropped came before what is left, and both are in the store, in order.
+        # Dropped events came before the remaining ones, and both are in the store, in order.
         ready = found if said is None or events.lost else said
         events.lost = False
         end = _end(ready)
@@ -101,7 +101,7 @@ async def follow_records(hub: Engine, following: Following, events: Events) -> A
         if not fresh:
             silent_s += wait_s
             if not here and (wonder or silent_s >= KEEP_ALIVE_S):
-                # Whoever has the end already, or says so, waits for nothing.
+                # If the outcome is known already, there is nothing to wait for.
                 deaf = deaf or await hub.outcome(following.run) is not None
             wonder = False
             if silent_s >= KEEP_ALIVE_S:
@@ -110,19 +110,19 @@ async def follow_records(hub: Engine, following: Following, events: Events) -> A
 
 
 def _with_spoken(found: list[Record], events: Events) -> list[Record]:
-    """Return what is on record with what was said meanwhile, which is nowhere else; nothing is said after the end."""
+    """Return stored records with the text deltas in between, which are stored nowhere; none follows the outcome."""
     spoken = [record for record in events.ready(TOGETHER) if record.kind is Kind.DELTA]
     place = _end(found)
     return [*found[:place], *spoken, *found[place:]]
 
 
 def _end(records: list[Record]) -> int:
-    """Return where the outcome is, behind which only the hub notes something for itself; if nowhere, how many."""
+    """Return the index of the outcome, after which come only notes of the hub; without one, the number of records."""
     return next((place for place, record in enumerate(records) if ends(record)), len(records))
 
 
 async def _next_records(events: Events, wait_s: float) -> list[Record] | None:
-    """Wait for what is said next, and return it with all that is ready; nothing after a while, None at the end."""
+    """Wait for the next record, and return it with all that are ready; an empty list after a while, None at the end."""
     try:
         async with asyncio.timeout(wait_s):
             first = await anext(events, None)
@@ -141,7 +141,7 @@ async def _whole(hub: Engine, following: Following, record: Record) -> Record:
 
 
 def frame(record: Record) -> bytes:
-    """Return a record as an event; one that is not kept has no number, so that nobody asks for it again."""
+    """Return a record as an event; one that is not stored has no number, so that no reader asks for it again."""
     number = f"id: {record.seq}\n" if record.seq else ""
     return f"{number}event: {record.kind}\ndata: ".encode() + encode(record) + b"\n\n"
 
@@ -158,5 +158,5 @@ def ends(record: Record) -> bool:
 
 
 def _is_root(record: Record, response: Response) -> bool:
-    """A nested delegation's id is a place below its run's; the root's is the run's own, or its sender's."""
+    """A nested delegation's id extends its run's id; the root's is the run's own, or its sender's."""
     return not response.id.startswith(f"{record.run}.")

@@ -1,4 +1,4 @@
-"""The token by which programs of the same user are let in: a file that its owner alone can read."""
+"""The token that admits programs of the same user: a file that only its owner can read."""
 
 import os
 import secrets
@@ -10,7 +10,7 @@ from remit.transports.credentials.bearer import unfit
 
 
 def token_in(path: Path) -> str:
-    """Return the token in a file, made now if there is none, or raise a `RemitError` if it is not fit to be used."""
+    """Return the token in a file, created if it does not exist; raise a `RemitError` if it is not usable."""
     if not path.exists():
         from remit.transports.credentials.keys import write_private
 
