@@ -15,9 +15,9 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, fault
 from remit.server.bodies import FailureBody, Receive, Scope, Send, send_fault
 
-# A client that sends no request for this long is disconnected.
+# A client whose headers have not arrived after this time is disconnected: it holds a connection that others need.
 HEADERS_S = 10.0
-# A client that takes longer to send its headers is disconnected.
+# A client whose body has not arrived after this time is disconnected, for the same reason.
 BODY_S = 10.0
 # A client that has read nothing of a response for this long will not read the rest, which is buffered meanwhile.
 STALLED_S = 60.0

@@ -1,1 +1,1 @@
-"""How a request reaches whoever serves it."""
+"""How a request reaches the agent that serves it."""

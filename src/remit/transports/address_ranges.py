@@ -1,7 +1,7 @@
-"""Addresses that are not of the public network, as data: special-purpose ranges, and where clouds keep their secrets.
+"""Addresses that are not public, as data: special-purpose ranges, and the metadata addresses of clouds.
 
 Python's own lists change from version to version (`is_private` and `is_global` did in 3.11.10, 3.12.4 and 3.13), so
-none of them is asked here; `ipaddress` only reads addresses.
+none of them is used here; `ipaddress` only parses addresses.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -9,8 +9,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry, and multicast and reserved space of
-# https://www.iana.org/assignments/ipv4-address-space. What is globally reachable within one of these (two addresses of
-# 192.0.0.0/24, for protocols) serves nobody's requests.
+# https://www.iana.org/assignments/ipv4-address-space. The globally reachable addresses within these (two of
+# 192.0.0.0/24, for protocols) serve no requests.
 IPV4: dict[str, str] = {
     "0.0.0.0/8": "this network, RFC 791",
     "10.0.0.0/8": "private use, RFC 1918",
@@ -32,11 +32,11 @@ IPV4: dict[str, str] = {
     "240.0.0.0/4": "reserved, RFC 1112, with the limited broadcast of RFC 919",
 }
 
-# All that is assigned to be reached globally, https://www.iana.org/assignments/ipv6-address-space, RFC 4291: so unique
-# local (fc00::/7), link-local (fe80::/10), site-local (fec0::/10), multicast (ff00::/8), loopback, discard (100::/64),
-# NAT64 (64:ff9b::/96 of RFC 6052, 64:ff9b:1::/48 of RFC 8215) and SRv6 SIDs (5f00::/16) are outside of it.
+# The range that is assigned for global reachability, https://www.iana.org/assignments/ipv6-address-space, RFC 4291: so
+# unique local (fc00::/7), link-local (fe80::/10), site-local (fec0::/10), multicast (ff00::/8), loopback, discard
+# (100::/64), NAT64 (64:ff9b::/96 of RFC 6052, 64:ff9b:1::/48 of RFC 8215) and SRv6 SIDs (5f00::/16) are outside of it.
 IPV6_GLOBAL = IPv6Network("2000::/3")
-# https://www.iana.org/assignments/iana-ipv6-special-registry, as far as it lies within.
+# https://www.iana.org/assignments/iana-ipv6-special-registry, the entries within that range.
 IPV6: dict[str, str] = {
     "2001::/23": "protocol assignments, RFC 2928, with Teredo (RFC 4380), benchmarks (RFC 5180) and ORCHID (RFC 7343)",
     "2001:db8::/32": "documentation, RFC 3849",
@@ -45,7 +45,7 @@ IPV6: dict[str, str] = {
     "3fff::/20": "documentation, RFC 9637",
 }
 
-# Whoever gets an answer from one of these has the keys of the machine, its role or its network.
+# A response from one of these may hold the keys of the machine, its role or its network.
 METADATA: dict[str, str] = {
     "169.254.169.254": "AWS, Google Cloud, Azure, Oracle, DigitalOcean, OpenStack and others",
     "169.254.170.2": "AWS, credentials of ECS tasks",
@@ -78,12 +78,12 @@ _SIX_TO_FOUR, _TEREDO = IPv6Network("2002::/16"), IPv6Network("2001::/32")
 _ENDS_IN_IPV4 = [IPv6Network(each) for each in ("::ffff:0:0/96", "::ffff:0:0:0/96", "::/96", "64:ff9b::/96")]
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _MAPPED = IPv6Network("::ffff:0:0/96")
-# RFC 5214: an interface of a tunnel over IPv4, in any network.
+# RFC 5214: a tunnel interface over IPv4, in any network.
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def parse_address(text: str) -> Address | None:
-    """Return an address as it is written; None if it is none."""
+    """Return a parsed address; None if it is invalid."""
     try:
         return ip_address(text.partition("%")[0])
     except ValueError:
@@ -91,7 +91,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def carried(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that an IPv6 address leads to by a tunnel or a translator; None if it does not."""
+    """Return the IPv4 address that an IPv6 address reaches through a tunnel or translator; None if there is none."""
     bits = int(address)
     if address in _SIX_TO_FOUR:
         return IPv4Address(bits >> 80 & 0xFFFF_FFFF)
@@ -104,11 +104,11 @@ def carried(address: IPv6Address) -> IPv4Address | None:
 
 
 def is_global(address: Address) -> bool:
-    """Say whether an address belongs to the public network, and leads nowhere else by a tunnel or a translator."""
+    """Say whether an address is public, and does not lead elsewhere through a tunnel or translator."""
     if isinstance(address, IPv6Address):
         inner = carried(address)
         if address in _MAPPED and inner is not None:
-            return is_global(inner)  # another way to write it
+            return is_global(inner)  # another notation for it
         if inner is not None and not is_global(inner):
             return False
         return address in IPV6_GLOBAL and not any(address in network for network in _IPV6) and not is_metadata(address)
@@ -116,12 +116,12 @@ def is_global(address: Address) -> bool:
 
 
 def is_metadata(address: Address) -> bool:
-    """Say whether a cloud tells its secrets at an address, in whatever it is wrapped."""
+    """Say whether an address is a cloud metadata address, in any notation."""
     inner = carried(address) if isinstance(address, IPv6Address) else None
     return address in _METADATA or inner in _METADATA
 
 
 def is_metadata_host(host: str) -> bool:
-    """Say whether a host is such an address, or a name of one."""
+    """Say whether a host is a cloud metadata address, or a name of one."""
     found = parse_address(host)
     return host.lower().rstrip(".") in METADATA_NAMES if found is None else is_metadata(found)

@@ -1,4 +1,4 @@
-"""Addresses that came from elsewhere: what is sent there reaches nobody whom the sender of the address could not."""
+"""Addresses given by others: requests to them reach no host that the giver could not reach itself."""
 
 import asyncio
 import ipaddress
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
     from aiohttp.abc import AbstractResolver, ResolveResult
 
-# Longer ones are no addresses of services.
+# Longer strings are not addresses of services.
 MAX_URL = 2_000
 
 Lookup = Callable[[str, int], Coroutine[Any, Any, list[str]]]
@@ -25,12 +25,12 @@ Lookup = Callable[[str, int], Coroutine[Any, Any, list[str]]]
 
 
 def no_hub(url: str) -> str | None:
-    """Say why an address cannot be that of a hub; None: it can."""
+    """Say why an address cannot be that of a hub; None if it can."""
     unfit = f"`{url}` is not a hub address; expected https://host:port and nothing else"
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is none, a host in brackets that is none
+    except ValueError:  # an invalid port, or an invalid host in brackets
         return unfit
     if not is_whole or parts.query or parts.fragment:
         return unfit
@@ -40,19 +40,19 @@ def no_hub(url: str) -> str | None:
 
 
 class Reach(Struct, frozen=True, kw_only=True):
-    """How far addresses may lead that came from elsewhere: into the public network, and to hosts that are named."""
+    """Which hosts an address given by others may lead to: public ones, and those that are named."""
 
     hosts: frozenset[str] = frozenset()
-    """Hosts that an operator named, wherever they are: `hooks.internal`, `10.0.0.7`."""
+    """Hosts that an operator allows, public or not: `hooks.internal`, `10.0.0.7`."""
     private: bool = False
-    """Whether any address will do: for a network in which nobody is a stranger."""
+    """Whether any address is allowed: for a network that holds no strangers."""
 
     def names(self, host: str) -> bool:
-        """Say whether it does not matter where that host is."""
+        """Say whether a host is allowed wherever it is."""
         return self.private or self.means(host)
 
     def means(self, host: str) -> bool:
-        """Say whether an operator named that very host."""
+        """Say whether an operator named this very host."""
         return host.lower().rstrip(".") in self.hosts
 
 
@@ -60,19 +60,19 @@ PUBLIC = Reach()
 
 
 def is_public(address: str) -> bool:
-    """Say whether an IP address belongs to the public network, whatever it is wrapped in."""
+    """Say whether an IP address is public, in any notation."""
     found = parse_address(address)
     return found is not None and is_global(found)
 
 
 def is_local(host: str) -> bool:
-    """Say whether a host is written so that everybody sees that it is not in the public network."""
+    """Say whether a host is evidently not public, by its notation."""
     found = parse_address(host)
     return host.lower().rstrip(".") == "localhost" if found is None else not is_global(found)
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host is this machine, as everybody sees: what is sent there crosses no network."""
+    """Say whether a host is evidently this machine: requests to it cross no network."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -80,7 +80,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parsed(url: str, reach: Reach) -> SplitResult:
-    """Return the parts of an address, or raise a `RemitError` that says why nothing is sent there."""
+    """Return the parts of a URL, or raise a `RemitError` that says why it is blocked."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -101,7 +101,7 @@ def parsed(url: str, reach: Reach) -> SplitResult:
 
 
 async def looked_up(url: str, reach: Reach, lookup: Lookup | None = None) -> None:
-    """Raise a `RemitError` if an address leads out of reach now; when something is sent there, it is judged anew."""
+    """Raise a `RemitError` if a URL is out of reach now; it is checked again when something is sent there."""
     parts = parsed(url, reach)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -121,10 +121,10 @@ async def _addresses(host: str, port: int, reach: Reach, lookup: Lookup) -> list
         found = list(dict.fromkeys(await lookup(host, port)))
     except (OSError, UnicodeError) as error:
         raise OSError("unknown host") from error
-    # One that is public and one that is not: whoever answers so is trying something.
+    # A mix of public and private addresses is a sign of an attack.
     if not found or not (reach.names(host) or all(map(is_public, found))):
         raise OSError("its host is not on the public network")
-    # Also in a network in which nobody is a stranger, and for a host that was named and now leads there.
+    # Also in a private network, and for an allowed host name that now resolves to such an address.
     if not (reach.means(host) and is_metadata_host(host)) and any(map(is_metadata_host, found)):
         raise OSError(_SECRETS)
     return found
@@ -134,9 +134,9 @@ _SECRETS = "it is a cloud metadata address, which exposes secrets"
 
 
 def refused(url: str, why: str) -> RemitError:
-    """Return the error of an address that is not used."""
+    """Return the error of a blocked URL."""
     place, _, rest = url.partition("@") if "@" in url else ("", "", url)
-    # Before an @ stands a password.
+    # A password may precede an @.
     shown = "".join(char if char.isprintable() else "?" for char in (f"…@{rest}" if place else rest)[:200])
     allow = (
         "Give a public address, or have the operator of this hub allow the host: `push_hosts`, `card_hosts`, `hosts=`."
@@ -145,7 +145,7 @@ def refused(url: str, why: str) -> RemitError:
 
 
 class OutboundClient:
-    """Sends to addresses that came from elsewhere: each is resolved once, judged, and then used as it was judged."""
+    """Sends to addresses given by others: each is resolved once, checked, and used exactly as checked."""
 
     def __init__(self, reach: Reach, timeout: "ClientTimeout | None" = None, lookup: Lookup | None = None) -> None:
         self._reach = reach
@@ -156,13 +156,13 @@ class OutboundClient:
     def request(
         self, method: str, url: str, *, headers: Mapping[str, str], data: bytes | None = None
     ) -> "AbstractAsyncContextManager[ClientResponse]":
-        """Return a request as aiohttp has it, that follows no redirect; raise a `RemitError` for an unfit address."""
-        parsed(url, self._reach)  # a literal is never looked up, and so has to be judged here
+        """Return an aiohttp request that follows no redirects; raise a `RemitError` for a blocked URL."""
+        parsed(url, self._reach)  # an IP literal is never resolved, so it is checked here
         return self.session.request(method, url, headers=headers, data=data, allow_redirects=False)
 
     @property
     def session(self) -> "ClientSession":
-        """The connections, kept between requests."""
+        """The connection pool, kept between requests."""
         if self._session is None:
             from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
@@ -181,7 +181,7 @@ class OutboundClient:
         reach, lookup = self._reach, self._lookup
 
         class Judged(AbstractResolver):
-            """Resolves hosts to addresses within reach: the connection is made to what was judged."""
+            """Resolves hosts to allowed addresses: the connection is made to the address that was checked."""
 
             async def resolve(
                 self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -194,7 +194,7 @@ class OutboundClient:
         return Judged()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

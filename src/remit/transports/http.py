@@ -1,4 +1,4 @@
-"""Agents that live at another hub, asked over HTTP: used exactly like those that live here."""
+"""Agents at another hub, called over HTTP: used exactly like local agents."""
 
 import asyncio
 import random
@@ -43,22 +43,22 @@ from remit.transports.remote_calls import (
 
 T = TypeVar("T")
 
-# What was sent once is asked for as long as there is time: a server that is started anew has the answer.
+# A request that was sent is asked for until its deadline: a restarted server has the answer.
 MOST_PAUSE_S = 1.0
-# A hub closes a connection that is idle for 75 s; ours must be the first to do so, or a request meets the closing.
+# A hub closes a connection that is idle for 75 s; ours must close first, or a request may hit a closing connection.
 KEEP_ALIVE_S = 60.0
-# An answer may be as large as a hub takes, and its envelope comes on top.
+# An answer may have the maximum size, and its envelope adds to that.
 ENVELOPE_BYTES = 65_536
 PATH = "/v1/delegations"
 STREAM = "text/event-stream"
 AT_ONCE_BYTES = 65_536
-# A server that is busy or starts again, or that whoever stands before it does not reach at the moment.
+# A server that is overloaded or restarting, or that its proxy cannot reach at the moment.
 _BUSY = (429, 502, 503, 504)
 _LOST = (ClientError, ConnectionError, TimeoutError)
 
 
 class HubPeer:
-    """Another hub: where it is, and how this one proves itself to it."""
+    """Another hub: its address, and how this hub authenticates to it."""
 
     def __init__(
         self,
@@ -79,20 +79,20 @@ class HubPeer:
         self._session: ClientSession | None = None
 
     def agent(self, name: str) -> "HttpAgent":
-        """Return the agent of that name at this peer."""
+        """Return the agent with this name at the peer."""
         return HttpAgent(self, name)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     @property
     def session(self) -> ClientSession:
-        """The connections to the peer, kept between requests."""
+        """The connection pool of the peer, kept between requests."""
         if self._session is None:
-            # Deadlines are kept by whoever asks: they go with the request, and stop while a person is asked.
+            # The caller enforces deadlines: they travel with the request, and stop while a person is asked.
             waits = ClientTimeout(total=None, sock_connect=CONNECT_S)
             connector = TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
             self._session = ClientSession(
@@ -101,7 +101,7 @@ class HubPeer:
         return self._session
 
     async def headers(self, request: Request, sending: OutgoingRequest) -> dict[str, str]:
-        """Return what goes beside a request; what the peer may not believe alone, it finds in the envelope too (X9)."""
+        """Return the headers of a request; the envelope repeats what the peer may not trust in a header alone (X9)."""
         headers = {
             **self._headers,
             "x-agent-request-id": quote(request.id, safe="@:+~ "),
@@ -115,12 +115,12 @@ class HubPeer:
 
 
 def _body(raw: bytes) -> bytes | BytesIO:
-    """Return what is sent, by and by if it is large: at once it would hold up all others."""
+    """Return a body to send; large ones are sent in parts, so that they do not block other requests."""
     return raw if len(raw) < AT_ONCE_BYTES else BytesIO(raw)
 
 
 class _Stored(msgspec.Struct):
-    """As much of a record as is needed to read the rest."""
+    """The fields of a record that are needed to decode the rest."""
 
     run: str
     body: msgspec.Raw
@@ -130,13 +130,13 @@ _stored = msgspec.json.Decoder(_Stored)
 
 
 class _Handle(msgspec.Struct):
-    """Where a delegation can be had that has not ended."""
+    """The handle of a delegation that has not ended."""
 
     run: str
 
 
 class _Envelope(msgspec.Struct):
-    """As much as tells an envelope from something else."""
+    """The field that tells an envelope from other bodies."""
 
     version: str = ""
 
@@ -155,14 +155,14 @@ class HttpAgent(Remote):
         self._name = name
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
-        """Ask, again if need be, and return how it ended there; cancelled, cancel it there too."""
+        """Send a request, with retries, and return its outcome; if cancelled, cancel it at the peer, too."""
         try:
             left = await line.depart(self._place)
             if left is not None and not is_known_there(line, left):
                 return await self._look_up(request, line, "the request is too old to be sent again")
             return await self._ask(request, line, sent=left is not None)
         except asyncio.CancelledError:
-            # What is taken up again later asks the same once more, under the same id, and gets what came of it.
+            # A resumed run sends the same request under the same id, and gets its outcome.
             if line.in_doubt and not line.handed_back:
                 await shielded(self._cancel(request, line), CANCEL_S)
             raise
@@ -205,38 +205,38 @@ class HttpAgent(Remote):
             raise RetryAllowed(why, sent=True) from error
 
     async def _reply(self, reply: ClientResponse, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
-        """Return what a peer answers; *sent* says that it may have got the same before."""
+        """Return the peer's answer; *sent* says that it may have received the same request before."""
         if reply.status == 200 and reply.content_type == STREAM:
             return await self._read_along(reply, request, line)
         if reply.content_type != "application/json":
-            if reply.status in _BUSY:  # what stands before the peer says so
+            if reply.status in _BUSY:  # a proxy before the peer answers
                 raise RetryAllowed(self._busy(reply), sent=reply.status not in (429, 503))
             raise RemitError(self._garbage(f"status {reply.status} with a body of type {reply.content_type[:100]}"))
         raw = await read_body(reply, self._peer.max_bytes)
-        if reply.status == 202:  # it waits for a person there
+        if reply.status == 202:  # it waits for approval there
             return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
         if reply.status == 200 or self._decoded(raw, _Envelope).version:
             response = await self._response(raw)
             code = None if response.fault is None else response.fault.code
             if response.fault is not None and code is Code.STORE_UNAVAILABLE:
-                # Refused for it, it was not begun; else it was done, and how it ended could not be recorded yet.
+                # If it was refused, it did not begin; else it ran, and its outcome could not be recorded yet.
                 raise RetryAllowed(response.fault, sent=response.status is not Status.REFUSED)
             if response.fault is not None and code is Code.OVERLOADED and response.status is Status.REFUSED:
                 raise RetryAllowed(response.fault, sent=False)
             if sent and code is Code.DUPLICATE_REQUEST:
-                # What goes with it has changed since: what its agent is shown of a conversation, for one.
+                # Its context has changed since, such as the messages that the agent may see.
                 return await self._look_up(request, line, "the request has changed since")
             return response
-        why = self._decoded(raw, _Failure).fault.outward()  # origin and detail are for this hub to say
+        why = self._decoded(raw, _Failure).fault.outward()  # this hub sets origin and detail itself
         if reply.status in (429, 503):
             raise RetryAllowed(why, sent=False)
-        # Whoever reads it would take "here" for this hub.
+        # A reader would take "here" for this hub.
         why = replace(why, message=f"the hub of {request.target} says: {why.message}", detail=self._place)
-        # Turned away at the door, it says nothing about what was sent before.
+        # A refusal before execution says nothing about an earlier attempt.
         return lost(request, why, sent=sent)
 
     async def _look_up(self, request: Request, line: RemoteHandle, because: str) -> Response:
-        """Return what became of a request that cannot be sent again, without beginning anything."""
+        """Return the outcome of a request that cannot be sent again, without starting anything."""
         path = f"{PATH}/{quote(request.id, safe='')}"
         address = f"{self._peer.url}{path}"
         pause_s = PAUSE_S
@@ -255,7 +255,7 @@ class HttpAgent(Remote):
                         detail = f"{self._place}: status {reply.status}"
                         return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=detail), sent=True)
             except _LOST:
-                pass  # it is asked for again as long as there is time
+                pass  # retry until the deadline
             if pause_s * 1_000 >= line.time_left_ms() / 2:
                 return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._place), sent=True)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
@@ -270,7 +270,7 @@ class HttpAgent(Remote):
     # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read_along(self, reply: ClientResponse, request: Request, line: RemoteHandle) -> Response:
-        """Pass on what is said there, and return how it ended; a stream that breaks off is gone on with."""
+        """Forward the events of the peer, and return the outcome; a broken stream is resumed."""
         run = reply.headers.get("location", "").rpartition("/")[2]
         seen = "0"
         with suppress(*_LOST):
@@ -278,7 +278,7 @@ class HttpAgent(Remote):
                 seen = event.number or seen
                 if (ended := await self._heard(event, line)) is not None:
                     return ended
-        # It ended without an end: the server went down, and another, or the same again, has the rest.
+        # The stream ended without an outcome: the server stopped, and it or another one has the rest.
         return await self._end_of(run, request, line, seen)
 
     async def _heard(self, event: StreamEvent, line: RemoteHandle) -> Response | None:
@@ -303,7 +303,7 @@ class HttpAgent(Remote):
         return None
 
     async def _end_of(self, run: str, request: Request, line: RemoteHandle, after: str) -> Response:
-        """Read along from where it broke off, however often the connection is lost, and return how it ended."""
+        """Follow the events from where the stream broke off, reconnecting as needed, and return the outcome."""
         path = f"{PATH}/{quote(run, safe='')}/events"
         address = f"{self._peer.url}{path}"
         pause_s = PAUSE_S
@@ -319,24 +319,24 @@ class HttpAgent(Remote):
                             if (ended := await self._heard(event, line)) is not None:
                                 return ended
                     elif reply.status not in _BUSY:
-                        # It was begun there, and may have been done.
+                        # It was started there, and may have finished.
                         why = f"the hub of {request.target} reports nothing more: status {reply.status}"
                         return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._place), sent=True)
             except _LOST:
-                pass  # it is asked for again, from where it broke off, as long as there is time
+                pass  # retry from where it broke off, until the deadline
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2 * pause_s, CONNECT_S)
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _cancel(self, request: Request, line: RemoteHandle) -> None:
-        """Stop it there, and keep what it had finished."""
+        """Cancel a request at the peer, and keep what it had finished."""
         sending = OutgoingRequest("POST", f"{PATH}/{quote(request.id, safe='')}/cancel", b"{}")
         address = f"{self._peer.url}{sending.path}"
         pause_s = PAUSE_S
         while True:
-            headers = await self._peer.headers(request, sending)  # a proof is good for one sending
-            # It may still be on its way there: then it is not known yet.
+            headers = await self._peer.headers(request, sending)  # a proof is valid for one request
+            # The request may still be on its way: then the peer does not know it yet.
             async with self._peer.session.post(
                 address, data=sending.body, headers=headers, allow_redirects=False
             ) as reply:
@@ -353,7 +353,7 @@ class HttpAgent(Remote):
             response = decode_response(raw) if len(raw) <= SMALL_BODY else await aside.run(decode_response, raw)
         except RemitError as error:
             raise RemitError(self._garbage(f"an invalid envelope: {error.fault.message}")) from error
-        return response.outward()  # origin and detail are for this hub to say
+        return response.outward()  # this hub sets origin and detail itself
 
     def _decoded(self, raw: bytes, kind: type[T], decoder: msgspec.json.Decoder[T] | None = None) -> T:
         try:

@@ -1,4 +1,4 @@
-"""Reading of what other servers answer: bodies and event streams of bounded size, and connection errors."""
+"""Reading the answers of other servers: bodies and event streams within limits, and connection errors."""
 
 import os
 from collections.abc import AsyncIterator
@@ -11,12 +11,12 @@ from remit.transports.remote_calls import ASK_FOR_LESS
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientResponse, ConnectionTimeoutError
 
-# A connection that cannot be made in this time leads nowhere.
+# How long to wait for a connection.
 CONNECT_S = 5.0
 
 
 def in_words(error: "ClientConnectorError | ConnectionTimeoutError") -> str:
-    """Say why nobody is met at an address."""
+    """Describe a connection error."""
     from aiohttp import (
         ClientConnectorCertificateError,
         ClientConnectorDNSError,
@@ -38,7 +38,7 @@ def in_words(error: "ClientConnectorError | ConnectionTimeoutError") -> str:
 
 
 async def read_body(reply: "ClientResponse", most: int) -> bytes:
-    """Return a body of bounded size."""
+    """Return a body within a size limit."""
     found = bytearray()
     async for part in reply.content.iter_any():
         found += part
@@ -48,7 +48,7 @@ async def read_body(reply: "ClientResponse", most: int) -> bytes:
 
 
 class StreamEvent(NamedTuple):
-    """One event of a stream: its number, if it is kept, and the record that it holds."""
+    """One event of a stream: its number, if it is stored, and the record that it holds."""
 
     number: str | None
     kind: Kind
@@ -56,10 +56,10 @@ class StreamEvent(NamedTuple):
 
 
 async def stream_events(reply: "ClientResponse", max_bytes: int) -> AsyncIterator[StreamEvent]:
-    """Return the events of a stream, each of bounded size."""
+    """Yield the events of a stream, each within a size limit."""
     rest = bytearray()
     async for part in reply.content.iter_any():
-        # Looked for in what is new alone: a peer that sends byte by byte must not cost more than others.
+        # Only the new bytes are searched: a peer that sends byte by byte must not cost more than others.
         start = max(0, len(rest) - 1)
         rest += part
         while (end := rest.find(b"\n\n", start)) >= 0:
@@ -85,4 +85,4 @@ def _event(raw: bytes) -> StreamEvent | None:
     try:
         return StreamEvent(number.decode() if number else None, Kind(fields[b"event"].decode()), fields[b"data"])
     except ValueError:
-        return None  # a kind that is not known here yet
+        return None  # a kind that this version does not know

@@ -10,16 +10,16 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Priority
 from remit.runtime.ports import Handler, NobodyServesError
 
-# How many later arrivals of a higher priority may be served before a request: it is never overtaken without end.
+# How many later requests of a higher priority may overtake a request: it never starves.
 HEAD_START: dict[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 100, Priority.LOW: 400}
-# Those who regain a slot have work half done: they come before everyone who has not begun.
+# Requests that regain a slot have work in progress: they come before all that have not started.
 FIRST = -1
-# What a full queue advises; there is no better guess, since how long the work takes is not known.
+# The retry advice of a full queue; the duration of the work is unknown, so there is no better guess.
 COME_BACK_MS = 1_000
 
 
 class HeldSlot:
-    """One slot as its holder sees it: given back and taken again at will, and given up for good at the end."""
+    """One slot as its holder sees it: released and regained as needed, and given up at the end."""
 
     __slots__ = ("_held", "_left", "_returning", "_stall")
 
@@ -35,7 +35,7 @@ class HeldSlot:
             self._stall.release()
 
     def leave(self) -> None:
-        """Give the slot up for good: whoever still waits to regain it gets none."""
+        """Give the slot up: tasks that still wait to regain it get none."""
         self._left = True
         self.release()
 
@@ -45,7 +45,7 @@ class HeldSlot:
         return self._held or self._left
 
     async def regain(self) -> None:
-        # Several of one agent's tasks may come back at once: one of them takes the slot for all.
+        # Several tasks of one agent may return at once: one of them regains the slot for all.
         while not self._held and not self._left:
             if self._returning is not None:
                 await self._returning.wait()
@@ -63,7 +63,7 @@ class HeldSlot:
 
 
 class SlotPool:
-    """One agent's slots and the queue before them."""
+    """The slots of one agent, and the queue for them."""
 
     def __init__(self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False) -> None:
         self.handler = handler
@@ -76,11 +76,11 @@ class SlotPool:
 
     @property
     def queued(self) -> int:
-        """How many wait for a slot."""
+        """How many requests wait for a slot."""
         return sum(not future.done() for _, _, future in self._waiting)
 
     def release(self) -> None:
-        """Give a slot to whoever is next, or back."""
+        """Give a slot to the next request, or back."""
         while self._waiting:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
@@ -96,9 +96,9 @@ class SlotPool:
         return False
 
     async def enter(self, request: Request) -> HeldSlot:
-        """Wait for a slot, in the order of priority and arrival; refuse when the queue is full."""
+        """Wait for a slot, in the order of priority and arrival; refuse if the queue is full."""
         if self._elsewhere and _is_relayed(request):
-            return HeldSlot(SlotPool(self._agent, 0, 0, self.handler))  # a slot that is nobody else's
+            return HeldSlot(SlotPool(self._agent, 0, 0, self.handler))  # a slot that belongs to no one else
         if len(self._waiting) >= self._queue:
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
@@ -124,7 +124,7 @@ class SlotPool:
 
 
 class LocalTransport:
-    """Brings requests to handlers in the same process."""
+    """Delivers requests to handlers in the same process."""
 
     def __init__(self) -> None:
         self._stalls: dict[str, SlotPool] = {}
@@ -156,9 +156,9 @@ class LocalTransport:
 
 
 def _is_relayed(request: Request) -> bool:
-    """Say whether another hub has a part in what is asked for, and so holds a slot until it is done.
+    """Say whether another hub takes part in a request, and so holds a slot until it is done.
 
-    Such a request waits for nobody on its way to a further hub: those who have the slots there may wait for it.
+    Such a request waits for no slot on its way to a further hub: the holders of the slots there may be waiting for it.
     """
     hubs = {address.rpartition("@")[2] for address in request.remit.chain}
     return len(hubs) > 1

@@ -1,4 +1,4 @@
-"""What every way to an agent elsewhere has in common: what goes out, and how it ends if nothing comes back."""
+"""What all remote transports share: the outgoing request, retry limits, and outcomes without an answer."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,24 +10,24 @@ from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.ports import Departure, RemoteHandle
 
-# How often the same is sent again, where that is safe, and the first pause; each further one is twice as long.
+# How often a request is sent again where that is safe, and the first pause; each further pause is twice as long.
 ATTEMPTS = 3
 PAUSE_S = 0.05
-# The way back takes time too: what the callee gets is a twentieth less than there is, but not by more than this.
+# The answer takes time to travel: the callee gets a twentieth less than the time left, but at most this much less.
 WAY_MS = 200
-# Whoever cancels waits no longer than the grace time that the callee has.
+# A cancel waits no longer than the callee's grace time.
 CANCEL_S = 4.0
-# What is advised where an answer is larger than is taken.
+# The advice for an answer that is too large.
 ASK_FOR_LESS = "Ask for less, or for a reference to the result."
 
 
-# A hub keeps outcomes for 24 hours (`runtime/leases.py`), and may carry out the same id anew after that. An hour less
-# is for clocks that differ.
+# A hub keeps outcomes for 24 hours (`runtime/leases.py`), and may execute the same id again after that. An hour less
+# allows for clocks that differ.
 WINDOW_MS = 23 * 3_600_000
 
 
 class RetryAllowed(Exception):
-    """It may be asked again: nothing runs twice."""
+    """The request may be sent again: nothing runs twice."""
 
     def __init__(self, why: Fault, *, sent: bool) -> None:
         super().__init__(why.message)
@@ -37,27 +37,27 @@ class RetryAllowed(Exception):
 
 
 def outgoing(request: Request, line: RemoteHandle) -> Request:
-    """Return a request as it leaves the hub: with the time that is left for it, and its place in the trace."""
+    """Return a request as it leaves the hub: with its remaining time and its place in the trace."""
     left_ms = line.time_left_ms()
     time_ms = max(0, left_ms - min(WAY_MS, left_ms // 20))
     remit = replace(request.remit, time_ms=min(time_ms, request.remit.time_ms))
-    # What the filter asked for is in the view.
+    # The context filter is already applied to the view.
     return replace(request, remit=remit, traceparent=line.traceparent, context=None)
 
 
 def is_known_there(line: RemoteHandle, left: Departure) -> bool:
-    """Say whether a hub that got a request still knows it by its id, so that sending it again begins nothing."""
+    """Say whether a hub that received a request still knows its id, so that sending it again starts nothing."""
     return 0 <= line.age_ms(left) < WINDOW_MS
 
 
 def refused(request: Request, why: Fault) -> Response:
-    """Return the end of what nothing came of there."""
+    """Return the response of a request that did not start."""
     status = Status.TIMEOUT if why.code is Code.TIMEOUT else Status.REFUSED
     return Response(version=VERSION, id=request.id, target=request.target, status=status, run=request.run, fault=why)
 
 
 def lost(request: Request, why: Fault, *, sent: bool) -> Response:
-    """Return the end of what nothing more can be learned of: once sent, what it was granted counts as spent."""
+    """Return the response of a request whose outcome is unknown: once sent, its whole grant counts as spent."""
     if not sent:
         return refused(request, why)
     if why.code is not Code.OUTCOME_UNKNOWN:
@@ -67,7 +67,7 @@ def lost(request: Request, why: Fault, *, sent: bool) -> Response:
 
 
 async def shielded(work: Awaitable[None], most_s: float) -> None:
-    """Do something although whoever does it is told to stop, in bounded time; if it fails, so be it."""
+    """Finish *work* even if the caller is cancelled, within *most_s*; errors are ignored."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=most_s)

@@ -1,4 +1,4 @@
-"""A2A over HTTP: JSON-RPC and HTTP+JSON, two ways to say the same."""
+"""A2A over HTTP: its two bindings, JSON-RPC and HTTP+JSON."""
 
 import logging
 import math
@@ -53,14 +53,14 @@ _ACTIVE = ((EXTENSIONS_HEADER.encode(), EXTENSION.encode()),)
 
 
 class A2aOperation(NamedTuple):
-    """What can be asked for: what it takes, and who does it."""
+    """An operation: the parameters that it takes, and its handler."""
 
     takes: type[Struct]
     does: Callable[[A2aCall, Any], Awaitable[Struct | Streaming]]
 
 
 class RpcRequest(Struct, frozen=True, kw_only=True):
-    """A call of JSON-RPC 2.0."""
+    """A JSON-RPC 2.0 request."""
 
     jsonrpc: Literal["2.0"]
     id: str | int
@@ -90,7 +90,7 @@ class _Reply:
         await send_bytes(self._send, status, body, (*headers, *self.active))
 
     async def stream(self, streaming: Streaming, delegations: Delegations, receive: Receive) -> None:
-        """Send a stream to its end, or until this server goes down, or whoever reads it hangs up."""
+        """Send a stream until it ends, this server shuts down, or the client disconnects."""
         events, rest = streaming.events, streaming.rest
         leaving = None
         if events is not None:
@@ -120,7 +120,7 @@ class _Reply:
 
 
 class _Rest(_Reply):
-    """HTTP+JSON: the value itself, and errors as google.rpc.Status."""
+    """HTTP+JSON: plain values, and errors as google.rpc.Status."""
 
     async def value(self, value: Struct) -> None:
         await self.whole(200, encode(value), _A2A_JSON)
@@ -141,7 +141,7 @@ class _Rest(_Reply):
 
 
 class _Rpc(_Reply):
-    """JSON-RPC 2.0: values and errors in its envelope; what A2A has a word for is no error of HTTP."""
+    """JSON-RPC 2.0: values and errors in its envelope; errors that A2A defines have HTTP status 200."""
 
     id: str | int | None = None
 
@@ -165,12 +165,12 @@ def _beside(error: ErrorBody) -> tuple[tuple[bytes, bytes], ...]:
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if error.status in (413, 415):
-        headers.append((b"connection", b"close"))  # what is left of its body nobody wants to read
+        headers.append((b"connection", b"close"))  # the rest of the body will not be read
     return tuple(headers)
 
 
 class Bindings:
-    """Reads what is asked in either binding, has it done, and answers."""
+    """Reads requests in either binding, runs them, and answers."""
 
     def __init__(
         self, delegations: Delegations, tasks: Tasks, *, serves: Callable[[str], bool], required: bool
@@ -193,7 +193,7 @@ class Bindings:
         }
 
     async def rpc(self, agent: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a call of JSON-RPC."""
+        """Answer a JSON-RPC request."""
         reply = _Rpc(send)
 
         async def act() -> None:
@@ -213,7 +213,7 @@ class Bindings:
         await _answered(act, reply, scope)
 
     async def rest(self, agent: str, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of HTTP+JSON; *path* is what stands behind the agent's address."""
+        """Answer an HTTP+JSON request; *path* is the part after the agent's address."""
         reply = _Rest(send)
 
         async def act() -> None:
@@ -240,8 +240,8 @@ class Bindings:
             await reply.value(done)
 
     async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> A2aCall:
-        """Return who asks, once it is clear that it may, and speaks as is spoken here."""
-        # A host is a host: it sees what its own client asked for, whatever else that client may do here.
+        """Return the caller, once it is authenticated, permitted, and uses a supported version."""
+        # A host sees only what its own client asked for, whatever the permissions of that client.
         sender = replace(await self._delegations.sender(scope, headers), may=frozenset())
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
             why = f"no agent `{agent[:100]}` is available to {sender.name}"
@@ -265,7 +265,7 @@ class Bindings:
 
 
 async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Scope) -> None:
-    """Do something, and answer with why it could not be done, if it could not."""
+    """Run an operation, and answer with its error if it fails."""
     try:
         await act()
     except (Declined, RemitError) as error:
@@ -286,7 +286,7 @@ def _object(raw: bytes) -> dict[str, Json]:
 
 
 def _call(raw: bytes, reply: _Rpc) -> RpcRequest:
-    """Return what a body of JSON-RPC calls; what is wrong is told under the id that it has, if it has one."""
+    """Return the JSON-RPC request in a body; errors carry its id, if it has one."""
     try:
         value = decode(raw, object)
     except RemitError as error:
@@ -318,7 +318,7 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def _query(scope: Scope) -> dict[str, Json]:
-    """Return the parameters of an address as they would stand in a body; what is none of these stays a text."""
+    """Return query parameters as they would be in a body; values of other types stay strings."""
     found: dict[str, Json] = {}
     for name, text in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         value: Json = text
@@ -331,7 +331,7 @@ def _query(scope: Scope) -> dict[str, Json]:
 
 
 def _routed(method: str, path: str) -> tuple[str, dict[str, Json]]:
-    """Return which operation an address means, and what it names."""
+    """Return the operation that a path means, and what it names."""
     match (method, path.split("/")):
         case ("POST", ["message:send"]):
             return "SendMessage", {}

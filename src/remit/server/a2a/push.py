@@ -1,4 +1,4 @@
-"""Notifications: where clients of tasks want to be told, and the telling, by whichever server is there."""
+"""Push notifications: where clients want them, and their delivery by whichever server is running."""
 
 import asyncio
 import logging
@@ -25,14 +25,14 @@ from remit.transports.addresses import OutboundClient, Reach, looked_up
 
 log = logging.getLogger("remit")
 
-# Who wants to be told in more places than this can tell them itself.
+# A client that wants more receivers can forward notifications itself.
 MOST = 10
-# How often one event is sent before it is given up, and the first pause; each further one is twice as long.
+# How often one event is sent before it is given up, and the first pause; each further pause is twice as long.
 ATTEMPTS = 6
 PAUSE_S = 0.5
 # The specification recommends 10 to 30 seconds.
 PATIENCE_S = 15.0
-# A server that has not said for so long that it tells of a task does so no more, and another takes it up.
+# A server that has not renewed its claim on a task for this long is gone, and another takes over.
 LEASE_MS = 30_000
 KEEP_S = 10.0
 
@@ -42,16 +42,16 @@ _INDEX = "a2a/push"
 
 
 class PushRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of the notifications of one task."""
+    """The stored push notifications of one task."""
 
     run: str = ""
-    """The run by which the task goes on."""
+    """The run by which the task continues."""
     context: str = ""
     configs: tuple[PushConfig, ...] = ()
 
 
 class PushIndexEntry(Struct, frozen=True, kw_only=True):
-    """A task of which somebody is to be told."""
+    """A task with notifications to send."""
 
     by: str
     until_ms: int
@@ -62,7 +62,7 @@ _read_index = msgspec.json.Decoder(dict[str, PushIndexEntry]).decode
 
 
 class Push:
-    """The notifications of one server. What is to be told is in the store, so that it survives the server."""
+    """The push notifications of one server. They are in the store, so they survive the server."""
 
     def __init__(self, hub: Engine, wall_ms: Callable[[], int], reach: Reach) -> None:
         from aiohttp import ClientTimeout
@@ -76,7 +76,7 @@ class Push:
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Stop telling; another server, or this one after a restart, goes on."""
+        """Stop sending; another server, or this one after a restart, continues."""
         tasks = [self._keeper, *self._telling.values()]
         for task in tasks:
             task.cancel()
@@ -86,11 +86,11 @@ class Push:
     # ── what is kept ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def of(self, task: str) -> tuple[PushConfig, ...]:
-        """Return where the client of a task wants to be told."""
+        """Return the push notification configurations of a task."""
         return (await self._kept(task))[1].configs
 
     async def judge(self, config: PushConfig) -> None:
-        """Raise a `RemitError` for an address at which nobody is told."""
+        """Raise a `RemitError` for an address that notifications may not be sent to."""
         await looked_up(config.url, self._reach)
 
     async def add(
@@ -102,9 +102,9 @@ class Push:
         ended: StreamResponse | None = None,
         since_ms: int | None = None,
     ) -> PushConfig:
-        """Keep where to tell of a task that goes on as *run*, and begin: with what is new, or what was *since*.
+        """Store where to send notifications of a task that continues as *run*, and start, from now or from *since_ms*.
 
-        Of a task that has *ended* that is told, once.
+        If the task has *ended*, that is sent, once.
         """
         await self.judge(config)
         config = replace(config, id=config.id or secrets.token_hex(8), task_id=telling.task, tenant="")
@@ -124,7 +124,7 @@ class Push:
         return config
 
     async def remove(self, task: str, id: str) -> None:
-        """Forget one; that it is not there any more is no error."""
+        """Delete one; it is not an error if it does not exist."""
         while True:
             revision, kept = await self._kept(task)
             left = tuple(each for each in kept.configs if each.id != id)
@@ -134,12 +134,12 @@ class Push:
             telling.cancel()
 
     async def forget(self, task: str) -> None:
-        """Tell of a task no more: it is none."""
+        """Send no more notifications of a task: it has ended."""
         for config in await self.of(task):
             await self.remove(task, config.id)
 
     async def goes_on(self, task: str, run: str) -> None:
-        """Tell of a task again that had stopped for its user, and goes on as *run*."""
+        """Resume the notifications of a task that had stopped for its user, and continues as *run*."""
         revision, kept = await self._kept(task)
         if not kept.configs:
             return
@@ -152,7 +152,7 @@ class Push:
         found = await self._hub.store.get(f"{_INDEX}/{task}")
         if found is None:
             return 0, PushRecord()
-        # They hold what clients are to be known by.
+        # They hold the tokens by which clients authenticate notifications.
         opened = HubKeys(self._hub.store.secret()).unlock(found[1], f"{_INDEX}/{task}")
         return found[0], PushRecord() if opened is None else _read_kept(opened)
 
@@ -170,7 +170,7 @@ class Push:
     async def _index(
         self, change: Callable[[dict[str, PushIndexEntry]], dict[str, PushIndexEntry]]
     ) -> dict[str, PushIndexEntry]:
-        """Change which tasks are told of by whom, though others may do so, too."""
+        """Change the list of tasks with notifications, although other processes may change it, too."""
         store = self._hub.store
         while True:
             found = await store.get(_INDEX)
@@ -180,7 +180,7 @@ class Push:
                 return new
 
     async def _keep(self) -> None:
-        """Say again and again what is told here, and take up what nobody tells any more."""
+        """Renew the claims of this server regularly, and take over tasks that no server notifies of."""
         while True:
             try:
                 await self._take_up()
@@ -203,7 +203,7 @@ class Push:
         for task in taken:
             _, kept = await self._kept(task)
             for config in kept.configs:
-                # What was told before is not known; how it ends is told at least once.
+                # It is unknown what was sent before; the outcome is sent at least once.
                 self._follow(task, kept, config, now_ms)
             if not kept.configs:
                 await self._done(task)
@@ -269,7 +269,7 @@ class Push:
 
 
 def worth_telling(records: list[Record], since_ms: int) -> list[Record]:
-    """Return what a client is notified of: nothing that was before it asked, but always the end, and no pieces."""
+    """Return the records to notify of: none from before the request, except the outcome, and no text deltas."""
     return [
         record for record in records if record.kind is not Kind.DELTA and (record.at_ms >= since_ms or ends(record))
     ]

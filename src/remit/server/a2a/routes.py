@@ -26,7 +26,7 @@ from remit.transports.credentials.keys import HubKey, raw
 MAX_AGE_S = 300
 KEYS_PATH = "/.well-known/jwks.json"
 
-# A name or an address, and a port.
+# A host name or IP address, and a port.
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 
 _PUBLIC = (b"cache-control", f"public, max-age={MAX_AGE_S}".encode())
@@ -34,26 +34,26 @@ _JSON = (b"content-type", b"application/json")
 
 
 class Exposure(Struct, frozen=True, kw_only=True):
-    """How a hub's agents are served by A2A."""
+    """How a hub's agents are served over A2A."""
 
     agents: Callable[[], Collection[str]] | None = None
-    """Those that are, of all that can be asked from elsewhere; None: all of them."""
+    """The agents to serve, of all that are exposed; None: all of them."""
     default: str | None = None
-    """Whose card is at `/.well-known/agent-card.json`."""
+    """The agent whose card is at `/.well-known/agent-card.json`."""
     url: str | None = None
-    """Where this server is reached from outside; None: as each client addresses it."""
+    """The public URL of this server; None: as each client addresses it."""
     key: Callable[[], HubKey] | None = None
-    """What cards are signed with."""
+    """The key that signs cards."""
     required: bool = False
-    """Whether clients have to send a remit."""
+    """Whether clients must send a remit."""
     push: bool = True
-    """Whether clients may have themselves notified."""
+    """Whether clients may request push notifications."""
     reach: Reach = PUBLIC
-    """Where to, then."""
+    """Where push notifications may be sent."""
 
 
 class A2a:
-    """The part of a server that speaks A2A."""
+    """The A2A part of a server."""
 
     def __init__(self, delegations: Delegations, exposure: Exposure) -> None:
         wall_ms = LoopClock().wall_ms
@@ -71,7 +71,7 @@ class A2a:
         self._bindings = Bindings(delegations, tasks, serves=self._serves, required=exposure.required)
 
     def routes(self) -> list[BaseRoute]:
-        """Return the addresses, for an application."""
+        """Return the routes for an application."""
         return [
             Route(CARD_PATH, guarded(self._default_card, access_to("GET", CARD_PATH)), methods=["GET"]),
             Route(KEYS_PATH, guarded(self._keys, access_to("GET", KEYS_PATH)), methods=["GET"]),
@@ -82,7 +82,7 @@ class A2a:
         ]
 
     async def close(self) -> None:
-        """Stop notifying."""
+        """Stop sending notifications."""
         if self._push is not None:
             await self._push.close()
 
@@ -120,10 +120,10 @@ class A2a:
 
 
 class Cards(Struct, frozen=True, kw_only=True):
-    """Makes cards: below which address, with which key, and with what in them."""
+    """Builds agent cards: below which URL, signed with which key, and with which features."""
 
     url: str | None
-    """Where this server is reached from outside; None: as each client addresses it."""
+    """The public URL of this server; None: as each client addresses it."""
     key: Callable[[], HubKey] | None
     wall_ms: Callable[[], int]
     push: bool
@@ -146,14 +146,14 @@ class Cards(Struct, frozen=True, kw_only=True):
         await send_bytes(send, 200, body, (_JSON, *tags))
 
     async def send_keys(self, send: Send) -> None:
-        """Send the public keys with which cards are signed."""
+        """Send the public keys that verify cards."""
         stages = self.key().accepted(self.wall_ms()) if self.key is not None else ()
         keys = [public_key(raw(stage.pair.public), stage.pair.public) for stage in stages]
         await send_bytes(send, 200, canonical({"keys": keys}), (_JSON, _PUBLIC))
 
 
 def _addressed(scope: Scope, headers: Headers) -> str:
-    """Return where a client thinks that this server is."""
+    """Return the URL by which a client addresses this server."""
     host = headers.get("host", "")
     if _HOST.fullmatch(host) is None:
         raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid Host header"))

@@ -1,7 +1,8 @@
-"""Where tasks stand. A task is a run, or several of one conversation, and all of it is told from the record.
+"""The state of A2A tasks, read from the record. A task is a run, or several runs of one conversation.
 
 A run that ended with a question to its user is a task that requires input. The message that answers it is a run of its
-own, in the same session; its correlation says which task it goes on with. Called off, a notice after its end says so.
+own, in the same session; its correlation id names the task that it continues. If the task is cancelled instead, a
+notice after its end says so.
 """
 
 from msgspec import Struct
@@ -25,39 +26,39 @@ _OF_TASK = "task:"
 
 
 class A2aCall(Struct, frozen=True, kw_only=True):
-    """Who wants something of which agent, and how."""
+    """One A2A request: who sends it, to which agent, and how."""
 
     sender: Sender
     agent: str
     headers: Headers
     extended: bool
     receive: Receive | None = None
-    """By which it is heard that whoever asked has hung up."""
+    """Receives the disconnect of the client."""
 
     def context(self, session: str) -> str:
-        """Return what the sender calls a session: the names of a hub stand before its own."""
+        """Return the sender's name of a session: sessions of a hub are stored with the hub's name before its own."""
         return there(session, self.sender.name) if self.sender.is_hub else session
 
 
 class FoundTask(Struct, frozen=True, kw_only=True):
-    """A task, and where it stands."""
+    """A task and its state."""
 
     task: str
     runs: tuple[str, ...]
-    """Its runs, in order; it went on by the last one."""
+    """Its runs, in order; the last one is the current one."""
     user: str
     session: str
     state: TaskState
     changed_ms: int
     sent: tuple[str, ...] = ()
-    """The ids of the messages that it went on with."""
+    """The ids of the messages that continued it."""
     response: Response | None = None
-    """How it was refused, if it was: nothing else is on record of it."""
+    """The response, if it was refused: there is no other record of it."""
     says: str = ""
 
     @property
     def run(self) -> str:
-        """The run by which it went on last."""
+        """The current run."""
         return self.runs[-1]
 
     @property
@@ -66,12 +67,12 @@ class FoundTask(Struct, frozen=True, kw_only=True):
 
 
 def going_on_with(task: str) -> str:
-    """Return the correlation of a run that goes on with a task."""
+    """Return the correlation id of a run that continues a task."""
     return f"{_OF_TASK}{task}"
 
 
 class TaskRecords:
-    """The tasks of one server, as they are on record."""
+    """The tasks of one server, as recorded."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._delegations = delegations
@@ -80,7 +81,7 @@ class TaskRecords:
     # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, asked: A2aCall, task: str) -> FoundTask:
-        """Return a task by its id, or decline: also one that its sender may not know of does not exist."""
+        """Return a task by its id, or decline; a task that its sender may not see does not exist for it."""
         try:
             summary = await self._delegations.find(task, asked.sender)
         except RemitError as error:
@@ -115,7 +116,7 @@ class TaskRecords:
         )
 
     async def _gone_on(self, asked: A2aCall, found: FoundTask) -> FoundTask:
-        """Return a task that required input, with whatever became of that."""
+        """Return a task that required input, with the runs that continued it."""
         rows = await self._hub.store.states(agent=asked.agent, users=[found.user], session=found.session)
         for each in _joined(rows, frozenset()):
             if each.task == found.task:
@@ -124,11 +125,11 @@ class TaskRecords:
         return found
 
     async def _question(self, run: str) -> str:
-        """Return what a person is asked in a run; empty if nobody is."""
+        """Return the question to a person in a run; empty if there is none."""
         return next((each.text for each in await self._hub.pending() if each.request.run == run), "")
 
     async def _refused(self, asked: A2aCall, task: str) -> FoundTask:
-        """Return a task of which nothing is on record but that it was refused."""
+        """Return a task that was refused, and has no other record."""
         for record in await self._hub.store.records(run=task, limit=1):
             if isinstance(record.body, Refusal):
                 request, response = record.body.request, record.body.response
@@ -146,7 +147,7 @@ class TaskRecords:
         raise no_task(task)
 
     async def task(self, asked: A2aCall, found: FoundTask, length: int | None, *, artifacts: bool = True) -> Task:
-        """Return a task as A2A has it, with as much of its history as is wanted."""
+        """Return a task as A2A defines it, with as much of its history as is wanted."""
         telling = self.telling(asked, found)
         history = () if length == 0 else cut(await self.history(found, telling), length)
         response = found.response
@@ -159,11 +160,11 @@ class TaskRecords:
         return task if artifacts else replace(task, artifacts=())
 
     def telling(self, asked: A2aCall, found: FoundTask) -> Telling:
-        """Return how a task is told of to whoever asks."""
+        """Return how a task is presented to the caller."""
         return Telling(task=found.task, context=asked.context(found.session), extended=asked.extended)
 
     async def history(self, found: FoundTask, telling: Telling, *, answered: bool = False) -> list[A2aMessage]:
-        """Return what was said in a task: by its user, and by the agent, where it asked back and is *answered*."""
+        """Return the messages of a task: those of its user, and the agent's questions that are *answered*."""
         said: list[A2aMessage] = []
         for run in found.runs:
             if (request := await self._hub.asked(run)) is not None:
@@ -177,7 +178,7 @@ class TaskRecords:
     # ── several ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def listed(self, asked: A2aCall, params: ListTasks) -> TaskList:
-        """Return a page of the tasks that a sender may know of, the one that changed last first."""
+        """Return a page of the tasks that a sender may see, the last changed first."""
         size, before = params.page_size or PAGE, _cursor(params.page_token)
         since_ms = milliseconds(params.status_timestamp_after) if params.status_timestamp_after else 0
         if since_ms is None:
@@ -209,7 +210,7 @@ class TaskRecords:
 
 
 def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[FoundTask]:
-    """Return tasks, each with all the runs by which it went on; in *waiting* ones a person is asked."""
+    """Return tasks, each with all the runs that continued it; in *waiting* ones a person is asked."""
     later: dict[tuple[str, str, str], list[RunState]] = {}
     roots: list[RunState] = []
     runs = {row.run for row in rows}
@@ -223,7 +224,7 @@ def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[FoundTask]:
 
 
 def _found(root: RunState, later: list[RunState], waiting: frozenset[str]) -> FoundTask:
-    # Ids of runs are in the order of time.
+    # Run ids sort by time.
     chain = [root, *sorted(later, key=lambda row: row.run)]
     last = chain[-1]
     return FoundTask(
@@ -268,10 +269,10 @@ def _cursor(token: str) -> tuple[int, str] | None:
 
 
 def invalid(field: str, why: str) -> Declined:
-    """Return the error of a parameter that is wrong."""
+    """Return the error of an invalid parameter."""
     return Declined(Error.INVALID_PARAMS, f"{field} {why}", fields={field: why})
 
 
 def no_task(task: str) -> Declined:
-    """Return the error of a task that is not there, or is somebody else's."""
+    """Return the error of a task that does not exist, or that the sender may not see."""
     return Declined(Error.TASK_NOT_FOUND, f"no task `{task[:100]}` that you may see", about={"taskId": task[:200]})

@@ -1,4 +1,4 @@
-"""What can be done with tasks: send, read along, get, list, cancel, be notified."""
+"""The operations on A2A tasks: send, stream, get, list, subscribe, cancel, push notifications."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import NamedTuple
@@ -42,16 +42,16 @@ from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, cut, 
 from remit.server.delegations import Delegations, Handle
 from remit.server.streams import Following, ends, follow_records
 
-# For so long nobody else may go on with a task, unless whoever was first was refused.
+# How long a task is reserved for the first message that continues it, unless that message was refused.
 CLAIM_MS = 30_000
 
 
 class Nothing(A2aObject, frozen=True, kw_only=True):
-    """An answer that says only that it was done."""
+    """An empty answer."""
 
 
 class Streaming(NamedTuple):
-    """A stream that has begun: its first event, those that follow, and what is to be closed after them."""
+    """A started stream: its first event, the following ones, and the subscription to close after them."""
 
     first: StreamResponse
     rest: AsyncGenerator[list[StreamResponse], None] | None = None
@@ -59,7 +59,7 @@ class Streaming(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A message that was taken: what it asks for, how it is answered, and what it goes on with."""
+    """An accepted message: its request, how it is answered, and the task that it continues."""
 
     asked: A2aCall
     request: Request
@@ -82,7 +82,7 @@ class Tasks:
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, asked: A2aCall, params: SendMessage) -> StreamResponse:
-        """`SendMessage`: the task that a message began or went on with, at its end unless it is wanted at once."""
+        """`SendMessage`: the task that a message started or continued, at its end unless it is wanted at once."""
         how = params.configuration or Configuration()
         begun = await self._begin(asked, params.message, how)
         if how.return_immediately or how.task_push_notification_config is not None or begun.found is not None:
@@ -97,11 +97,11 @@ class Tasks:
                 return self._ended(begun, response)
             case Handle(state="waiting", question=question):
                 return self._under_way(begun, TaskState.AUTH_REQUIRED, question)
-            case Handle():  # this server goes down
+            case Handle():  # this server is shutting down
                 return self._under_way(begun, TaskState.WORKING)
 
     async def stream(self, asked: A2aCall, params: SendMessage) -> Streaming:
-        """`SendStreamingMessage`: the task, then what becomes of it."""
+        """`SendStreamingMessage`: the task, then its updates."""
         how = params.configuration or Configuration()
         request, telling, found = await self._request(asked, params.message, how)
         events = self._hub.follow(request.run)
@@ -138,12 +138,12 @@ class Tasks:
         return Begun(asked, request, telling, found, cut(said, how.history_length), going)
 
     async def _recorded(self, begun: Begun, how: Configuration) -> Begun:
-        """Return once a message is safely on record, and whoever wants to be notified of it will be."""
+        """Return once a message is durable, and its push notifications are set up."""
         going = begun.going
         if isinstance(going, Response):
             return begun
         await going.decided.wait()
-        if not going.on_record:  # it ended without having got there
+        if not going.on_record:  # it ended before it was recorded
             return begun._replace(going=going.task.result())
         begun = _renamed(begun, going.on_record, begun.request.session)
         telling, wanted = begun.telling, how.task_push_notification_config
@@ -156,7 +156,7 @@ class Tasks:
     async def _request(
         self, asked: A2aCall, message: AskedMessage, how: Configuration
     ) -> tuple[Request, Telling, FoundTask | None]:
-        """Return what a message asks for, how that is answered, and the task that it goes on with, if it does."""
+        """Return the request of a message, how it is answered, and the task that it continues, if any."""
         taste = AcceptedContent(how.accepted_output_modes)
         if how.task_push_notification_config is not None:
             await self._pushing().judge(how.task_push_notification_config)
@@ -182,7 +182,7 @@ class Tasks:
     async def _placed(
         self, request: Request, asked: A2aCall, message: AskedMessage, found: FoundTask | None
     ) -> Request:
-        """Return a request in the conversation that it goes on with, once it is clear that it may."""
+        """Return a request in the conversation that it continues, if that is allowed."""
         if found is None:
             return await self._in_context(request, asked.sender) if message.context_id else request
         if request.remit.user != found.user:
@@ -196,14 +196,14 @@ class Tasks:
         if message.context_id and message.context_id != asked.context(found.session):
             raise invalid("message.contextId", f"is not the context of task {found.task}")
         if message.message_id in found.sent or found.state is TaskState.INPUT_REQUIRED:
-            return found  # sent once more, it is answered as it was
+            return found  # a repeated message gets the same answer
         if found.ended:
             raise _unsupported(found, "it has ended; send the message without its id")
         waits = found.state is TaskState.AUTH_REQUIRED
         raise _unsupported(found, "it is waiting for approval" if waits else "it is still running")
 
     async def _in_context(self, request: Request, sender: Sender) -> Request:
-        """Return a request in the conversation that its sender named; refuse one that is somebody else's."""
+        """Return a request in the conversation that its sender named; refuse a conversation of somebody else."""
         if sender.is_hub:
             request = await resumed(request, self._hub.store)
         owner = await self._hub.store.owner(request.session or request.run)
@@ -212,7 +212,7 @@ class Tasks:
         return request
 
     async def _claim(self, found: FoundTask, run: str) -> None:
-        """See to it that of several messages that go on with a task at once only one does."""
+        """Ensure that only one of several concurrent messages continues a task."""
         store, key, now_ms = self._hub.store, f"a2a/task/{found.task}", self._wall_ms()
         held = await store.get(key)
         revision = 0 if held is None else held[0]
@@ -245,14 +245,14 @@ class Tasks:
         return await self._standing.listed(asked, params)
 
     async def subscribe(self, asked: A2aCall, params: Subscribe) -> Streaming:
-        """`SubscribeToTask`: the task as it is, then what becomes of it."""
+        """`SubscribeToTask`: the task in its current state, then its updates."""
         since_ms = self._wall_ms()
         found = await self._standing.find(asked, params.id)
         if found.ended:
             raise _unsupported(found, "it has ended; get it instead")
         events = self._hub.follow(found.run)
         try:
-            # What happens from here on is heard; what happened until here is in the task.
+            # Updates from here on arrive as events; earlier ones are in the task.
             found = await self._standing.find(asked, found.task)
             first = StreamResponse(task=await self._standing.task(asked, found, None))
         except BaseException:
@@ -273,7 +273,7 @@ class Tasks:
             why = f"task {found.task} cannot be cancelled: it has ended ({found.state})"
             raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": found.task})
         if found.state is TaskState.INPUT_REQUIRED:
-            # Nothing is at work any more; that nobody will answer is put on record.
+            # Nothing is running any more; record that nobody will answer.
             text = f"cancelled: by {asked.sender.name}"
             body = Notice(delegation=found.run, agent=asked.agent, text=text, code=Code.CANCELLED)
             self._hub.store.append(Kind.NOTICE, self._wall_ms(), found.run, found.session, body)
@@ -323,12 +323,12 @@ class Tasks:
         return self._push
 
     async def extended_card(self, asked: A2aCall, _: GetCard) -> Nothing:
-        """`GetExtendedAgentCard`: the public one says everything."""
+        """`GetExtendedAgentCard`: declined, since the public card holds everything."""
         raise Declined(Error.UNSUPPORTED_OPERATION, f"{asked.agent} has no extended agent card")
 
 
 def _renamed(begun: Begun, run: str, session: str | None) -> Begun:
-    """Return what was begun under the name of the run that it is: sent before, it is the task that it was then."""
+    """Return a started message under the id of its run: a repeated message belongs to the first run."""
     if begun.found is not None or run in ("", begun.telling.task):
         return begun
     telling = replace(begun.telling, task=run, context=begun.asked.context(_session_of(begun, run, session)))
@@ -337,7 +337,7 @@ def _renamed(begun: Begun, run: str, session: str | None) -> Begun:
 
 
 def _session_of(begun: Begun, run: str, session: str | None) -> str:
-    # One that is named after the run was not chosen: then it is named after the first.
+    # A context named after the run was not chosen by the client: then it is named after the first run.
     return run if session in (None, begun.request.run) else session
 
 
@@ -358,7 +358,7 @@ async def _new(
 
 
 def _without_secret(config: PushConfig) -> PushConfig:
-    """Return a configuration as it is shown: what it proves itself with is known to whoever gave it."""
+    """Return a configuration as it is shown: without its secret, which its creator knows."""
     shown = config.authentication
     return config if shown is None else replace(config, authentication=replace(shown, credentials=""))
 

@@ -1,4 +1,4 @@
-"""What the tools take, and what they give back: as a host checks it, and as a model reads it."""
+"""The arguments and results of the MCP tools: as a host validates them, and as a model reads them."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,7 +23,7 @@ Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
 
 class DelegateTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `delegate_task` takes."""
+    """The arguments of `delegate_task`."""
 
     agent: Annotated[Name, Meta(description="The agent to ask, as `list_agents` names it.")]
     task: Annotated[
@@ -60,11 +60,11 @@ class DelegateTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ListAgents(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `list_agents` takes: nothing."""
+    """The arguments of `list_agents`: none."""
 
 
 class DelegationStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `delegation_status` takes."""
+    """The arguments of `delegation_status`."""
 
     id: Annotated[
         Name | None,
@@ -76,14 +76,14 @@ class DelegationStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class DelegationCancel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `delegation_cancel` takes."""
+    """The arguments of `delegation_cancel`."""
 
     id: Annotated[Name, Meta(description="The `id` that `delegate_task` gave, or your `request_id`.")]
     reason: Annotated[str, Meta(max_length=200, description="The reason; it is recorded.")] = ""
 
 
 def read_arguments(arguments: dict[str, Any] | None, kind: type[T]) -> T:
-    """Return the arguments of a tool, or raise a `RemitError` that names every one that is wrong."""
+    """Return the arguments of a tool, or raise a `RemitError` that names every invalid one."""
     try:
         return convert(arguments or {}, kind)
     except RemitError as error:
@@ -98,34 +98,34 @@ def read_arguments(arguments: dict[str, Any] | None, kind: type[T]) -> T:
 
 
 class McpQuestion(Struct, frozen=True, kw_only=True):
-    """What a person is asked before the work goes on."""
+    """The question to a person before the work continues."""
 
     id: str
     text: str
     agent: str
-    """Who would be asked if the person agrees."""
+    """The agent to be called if the person approves."""
     objective: str
     expires_ms: int
-    """When it is too late to answer, in milliseconds since 1970."""
+    """The deadline of the answer, in milliseconds since 1970."""
     answer_with: str
-    """How a person answers it, elsewhere than here."""
+    """The command by which a person answers it."""
 
 
 class McpDelegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a delegation is, or how it ended."""
+    """The state or outcome of a delegation."""
 
     id: str
-    """What `delegation_status` and `delegation_cancel` take."""
+    """The id for `delegation_status` and `delegation_cancel`."""
     state: Literal["running", "waiting", "finished"]
     agent: str = ""
     task: str = ""
-    """What was asked, where several are listed."""
+    """The task, where several are listed."""
     status: Status | None = None
     result: Json = None
     summary: str = ""
     confidence: float | None = None
     session: str = ""
-    """Where its conversation is kept: give it to `delegate_task` to go on."""
+    """The id of its conversation: give it to `delegate_task` to continue."""
     requires_followup: bool = False
     unfinished: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class McpAgentList(Struct, frozen=True, kw_only=True):
 
 
 class McpToolResult(Struct, frozen=True, kw_only=True):
-    """What a tool gives back: a text for the model, the same as data for programs, and whether it is an error."""
+    """The result of a tool: a text for the model, the same as data for programs, and whether it is an error."""
 
     text: str
     data: Struct
@@ -156,7 +156,7 @@ class McpToolResult(Struct, frozen=True, kw_only=True):
 
 
 def ended_result(response: Response) -> McpToolResult:
-    """Return how a delegation ended, as others are told of it."""
+    """Return the outcome of a delegation as a tool result."""
     response = response.outward()
     why = response.fault
     data = McpDelegation(
@@ -187,19 +187,19 @@ def ended_result(response: Response) -> McpToolResult:
 
 
 def cancelled(response: Response) -> McpToolResult:
-    """Return how a delegation ended that was to be cancelled: that it was is no error."""
+    """Return the outcome of a cancelled delegation: being cancelled is not an error here."""
     told = ended_result(response)
     return told if response.status is not Status.CANCELLED else McpToolResult(text=told.text, data=told.data)
 
 
 def under_way(run: str, agent: str) -> McpToolResult:
-    """Return that a delegation goes on."""
+    """Return that a delegation is running."""
     text = f"{agent} is still running. Get its result with delegation_status, id {run}."
     return McpToolResult(text=text, data=McpDelegation(id=run, state="running", agent=agent))
 
 
 def waiting(run: str, agent: str, question: Question) -> McpToolResult:
-    """Return that a delegation waits for a person, and how the person can answer."""
+    """Return that a delegation waits for approval, and how a person can answer."""
     request = question.request
     how = f"remit pending approve {question.id}   (or: remit pending reject {question.id})"
     asked = McpQuestion(
@@ -219,7 +219,7 @@ def waiting(run: str, agent: str, question: Question) -> McpToolResult:
 
 
 def delegations_result(found: list[RunSummary]) -> McpToolResult:
-    """Return the newest delegations, each in a line."""
+    """Return the newest delegations, one per line."""
     each = tuple(
         McpDelegation(
             id=summary.run,
@@ -235,7 +235,7 @@ def delegations_result(found: list[RunSummary]) -> McpToolResult:
 
 
 def known(cards: list[PublicCard]) -> McpToolResult:
-    """Return the agents that can be asked, and what for."""
+    """Return the available agents, and what they are for."""
     lines: list[str] = []
     for card in cards:
         lines.append(f"- {card.name}: {' '.join(card.description.split())}".removesuffix(": "))
@@ -246,13 +246,13 @@ def known(cards: list[PublicCard]) -> McpToolResult:
 
 
 def failed(why: Fault) -> McpToolResult:
-    """Return why nothing came of a call."""
+    """Return a failed call."""
     why = why.outward()
     return McpToolResult(text=worded(why), data=FailureBody(fault=why), is_error=True)
 
 
 def worded(why: Fault) -> str:
-    """Return a fault as a model reads it: what was wrong, where, and what it can do."""
+    """Return a fault as a model reads it: what is wrong, where, and what to do."""
     lines = [f"{why.code}: {why.message}", *(f"- {each.path}: {each.message}" for each in why.problems)]
     if why.retry_after_ms is not None and (wait := duration(why.retry_after_ms)) not in why.suggestion:
         lines.append(f"Try again in {wait}.")
@@ -263,7 +263,7 @@ def worded(why: Fault) -> str:
 
 
 class McpToolSpec(Struct, frozen=True, kw_only=True):
-    """A tool as a host is told of it."""
+    """A tool as it is described to a host."""
 
     name: str
     title: str

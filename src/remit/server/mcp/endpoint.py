@@ -1,4 +1,4 @@
-"""`/mcp`: who comes there, and for whom; the SDK is loaded when the first one does."""
+"""`/mcp`: authenticates hosts and finds their user; the SDK is loaded on the first request."""
 
 import asyncio
 from importlib import import_module
@@ -20,11 +20,11 @@ from remit.server.refusals import note
 
 USER_HEADER = "X-Remit-User"
 MCP_CLIENT = "remit.mcp_client"
-"""Where a scope holds who came."""
+"""The key of the ASGI scope under which the client is stored."""
 
 
 class McpClient(Struct, frozen=True):
-    """Who came to `/mcp`, and for whom, or why that cannot be said."""
+    """The client of `/mcp` and its user, or the error why there is none."""
 
     client: str
     caller: Caller | RemitError
@@ -37,7 +37,7 @@ class _Sessions(Protocol):
 
 
 class McpEndpoint:
-    """Lets hosts in by the same gate as everybody else."""
+    """Authenticates hosts like all other clients."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._delegations = delegations
@@ -78,20 +78,20 @@ class McpEndpoint:
             )
         async with self._loading:
             if self._sessions is None:
-                # It takes a second, and others are served meanwhile.
+                # Loading takes a second, and other requests are served meanwhile.
                 module = await asyncio.to_thread(import_module, "remit.server.mcp.sessions")
                 self._sessions = module.McpSessions(self._delegations)
         assert self._sessions is not None
         return self._sessions
 
     async def close(self) -> None:
-        """End every session, after what is being answered has been."""
+        """End every session, after running calls are answered."""
         if self._sessions is not None:
             await self._sessions.close()
 
 
 def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
-    """Return who came, bound to one user: the only one that the sender may ask for, or the one that a header names."""
+    """Return the caller, bound to one user: the sender's only user, or the one that a header names."""
     users, named = sender.users, headers.get(USER_HEADER.lower())
     if named is not None:
         named = unquote(named)
@@ -104,13 +104,13 @@ def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
         return RemitError(fault(Code.MALFORMED_ENVELOPE, f"invalid header {USER_HEADER}: {wrong.message}"))
     if users is not None and named not in users:
         return RemitError(not_for(sender, named))
-    # A host is a host: its models see what its user may see, and no more, whatever else its client may do here.
+    # The models of a host see what its user may see and no more, whatever the permissions of its client.
     bound = replace(sender, users=frozenset({named}), may=frozenset())
     return Caller(sender=bound, user=named, headers=headers)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was read once more, and after that what comes next."""
+    """Return a `receive` that yields a body that was already read, then the following messages."""
     unread = [body]
 
     async def replay() -> Any:

@@ -1,4 +1,4 @@
-"""Delegations for an MCP host: started, attended while the host waits, found again, answered, cancelled."""
+"""Delegations for an MCP host: started, followed while the host waits, found again, answered, cancelled."""
 
 import asyncio
 import logging
@@ -23,27 +23,27 @@ from remit.server.mcp.arguments import DelegateTask
 
 log = logging.getLogger("remit")
 
-# Hosts give up after a minute of silence, some after less; they have to hear something every 15 seconds.
+# Hosts time out after a minute of silence, some after less; they need a message every 15 seconds.
 BEAT_S = 10.0
-# A question is on record a moment before it is in the inbox; a person does not notice a tenth of a second.
+# A question is recorded a moment before it is in the inbox; a person does not notice a tenth of a second.
 LOOK_S = 0.1
-# What another process carries out is heard of by looking.
+# Runs in another process are polled.
 FAR_S = 1.0
 MOST_LISTED = 20
 TOGETHER = 256
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who uses the tools, and for whom."""
+    """The client of the tools, and its user."""
 
     sender: Sender
-    """Bound to the one user, so that nothing of anybody else can be seen or asked for."""
+    """Bound to the one user, so that nothing of other users can be seen or asked for."""
     user: str
     headers: Headers = {}
 
 
 class HostReply(Struct, frozen=True, kw_only=True):
-    """What a person did with a question that a host put to them."""
+    """What a person did with a question that a host asked."""
 
     action: Literal["accept", "decline", "cancel"]
     reason: str = ""
@@ -51,80 +51,80 @@ class HostReply(Struct, frozen=True, kw_only=True):
 
 
 class McpHost(Protocol):
-    """The program at the other end, as far as it can be reached while a tool is at work."""
+    """The MCP host, as far as it can be reached while a tool runs."""
 
     @property
     def asks(self) -> Literal["now", "later", "never"]:
-        """Whether it can put a question to a person: while it waits, only when it is answered, or not at all."""
+        """Whether it can ask its user: during the call, only by returning from it, or not at all."""
         ...
 
     async def tell(self, text: str) -> None:
-        """Let it know that work goes on."""
+        """Report that work continues."""
         ...
 
     async def ask(self, question: Question) -> HostReply:
-        """Put a question to the person there, and return what they did; raise whatever goes wrong."""
+        """Ask the user of the host, and return what they did; raises any error."""
         ...
 
 
 class EndedDelegation(Struct, frozen=True):
-    """It is over."""
+    """The delegation ended."""
 
     response: Response
 
 
 class RunningDelegation(Struct, frozen=True):
-    """It goes on, and whoever waited has waited long enough."""
+    """The delegation is running, and the wait time is over."""
 
     run: str
 
 
 class WaitingDelegation(Struct, frozen=True):
-    """It goes on once a person agrees, who cannot be asked here, or would not say."""
+    """The delegation waits for a person, who cannot be asked here or did not answer."""
 
     question: Question
 
 
 class Open(Struct, frozen=True):
-    """It goes on once these are answered, which the host does by calling again."""
+    """The delegation waits for answers, which the host gives by calling again."""
 
     questions: tuple[Question, ...]
 
 
 Came = EndedDelegation | RunningDelegation | WaitingDelegation | Open
-"""What came of attending a delegation."""
+"""The result of waiting for a delegation."""
 
 
 Call = tuple[str, ...]
-"""What tells a call of a tool from all others that are under way: who made it, on which connection, and its number."""
+"""Identifies a running tool call: sender, user, session and request number."""
 
 
 class Started(Struct, frozen=True):
-    """A delegation under way, with all that is heard of it from its beginning on."""
+    """A running delegation, with all its events from the start."""
 
     run: str
     end: asyncio.Future[Response]
     events: Events
     is_here: bool
-    """Whether this process carries it out, so that everything about it is heard."""
+    """Whether this process executes it, so that all its events arrive here."""
     going: ActiveRun | None = None
-    """What was begun here; None: it had been begun before."""
+    """The run that was started here; None: it was started before."""
 
     @property
     def known_as(self) -> str:
-        """The id by which it can be found: that of the run that the same request began before, if there is one."""
+        """The id to find it by: that of the first run of the same request, if there is one."""
         return self.run if self.going is None else self.going.on_record or self.run
 
 
 class HostDelegations:
-    """What the tools do, whichever way a host came."""
+    """What the tools do, over every transport of MCP."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._delegations = delegations
         self._hub = delegations.hub
         self._tasks: set[asyncio.Task[Response]] = set()
         self._calls: dict[str, list[Call]] = {}
-        """The runs that were started here and have not ended, each with the calls that want its end."""
+        """The runs that were started here and have not ended, each with the calls that wait for it."""
 
     def agents(self, caller: Caller) -> list[PublicCard]:
         """Return the agents that a caller may ask."""
@@ -138,7 +138,7 @@ class HostDelegations:
     # ── one that is new ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def receive(self, given: DelegateTask, caller: Caller, traceparent: str | None) -> Request:
-        """Return what a host asks for as a request of this hub, or raise a `RemitError`."""
+        """Return a host's task as a request of this hub, or raise a `RemitError`."""
         sent = Submission(
             target=given.agent,
             id=given.request_id,
@@ -155,9 +155,9 @@ class HostDelegations:
         return await self._delegations.received(sent, caller.sender, caller.headers)
 
     async def start(self, request: Request, call: Call) -> Started | Response:
-        """Start a request, or find the same under way; it goes on, whoever waits for it.
+        """Start a request, or attach to the same one if it is running; it continues even if nobody waits for it.
 
-        *call* is by what the host may call it off.
+        The host may cancel it by *call*.
         """
         events = self._hub.follow(request.run)
         going = await self._delegations.begin(request)
@@ -176,7 +176,7 @@ class HostDelegations:
     # ── one that is known ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, name: str, caller: Caller) -> RunSummary:
-        """Return a run by its id, or by its sender's own; raise a `RemitError` unless it is the caller's to see."""
+        """Return a run by its id or by the sender's request id; raise a `RemitError` unless the caller may see it."""
         try:
             return await self._delegations.find(name, caller.sender)
         except RemitError as error:
@@ -189,11 +189,11 @@ class HostDelegations:
         return await self._hub.store.runs(user=caller.user, of=visible(caller.sender), limit=MOST_LISTED)
 
     async def outcome(self, summary: RunSummary) -> Response | None:
-        """Return how a run ended, as its user gets it; None if it has not."""
+        """Return the outcome of a run for its user; None if it has not ended."""
         return None if summary.response is None else await self._hub.outcome(summary.run)
 
     def follow(self, summary: RunSummary) -> Started:
-        """Return a run that was started before, here or by another process."""
+        """Follow a run that was started before, here or by another process."""
         task = asyncio.get_running_loop().create_task(self._end_of(summary.run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -206,23 +206,23 @@ class HostDelegations:
         return response
 
     async def cancel(self, summary: RunSummary, caller: Caller, reason: str) -> Response | None:
-        """Cancel a run and return how it ended; None if it takes its time."""
+        """Cancel a run and return its outcome; None if it has none yet."""
         return await self._delegations.stop(summary, caller.user, reason)
 
     def adopt(self, run: str, call: Call) -> None:
-        """Let a run be called off by another call as well, if it was started here."""
+        """Allow another call to cancel a run, too, if it was started here."""
         if run in self._calls:
             self._calls[run].append(call)
 
     def call_off(self, call: Call, by: str, reason: str) -> None:
-        """Cancel what a call has started, because its host does not want it any more, unless it is over."""
+        """Cancel the run of a call that its host has cancelled, unless it has ended."""
         for run in [run for run, calls in self._calls.items() if call in calls]:
             self._hub.cancel(run, f"by {by}" + (f": {reason[:200]}" if reason else ""))
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def attend(self, started: Started, host: McpHost, caller: Caller, wait_s: float | None) -> Came:
-        """Wait for the end, telling the host how it goes and putting to a person what has to be asked."""
+        """Wait for the outcome, reporting progress to the host and asking its user where needed."""
         watch = _Watch(started, host)
         loop = asyncio.get_running_loop()
         until = None if wait_s is None else loop.time() + wait_s
@@ -240,7 +240,7 @@ class HostDelegations:
                             return WaitingDelegation(found[0])
                         watch.ask(found[0])
                 if until is not None and loop.time() >= until:
-                    # Nobody is given an id that a crash could make worthless.
+                    # An id is given out only once the run is durable.
                     if started.going is not None:
                         await started.going.decided.wait()
                     return (
@@ -258,11 +258,11 @@ class HostDelegations:
             watch.close()
 
     async def questions(self, run: str) -> list[Question]:
-        """Return what a person is asked about a run at this moment, oldest first."""
+        """Return the open questions of a run, oldest first."""
         return [each for each in await self._hub.pending() if each.request.run == run]
 
     async def answer(self, question: Question, reply: HostReply, caller: Caller) -> bool:
-        """Take what a person did with a question; False: it is still open."""
+        """Apply what a person did with a question; False: it is still open."""
         if reply.action == "cancel":
             return False
         reason = reply.reason or f"over MCP, by way of {caller.sender.name}"
@@ -271,14 +271,14 @@ class HostDelegations:
                 question.id, agreed=reply.action == "accept", by=caller.user, reason=reason, edits=reply.edits
             )
         except RemitError as error:
-            # If someone else was faster, or it was too late, what counts is what the hub makes of it.
+            # If someone else was faster, or it was too late, the hub decides.
             log.info("question %s was not answered over MCP: %s", question.id, error.fault.message)
             return all(each.id != question.id for each in await self.questions(question.request.run))
         return True
 
 
 class _Watch:
-    """What is heard of one delegation while it is attended."""
+    """The events of one delegation while a host waits for it."""
 
     def __init__(self, started: Started, host: McpHost) -> None:
         self._started = started
@@ -287,7 +287,7 @@ class _Watch:
         self._begun = self._told = self._loop.time()
         self._said: list[str] = []
         self._open: set[str] = set()
-        """Questions that were put and of which nothing more was heard."""
+        """Questions that were asked and are not resolved."""
         self._heard: asyncio.Future[Record] | None = None
         self._deaf = False
         self._question: Question | None = None
@@ -295,18 +295,18 @@ class _Watch:
         self.looks = True
 
     def saw(self, found: Sequence[Question]) -> None:
-        """Note what was in the inbox; what was put and is not there yet is looked for again."""
+        """Note the questions in the inbox; those that were asked and are not there yet are looked for again."""
         if self.asking is not None and self._question not in found:
             self.asking.cancel()  # answered elsewhere, or too late
         self.looks = not self._started.is_here or bool(self._open - {each.id for each in found})
 
     def ask(self, question: Question) -> None:
-        """Put a question to the person at the host."""
+        """Ask the user of the host a question."""
         self._question = question
         self.asking = self._loop.create_task(self._host.ask(question))
 
     def answered(self) -> tuple[Question, HostReply | None] | None:
-        """Return the question that was put and what became of it, once that is known: None, if nothing did."""
+        """Return the question that was asked and its answer, once known; None if there is none."""
         asking, question = self.asking, self._question
         if asking is None or question is None or not asking.done():
             return None
@@ -319,7 +319,7 @@ class _Watch:
         return question, asking.result()
 
     async def next(self, until: float | None) -> None:
-        """Return when something has happened, or it is time to look or to say something."""
+        """Return when something happened, or it is time to poll or to report."""
         now = self._loop.time()
         wait_s = max(0.0, self._told + BEAT_S - now)
         if self.looks:
@@ -333,7 +333,7 @@ class _Watch:
         await asyncio.wait(waited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         if self._heard is not None and self._heard.done():
             heard, self._heard = self._heard, None
-            self._deaf = heard.exception() is not None  # the hub closes, and nothing more will be heard
+            self._deaf = heard.exception() is not None  # the hub is closing, and no more events will arrive
             for record in () if self._deaf else (heard.result(), *self._started.events.ready(TOGETHER)):
                 self._note(record)
 
@@ -351,7 +351,7 @@ class _Watch:
                 pass
 
     async def tell(self) -> None:
-        """Say what was heard, and that work goes on if nothing was for too long."""
+        """Report progress, or that work continues after a silent interval."""
         said, self._said = self._said, []
         now = self._loop.time()
         if not said and now - self._told >= BEAT_S:
@@ -363,7 +363,7 @@ class _Watch:
             self._told = now
 
     def close(self) -> None:
-        """Hear no more, and take back what the person was asked."""
+        """Stop listening, and withdraw the open question."""
         for task in (self._heard, self.asking):
             if task is not None:
                 task.cancel()

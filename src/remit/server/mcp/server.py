@@ -1,4 +1,4 @@
-"""The four tools on the MCP SDK: what a host sends is read, what comes of it is said in the host's protocol."""
+"""The four tools on the MCP SDK: reads calls of a host, and answers in the host's protocol version."""
 
 import asyncio
 import logging
@@ -41,21 +41,21 @@ from remit.server.mcp.host_delegations import (
 from remit.text.terminal import several_lines
 
 log = logging.getLogger("remit")
-# Without this, what the SDK logs ends up on stderr, with whatever a host has said in it.
+# Without this, the SDK's logs go to stderr, with whatever a host has sent.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 Context = ServerRequestContext[Any, Any]
 CallerOf = Callable[[Context], Caller]
-"""Tells who uses a tool, by what the transport knows of them; raises a `RemitError` if that is not enough."""
+"""Returns the caller of a tool from what the transport knows; raises a `RemitError` if that is not enough."""
 
 INSTRUCTIONS = (
     "These tools ask the agents of a Remit hub to do work. list_agents says who is there and what they are for; "
     "delegate_task asks one of them. What agents do is guarded, budgeted and recorded; some of it waits until a person "
     "agrees."
 )
-# A host that has waited long enough says so in its own words; whoever reads these still wants the result.
+# A host that has timed out says so in its cancel reason; such a host still wants the result.
 _HAS_WAITED = re.compile(r"\btim(?:ed?[ -]?out|e[ -]?limit)|\bdeadline\b", re.IGNORECASE)
-# What a person is shown must fit on a screen; the whole of it is in the inbox.
+# A question must fit on a screen; the inbox has all of it.
 SHOWN = 2_000
 
 
@@ -136,7 +136,7 @@ class Face:
         caller = self._caller_of(ctx)
         host, call = SdkHost(ctx, caller), _call_of(ctx, caller, ctx.request_id)
         try:
-            if params.request_state is not None:  # the same call again, with what a person said
+            if params.request_state is not None:  # the same call again, with the answers of a person
                 return await self._go_on(params, host, caller, given.wait_seconds, call)
             request = await self._delegations.receive(given, caller, _traceparent(ctx))
             started = await self._delegations.start(request, call)
@@ -147,7 +147,8 @@ class Face:
             return _tool_result(came, started.known_as, given.agent)
         except asyncio.CancelledError:
             if host.hangs_up and given.request_id is None:
-                # Where a host sends no notifications a closed stream is one, unless it can ask for the same again.
+                # If a host sends no notifications, a closed stream cancels the call, unless it can be repeated by its
+                # id.
                 self._delegations.call_off(call, caller.user, "the client disconnected")
             raise
 
@@ -165,7 +166,7 @@ class Face:
     async def _attended(
         self, name: str, host: "SdkHost", caller: Caller, wait_s: float | None
     ) -> McpToolResult | types.InputRequiredResult:
-        """Go on waiting for a run that was started before."""
+        """Continue to wait for a run that was started before."""
         summary = await self._delegations.find(name, caller)
         if (response := await self._delegations.outcome(summary)) is not None:
             return arguments.ended_result(response)
@@ -186,8 +187,8 @@ class Face:
         wait_s: float | None,
         call: Call | None = None,
     ) -> McpToolResult | types.InputRequiredResult:
-        """Take what a person said to the questions that the last call came back with, and go on waiting."""
-        # What a host sends back could be anything: the run has to be the caller's, and the questions the run's.
+        """Apply the answers to the questions of the last call, and continue to wait."""
+        # The host's data is untrusted: the run must be the caller's, and the questions must be the run's.
         summary = await self._delegations.find((params.request_state or "")[:200], caller)
         if call is not None:
             self._delegations.adopt(summary.run, call)
@@ -204,10 +205,10 @@ class Face:
     # ── what is called off ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _overhear(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Cancel what was started by a call that its host does not want any more.
+        """Cancel the run of a call that its host has cancelled.
 
-        The SDK ends the call by itself, and says nothing of why; one that has only waited long enough goes on, so that
-        its end can be had from `delegation_status`.
+        The SDK ends the call itself without the reason. A run whose host only timed out continues, so that
+        `delegation_status` can return its outcome.
         """
         if ctx.method == "notifications/cancelled" and ctx.params is not None:
             reason = str(ctx.params.get("reason") or "")
@@ -252,7 +253,7 @@ def _tool_result(came: Came, run: str, agent: str) -> McpToolResult | types.Inpu
 
 
 class SdkHost:
-    """Whoever called a tool, by the SDK's context of the call."""
+    """The host that called a tool, by the SDK's context of the call."""
 
     def __init__(self, ctx: Context, caller: Caller) -> None:
         self._ctx = ctx
@@ -262,14 +263,14 @@ class SdkHost:
 
     @property
     def hangs_up(self) -> bool:
-        """Whether it calls a tool off by closing the stream: over HTTP, since the version without notifications."""
+        """Whether it cancels a tool by closing the stream: over HTTP, since the version without notifications."""
         return self._is_modern and self._ctx.request is not None
 
     @property
     def asks(self) -> Literal["now", "later", "never"]:
         capabilities = self._ctx.session.client_capabilities
         can = None if capabilities is None else capabilities.elicitation
-        # One that names no kind of question knows forms, the only kind there was when it was written.
+        # A host that names no kind of elicitation supports forms, the only kind when it was written.
         if not self._may_answer or can is None or (can.form is None and can.url is not None):
             return "never"
         if self._is_modern:
@@ -286,7 +287,7 @@ class SdkHost:
 
 
 def put(question: Question) -> str:
-    """Return a question as a person reads it: what is asked, and what would be done; all of it is redacted already."""
+    """Return a question as a person reads it: the question, and the request in doubt; all of it is already redacted."""
     request = question.request
     origin = "The user" if request.origin == USER else request.origin
     lines = [question.text, "", f"{origin} asks {request.target}, for {request.remit.user}: {request.objective}"]
@@ -300,7 +301,7 @@ _REASON = "reason"
 
 
 def form_of(question: Question) -> dict[str, Any]:
-    """Return the form beside a question: accepting it is a yes, and what may be changed before that stands in it."""
+    """Return the form of a question: accepting it approves, and its fields hold what may be edited."""
     fields: dict[str, Any] = {
         name: {"type": "string", "title": name.capitalize(), "default": value}
         for name, value in _editable(question).items()
@@ -326,7 +327,7 @@ def reply_of(question: Question, answer: types.ElicitResult) -> HostReply:
 
 
 def _editable(question: Question) -> dict[str, str]:
-    """Return what may be changed of a request, as far as a form can hold it."""
+    """Return the fields of a request that may be edited, as far as a form can hold them."""
     request = question.request
     values = {"objective": request.objective, "input": request.input}
     return {name: value for name, value in values.items() if name in question.editable and isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""MCP over HTTP, by the SDK: sessions for the hosts that have them, and single calls for those that do not."""
+"""MCP over HTTP, on the SDK: sessions for hosts that have them, and single calls for those that do not."""
 
 import asyncio
 from contextlib import suppress
@@ -15,15 +15,15 @@ from remit.server.mcp.endpoint import MCP_CLIENT, McpClient
 from remit.server.mcp.host_delegations import Caller, HostDelegations
 from remit.server.mcp.server import Context, Face
 
-# Each is a task or two and some buffers; a host has one, and those that went without a word go by themselves.
+# Each session is a task or two and some buffers; a host has one, and abandoned ones expire.
 MOST_SESSIONS = 1_000
 IDLE_S = 600.0
-# What has ended is said within a moment, unless its host does not read.
+# Finished answers are sent within a moment, unless the host does not read.
 LAST_WORDS_S = 2.0
 
 
 class McpSessions:
-    """All that is served at `/mcp`, from the first request on until it is closed."""
+    """Everything that is served at `/mcp`, from the first request until it is closed."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._face = Face("", HostDelegations(delegations), _caller_of)
@@ -36,7 +36,7 @@ class McpSessions:
         self._up, self._over, self._quiet = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._answering = 0
         self._quiet.set()
-        # The SDK wants to be entered and left by one task.
+        # The SDK must be entered and left by the same task.
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -48,13 +48,13 @@ class McpSessions:
             self._up.set()
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose sender is known."""
+        """Answer a request of an authenticated client."""
         await self._up.wait()
         if self._over.is_set():
             raise going_down()
         client: McpClient = scope[MCP_CLIENT]
         user = client.caller.user if isinstance(client.caller, Caller) else None
-        # By this the SDK keeps one client, and one user, out of another's session.
+        # By this the SDK keeps clients and users out of each other's sessions.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client.client, scopes=[], subject=user))
         if scope["method"] != "POST":  # a stream that stays open, or the end of a session
             await self._manager.handle_request(scope, receive, send)
@@ -69,7 +69,7 @@ class McpSessions:
                 self._quiet.set()
 
     async def close(self) -> None:
-        """Let what is being answered be answered, then end every session."""
+        """Let running calls be answered, then end every session."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._quiet.wait()

@@ -27,7 +27,7 @@ from remit.server.mcp.server import Face
 
 log = logging.getLogger("remit")
 
-# A call is an envelope with a few words around it, and envelopes are at most 1 MB.
+# A call is an envelope with a few fields around it, and envelopes are at most 1 MB.
 MAX_LINE = 4_000_000
 AHEAD = 64
 
@@ -35,7 +35,7 @@ Write = Callable[[str], None]
 
 
 class _Own:
-    """The gate of a hub whose only client has started it: it needs to prove nothing."""
+    """Authentication for a hub whose only client started it: no proof is needed."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -53,13 +53,13 @@ class _Own:
         return request
 
     async def ended(self, run: str, used: int) -> None:
-        """Keep no count: nothing was granted."""
+        """Count nothing: there is no credential."""
 
 
 async def serve(
     hub: Engine, user: str, name: str, exposed: Callable[[], frozenset[str]], stdin: int, write: Write
 ) -> None:
-    """Serve a hub's tools to the host at the other end, in a user's name, until it closes *stdin*."""
+    """Serve a hub's tools over stdin and stdout, for one user, until the host closes *stdin*."""
     sender = Sender(name="mcp", users=frozenset({user}), answers=True)
     caller = Caller(sender=sender, user=user)
     face = Face(name, HostDelegations(Delegations(hub, _Own(sender), exposed)), lambda _: caller)
@@ -73,10 +73,10 @@ async def serve(
 
 
 async def _read(stdin: int, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    """Hand on what the host says, line by line."""
+    """Pass on the host's messages, line by line."""
     heard: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD)
     loop = asyncio.get_running_loop()
-    # A thread that is no one's to wait for: a read of stdin cannot be taken back, and must not keep the process.
+    # A daemon thread: a read of stdin cannot be cancelled, and must not keep the process alive.
     threading.Thread(target=_listen, args=(stdin, heard, loop), name="remit-stdin", daemon=True).start()
     async with into:
         while (line := await heard.get()) is not None:
@@ -96,7 +96,7 @@ def _listen(stdin: int, heard: "asyncio.Queue[bytes | None]", loop: asyncio.Abst
         asyncio.run_coroutine_threadsafe(heard.put(line), loop).result()
 
     lines = LineSplitter(MAX_LINE)
-    with suppress(OSError, RuntimeError):  # it is closed, or the loop is: nobody listens any more
+    with suppress(OSError, RuntimeError):  # stdin or the loop is closed: nobody listens any more
         while chunk := os.read(stdin, 65_536):
             for line in lines.feed(chunk):
                 if isinstance(line, OverlongLine):
@@ -108,7 +108,7 @@ def _listen(stdin: int, heard: "asyncio.Queue[bytes | None]", loop: asyncio.Abst
 
 
 async def _write(out: MemoryObjectReceiveStream[SessionMessage], write: Write, reading: "asyncio.Task[None]") -> None:
-    """Say what there is to say, one line each; in a thread, because a host may take its time to read."""
+    """Write messages, one per line; in a thread, because a host may read slowly."""
     threads = Threads("stdout", 1)
     async with out:
         async for message in out:

@@ -1,1 +1,1 @@
-"""Agents that speak A2A 1.0, asked by the address of their card: used like those that live here."""
+"""Agents that support A2A 1.0, called by the address of their card: used like local agents."""

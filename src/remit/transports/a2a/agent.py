@@ -1,4 +1,4 @@
-"""One agent of another's, asked over HTTP: a task there is begun, followed to its end, and cancelled if need be."""
+"""One A2A agent, called over HTTP: starts a task there, follows it to its end, and cancels it if needed."""
 
 import asyncio
 import random
@@ -31,11 +31,11 @@ from remit.transports.remote_calls import (
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-# How often a task is looked at whose server does not stream: soon at first, then ever later.
+# How often a task is polled whose server does not stream: often at first, then less and less.
 MOST_PAUSE_S = 2.0
-# So many conversations are remembered by what the other side calls them.
+# How many conversations are remembered by the peer's context ids.
 MOST_SESSIONS = 10_000
-# What a person is asked is for people to read.
+# The maximum length of a question that people are shown.
 MOST_QUESTION = 2_000
 
 STREAM = "text/event-stream"
@@ -43,7 +43,7 @@ _JSON = "application/json"
 
 
 class _RpcReply(msgspec.Struct, frozen=True):
-    """As much of a reply of JSON-RPC as is needed to read the rest."""
+    """The fields of a JSON-RPC reply that are needed to decode the rest."""
 
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -64,7 +64,7 @@ class A2aAgent(Remote):
         self._name = name
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
-        """Ask, and return how it ended there; cancelled, cancel it there too."""
+        """Send a request and return its outcome; if cancelled, cancel it at the peer, too."""
         exchange: _Exchange | None = None
         attempts, step_s = 0, PAUSE_S
         try:
@@ -81,14 +81,14 @@ class A2aAgent(Remote):
                     if not sent:
                         line.doubt("")
                     pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
-                    # What was sent once may have begun: it is asked for as long as there is time.
+                    # A request that was sent may have started: it is asked for until its deadline.
                     enough = attempts >= ATTEMPTS and not sent
                     if enough or pause_s * 1_000 >= line.time_left_ms() / 2:
                         return lost(request, again.fault, sent=sent)
                 await asyncio.sleep(pause_s)
                 step_s = min(2 * step_s, MOST_PAUSE_S)
         except (asyncio.CancelledError, RemitError):
-            # Nobody waits for it any more, or it makes no sense: it need not go on, unless it is taken up again later.
+            # Nobody waits for the task any more, or its answer is invalid: cancel it, unless the run is resumed later.
             if exchange is not None:
                 try:
                     await shielded(exchange.named() if line.handed_back else exchange.cancel(), CANCEL_S)
@@ -110,13 +110,11 @@ class A2aAgent(Remote):
         except RemitError as error:
             if not sent or error.fault.code is not Code.DELEGATION_UNAVAILABLE:
                 raise
-            raise RetryAllowed(
-                error.fault, sent=False
-            ) from error  # whoever stands before it may answer while it is away
+            raise RetryAllowed(error.fault, sent=False) from error  # a proxy may answer while the agent is away
 
 
 class _Exchange:
-    """One request at one peer, from the first word to the last."""
+    """One request at one peer, from start to end."""
 
     def __init__(
         self,
@@ -137,28 +135,28 @@ class _Exchange:
         self._extended = offer.extended
         self._talk = peer.tongue.talk(request, extended=offer.extended)
         self._left = left
-        """That it was sent before a restart, and what the other side calls the task, if it had said so."""
+        """That the request was sent before a restart, and the peer's task id, if it was known."""
         self._asked = sent
-        """Whether anything was sent that may have begun something."""
+        """Whether anything was sent that may have started something."""
         self._question: str | None = None
-        """What a person is asked there, while one is."""
+        """The question to a person at the peer, while there is one."""
         self._working: asyncio.Future[Response] | None = None
         self._named = asyncio.Event()
-        """Whether the other side has said what it calls the task."""
+        """Set once the peer has sent its task id."""
 
     async def carry_out(self) -> Response:
-        """Ask, and follow the task to its end."""
+        """Send the request, and follow the task to its end."""
         if self._extended:
             return await self._through()
-        # Who is told to stop before it has said what it calls the task is listened to until it has.
+        # A cancel before the task id is known waits until it is.
         self._working = asyncio.ensure_future(self._through())
         return await asyncio.shield(self._working)
 
     def give_up(self) -> None:
-        """Listen no more."""
+        """Stop reading."""
         if self._working is not None:
             self._working.cancel()
-            # What it ends with is of no interest to anybody.
+            # Its result no longer matters.
             self._working.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _through(self) -> Response:
@@ -177,32 +175,32 @@ class _Exchange:
             why = refusal.fault
             return lost(self._request, why, sent=before or why.code is Code.OUTCOME_UNKNOWN)
         self._remember()
-        return self._talk.response().outward()  # origin and detail are for this hub to say
+        return self._talk.response().outward()  # this hub sets origin and detail itself
 
     def _may_send_again(self) -> bool:
-        """Say whether the other side still knows the message by its id: then sending it again begins nothing."""
+        """Say whether the peer still knows the message by its id: then sending it again starts nothing."""
         return self._extended and (self._left is None or is_known_there(self._line, self._left))
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _begin(self) -> None:
-        # Who can be told to stop only by what it calls a task has to say that first.
+        # A peer that can cancel only by task id must send that first.
         streams = self._offer.streams and (self._line.heard or not self._extended)
         method = "SendStreamingMessage" if streams else "SendMessage"
         context, task = self._conversation()
-        # Of a task that goes on, what comes at once may be where it stood before.
+        # For a continued task, an immediate answer may be its state before this message.
         at_once = not (streams or self._extended or task)
         params = self._talk.message(context=context, task=task, tenant=self._offer.tenant, at_once=at_once)
         async for _ in self._said(method, params, heard=streams):
             pass
 
     def _conversation(self) -> tuple[str, str]:
-        """Return what the other side calls the conversation, and the task in it that waits for the user."""
+        """Return the peer's context id, and its task that waits for the user."""
         session = self._request.session
         if session is None:
             return "", ""
         context, task = self._peer.sessions.get(session, ("", ""))
-        # Whoever knows the extension keeps our names; others give their own.
+        # Peers with the extension keep our session names; others have their own.
         return context or (session if self._extended else ""), task
 
     def _remember(self) -> None:
@@ -216,7 +214,7 @@ class _Exchange:
     # ── going on ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _go_on(self, task: str) -> None:
-        """Hear more of a task that has not ended: as a stream, or by looking again and again."""
+        """Follow a task that has not ended: as a stream, or by polling."""
         if not task:
             raise self._unheard("the stream ended without an outcome")
         pause_s = PAUSE_S
@@ -229,9 +227,9 @@ class _Exchange:
                     async for _ in self._said("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
                         pass
             except RetryAllowed:
-                pass  # it is asked for again, as long as there is time
+                pass  # retry until the deadline
             except A2aRefusal as refusal:
-                # A task that has just ended cannot be subscribed to; a server that forgot it knows no end.
+                # A task that has just ended cannot be subscribed to; a server that forgot it knows no outcome.
                 if refusal.fault.code is not Code.STATE_CONFLICT:
                     raise
                 async for _ in self._said("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
@@ -249,7 +247,7 @@ class _Exchange:
     async def _said(
         self, method: str, params: bytes, *, heard: bool, is_task: bool = False, named: str = ""
     ) -> AsyncGenerator[None, None]:
-        """Call a method, and take in what is said; yields after each piece of it."""
+        """Call a method and process the answer; yields after each piece of it."""
         from aiohttp import ClientConnectorError, ClientError
 
         call = self._peer.call(self._offer, method, params, named=named or self._talk.task)
@@ -274,7 +272,7 @@ class _Exchange:
             raise RetryAllowed(why, sent=before) from error
         except (ClientError, ConnectionError, TimeoutError) as error:
             if begins and self._talk.task:
-                return  # its task is known, and is gone on with
+                return  # the task id is known, so it is followed
             what, how = "the connection was lost", type(error).__name__
             raise (self._unheard(what, how) if begins else RetryAllowed(self._lost(what, how), sent=True)) from error
 
@@ -294,7 +292,7 @@ class _Exchange:
         yield self._opened(raw, reply.status)
 
     def _opened(self, raw: bytes, status: int) -> bytes:
-        """Return what is in a reply; raise if that is an error."""
+        """Return the content of a reply; raise if it is an error."""
         if not self._offer.is_rpc:
             return raw
         try:
@@ -341,7 +339,7 @@ class _Exchange:
             await self._person("", not self._talk.ended or self._talk.response().ok)
 
     async def _person(self, question: str, agreed: bool | None) -> None:
-        """Heed that a person is asked there, or has said: no time passes here meanwhile."""
+        """Note that a person is asked at the peer, or has answered: the deadline stops meanwhile."""
         if agreed is None and self._question is not None:
             return
         text = question or self._question or f"{self._name} is waiting for approval"
@@ -359,7 +357,7 @@ class _Exchange:
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def named(self) -> None:
-        """Return once the other side has said what it calls the task, if it can only be asked for by that."""
+        """Return once the peer has sent its task id, if the task can only be addressed by that."""
         if self._asked and self._working is not None and not self._talk.task and not self._known:
             named = asyncio.ensure_future(self._named.wait())
             await asyncio.wait({self._working, named}, return_when=asyncio.FIRST_COMPLETED)
@@ -367,15 +365,15 @@ class _Exchange:
 
     @property
     def _known(self) -> str:
-        """What the other side called the task before a restart."""
+        """The peer's task id from before a restart."""
         return "" if self._left is None else self._left.task
 
     async def cancel(self) -> None:
-        """Stop it there, and count what it had spent."""
+        """Cancel the task at the peer, and count what it had spent."""
         if not self._asked:
             return
         await self.named()
-        # Whoever knows the extension knows a task by its message, too, as long as it is at work.
+        # Peers with the extension also know a running task by its message id.
         name = self._talk.task or self._known or (self._request.id if self._extended else "")
         pause_s, method = PAUSE_S, "CancelTask"
         while name and not self._talk.ended:
@@ -384,9 +382,9 @@ class _Exchange:
                     pass
             except A2aRefusal as refusal:
                 if refusal.fault.code is Code.STATE_CONFLICT and method == "CancelTask":
-                    method = "GetTask"  # it has just ended: then it is told how
+                    method = "GetTask"  # it has just ended: get its outcome
                 elif refusal.fault.code is Code.NOT_FOUND and not self._talk.task:
-                    # It may still be on its way there: then it is not known yet.
+                    # The message may still be on its way: then the peer does not know it yet.
                     await asyncio.sleep(pause_s)
                     pause_s *= 2
                 else:
@@ -397,8 +395,8 @@ class _Exchange:
             self._line.settle(self._talk.response())
 
     def _unheard(self, what: str, how: str = "") -> "RetryAllowed | A2aRefusal":
-        """Return what follows if nothing was heard of a message."""
-        # Sent again, it could be done twice, unless the other side knows it by its id.
+        """Return the error of a message without an answer."""
+        # Sent again, it could run twice, unless the peer knows it by its id.
         why = self._lost(what, how)
         return RetryAllowed(why, sent=True) if self._extended else A2aRefusal(why)
 
@@ -411,7 +409,7 @@ class _Exchange:
 
 
 class A2aRefusal(Exception):
-    """The other side will not do it, and says why."""
+    """The peer refused a request."""
 
     def __init__(self, why: Fault) -> None:
         super().__init__(why.message)

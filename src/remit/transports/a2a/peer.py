@@ -1,4 +1,4 @@
-"""Another's agent: its card, its address, and bounded reading of what it sends."""
+"""An A2A peer: its agent card, its address, and reading of what it sends within limits."""
 
 import asyncio
 from collections import OrderedDict
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 CARD_S = 10.0
-# A card is asked for again after so long, or when its agent is not where it says.
+# How long a card is cached, unless its agent is not where it says.
 FRESH_S = 300.0
 CARD_BYTES = 256 * 1024
 CARD_PATH = "/.well-known/agent-card.json"
-# An answer may be as large as a hub takes, and what is around it comes on top.
+# An answer may have the maximum size, and its envelope adds to that.
 AROUND_BYTES = 65_536
 
 
 class A2aPeer:
-    """Another's agent: where its card is, who signed that, and how this hub proves itself to it."""
+    """An A2A peer: where its card is, which keys may sign it, and how this hub authenticates."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class A2aPeer:
         max_bytes: int = 4 * 1024 * 1024,
     ) -> None:
         host = (urlsplit(card_url).hostname or "").lower()
-        # Who writes `http://10.0.0.7` means it; a name in the public network that leads there is somebody else's doing.
+        # Whoever writes `http://10.0.0.7` means it; a public name that resolves to such an address may be an attack.
         named = {*(each.lower() for each in hosts), *((host,) if is_local(host) else ())}
         reach = Reach(hosts=frozenset(named), private=private)
         try:
@@ -55,7 +55,7 @@ class A2aPeer:
         self.tongue = tongue
         self.max_bytes = max_bytes + AROUND_BYTES
         self.sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        """By our session: what the other side calls it, and the task that waits for the user there, if one does."""
+        """By our session: the peer's context id, and its task that waits for the user, if there is one."""
         self._host, self._hosts, self._is_https = host, frozenset(named), parts.scheme == "https"
         self._token = token
         self._credential = credential
@@ -65,15 +65,15 @@ class A2aPeer:
         self._numbers = count(1)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._outbound.close()
 
     def forget(self) -> None:
-        """Ask for the card again: its agent was not where it says."""
+        """Drop the cached card: its agent was not where it says."""
         self._offer = None
 
     async def offer(self) -> A2aEndpoint:
-        """Return how the agent can be asked."""
+        """Return how the agent can be called."""
         now = asyncio.get_running_loop().time()
         if self._offer is not None and now - self._offer[0] < FRESH_S:
             return self._offer[1]
@@ -90,7 +90,7 @@ class A2aPeer:
         return offer
 
     def _refuse_elsewhere(self, url: str) -> None:
-        """A card says where its agent is; but what this hub knows goes only where its team has said."""
+        """Raise a `RemitError` if a card points to a host that the team has not named: requests go nowhere else."""
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
         if host != self._host and host not in self._hosts:
@@ -110,10 +110,10 @@ class A2aPeer:
     async def headers(
         self, offer: A2aEndpoint, request: Request, line: RemoteHandle, call: "A2aHttpRequest"
     ) -> dict[str, str]:
-        """Return what goes beside a request."""
+        """Return the headers of a request."""
         headers = {**offer.headers, **self._proof(), "traceparent": request.traceparent or ""}
         if offer.extended:
-            headers = {**line.passed_on, **headers}  # what is said beside a request is not for strangers
+            headers = {**line.passed_on, **headers}  # forwarded headers are not for peers without the extension
         if self._credential is None:
             return headers
         parts = urlsplit(call.url)
@@ -121,7 +121,7 @@ class A2aPeer:
         return headers | await self._credential(request, OutgoingRequest(call.verb, path, call.body or b""))
 
     def call(self, offer: A2aEndpoint, method: str, params: bytes, *, named: str = "") -> "A2aHttpRequest":
-        """Return how *method* is called, about the task *named* if it is about one."""
+        """Return the HTTP request of a method; *named* is the task that it is about, if any."""
         if offer.is_rpc:
             number = next(self._numbers)
             body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}' % (number, method.encode(), params)
@@ -132,7 +132,7 @@ class A2aPeer:
         return A2aHttpRequest(verb, url, params if verb == "POST" else None)
 
     def request(self, call: "A2aHttpRequest", headers: dict[str, str]) -> "AbstractAsyncContextManager[ClientResponse]":
-        """Return a call as aiohttp has it."""
+        """Return a call as an aiohttp request."""
         return self._outbound.request(call.verb, call.url, headers=headers, data=call.body)
 
 
@@ -154,10 +154,10 @@ _REST = {
 
 
 async def events(reply: "ClientResponse", most: int) -> AsyncGenerator[bytes, None]:
-    """Return the data of a stream's events, each of bounded size."""
+    """Yield the data of a stream's events, each within a size limit."""
     rest, data, size = bytearray(), list[bytes](), 0
     async for part in reply.content.iter_any():
-        # Looked for in what is new alone: a peer that sends byte by byte must not cost more than others.
+        # Only the new bytes are searched: a peer that sends byte by byte must not cost more than others.
         start, begin = len(rest), 0
         rest += part
         while (end := rest.find(b"\n", max(start, begin))) >= 0:

@@ -1,4 +1,4 @@
-"""What a transport of A2A asks of the translation: pure, and none of the business of whoever carries it."""
+"""The interface between the A2A transport and the translation of its messages."""
 
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
@@ -8,38 +8,38 @@ from remit.protocol.errors import Fault
 
 
 class A2aEndpoint(NamedTuple):
-    """How an agent can be asked, as its card says."""
+    """How an agent can be called, by its card."""
 
     url: str
     is_rpc: bool
-    """JSON-RPC, or HTTP+JSON."""
+    """JSON-RPC if true, else HTTP+JSON."""
     tenant: str
     streams: bool
     extended: bool
-    """Whether it knows the extension by which a remit is carried."""
+    """Whether it supports the extension that carries a remit."""
     headers: dict[str, str]
-    """What goes beside every request."""
+    """The headers of every request."""
 
 
 class TaskUpdate(NamedTuple):
-    """What is said of a task that can be passed on."""
+    """An update of a task that can be forwarded."""
 
     piece: str = ""
-    """More of the answer."""
+    """A piece of the answer."""
     progress: str = ""
 
 
 class TaskExchange(Protocol):
-    """What is said about one request."""
+    """The messages about one request."""
 
     @property
     def task(self) -> str:
-        """What the other side calls it; empty: it has not said yet."""
+        """The peer's task id; empty until it has sent it."""
         ...
 
     @property
     def context(self) -> str:
-        """What the other side calls the conversation."""
+        """The peer's context id."""
         ...
 
     @property
@@ -47,12 +47,12 @@ class TaskExchange(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether a person is asked there."""
+        """Whether it waits for a person there."""
         ...
 
     @property
     def question(self) -> str:
-        """What the person is asked."""
+        """The question to the person."""
         ...
 
     @property
@@ -61,35 +61,35 @@ class TaskExchange(Protocol):
         ...
 
     def message(self, *, context: str, task: str, tenant: str, at_once: bool) -> bytes:
-        """Return what is sent; *at_once*: it is to be answered with where the task stands."""
+        """Return the message to send; *at_once*: the peer should answer with the current state of the task."""
         ...
 
     def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
-        """Take in what is answered, or an event; raise a `RemitError` if it cannot be understood."""
+        """Process an answer or an event; raise a `RemitError` if it is invalid."""
         ...
 
     def size(self) -> int:
-        """Return how much has been heard, about."""
+        """Return about how many bytes were received."""
         ...
 
     def response(self) -> Response:
-        """Return how it ended."""
+        """Return the outcome."""
         ...
 
 
 class Translator(Protocol):
-    """The translation: pure, and none of the business of whoever carries it."""
+    """The translation of A2A messages: pure, and independent of the transport."""
 
     def offer(self, card: bytes, url: str, keys: Collection[str]) -> A2aEndpoint:
-        """Return how an agent can be asked; raise a `RemitError` if its card is of no use, or not signed by a key."""
+        """Return how an agent can be called; raise a `RemitError` if its card is unusable, or not signed with a key."""
         ...
 
     def talk(self, request: Request, *, extended: bool) -> TaskExchange: ...
 
     def fault(self, status: int, raw: bytes, peer: str) -> Fault:
-        """Return what a peer's error is here; *status* as HTTP counts."""
+        """Return a peer's error as a fault; *status* is the HTTP status."""
         ...
 
     def is_echoed(self, headers: str) -> bool:
-        """Say whether a peer says that it uses the extension."""
+        """Say whether a peer confirms the extension in its headers."""
         ...
