@@ -1,7 +1,7 @@
-"""What a dialect has no words for: kept beside them under `remit`, and read back as claims.
+"""Fields that a dialect cannot express: sent under the key `remit`, and read back as claims.
 
-A claim may say more than the document's own words, never something else, and never more than they allow. Whatever it
-says, it is no more than any sender may claim: the hub that receives it judges and bounds it like all the rest.
+A claim may add to the document's own fields, but never contradict them or exceed what they allow. It is no more than
+any sender may claim: the hub that receives it checks and limits it like everything else.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,13 +23,13 @@ Place = tuple[str | int, ...]
 Claims = Mapping[str, Json]
 
 KEY = "remit"
-"""The key under which claims stand. They carry a version, so that a document's own `remit` is not taken for them."""
+"""The key of the claims. They carry a version, so that a document's own `remit` is not mistaken for them."""
 
 _VERSION = "version"
-# Fields whose text is the JSON of what was meant: said once, as the document's own words say it.
+# Fields whose text is JSON: sent once, in the document's own field.
 _JSON = "json"
 
-# Who is asked and which request is answered is never a claim; a remit is claimed part by part.
+# The target and the id of the answered request are never claims; a remit is claimed field by field.
 _FIXED: dict[type, frozenset[str]] = {
     Submission: frozenset({"target", "remit", "via"}),
     Response: frozenset({"id", "target"}),
@@ -38,7 +38,7 @@ _FIXED: dict[type, frozenset[str]] = {
 
 
 def flat(request: Request) -> Submission:
-    """Return a request as a submission that says its remit field by field."""
+    """Return a request as a submission that states its remit field by field."""
     remit = request.remit
     return Submission(
         target=request.target,
@@ -79,7 +79,7 @@ def flat(request: Request) -> Submission:
 
 
 def beyond(meant: T, said: T) -> dict[str, Json]:
-    """Return what of *meant* is lost in a dialect's words, of which *said* is the meaning; empty if nothing is."""
+    """Return what a dialect's fields lose of *meant*, given their meaning *said*; empty if nothing."""
     lost = _lost(meant, said)
     as_json = [name for name in lost if _is_json_of(getattr(said, name), getattr(meant, name))]
     for name in as_json:
@@ -109,7 +109,7 @@ def _is_json_of(text: Json, value: Json) -> bool:
 
 
 def parted(free: Mapping[str, Json]) -> tuple[dict[str, Json], Claims]:
-    """Return what a document says in a place where it may say anything, and what is claimed there."""
+    """Return the content of a field that may hold anything, and the claims in it."""
     found = free.get(KEY)
     if not isinstance(found, dict) or _VERSION not in found:
         return dict(free), {}
@@ -117,9 +117,9 @@ def parted(free: Mapping[str, Json]) -> tuple[dict[str, Json], Claims]:
 
 
 def refined(said: T, claims: Claims, place: Place, words: Callable[[T], Struct]) -> T:
-    """Return what the document's words and the claims at *place* say together.
+    """Return the meaning of the document's fields and the claims at *place* together.
 
-    *words* puts a meaning into the document's words. Claims under which those would be others are refused.
+    *words* writes a meaning in the document's fields. Claims that would change those fields are refused.
     """
     if not claims:
         return said
@@ -133,7 +133,7 @@ def refined(said: T, claims: Claims, place: Place, words: Callable[[T], Struct])
 
 
 def bounded(claimed: Submission, said: Submission) -> Submission:
-    """Return what is claimed, within what the document's words allow, and its defaults where they say nothing."""
+    """Return the claims, limited to what the document's fields allow, and its defaults where they say nothing."""
     return replace(
         claimed,
         max_tokens=_least(claimed.max_tokens, said.max_tokens),
@@ -148,7 +148,7 @@ def bounded(claimed: Submission, said: Submission) -> Submission:
 
 
 def _spelled_out(said: Struct, claims: Claims, place: Place) -> dict[str, Json]:
-    """Return the claims alone, with each text that is JSON read."""
+    """Return the claims alone, with JSON texts decoded."""
     if _VERSION not in claims:
         raise RemitError(malformed((Problem(path_of((*place, _VERSION)), "required field is missing"),)))
     version = claims[_VERSION]

@@ -1,4 +1,4 @@
-"""How the agents of a platform speak by contract: a request for a capability, with its hand-off, and a response."""
+"""The contract dialect: a request for a capability, with its hand-off, and a response."""
 
 import re
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Priority
 from remit.protocol.submission import Submission
 
-# How long a request may take that does not say so.
+# The time limit of a request that states none.
 TIME_MS = 30_000
 
 # ── the document's words ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Outcome(StrEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     SUCCESS = "SUCCESS"
     PARTIAL = "PARTIAL"
@@ -48,9 +48,9 @@ class Outcome(StrEnum):
 
 
 class Context(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The session and hand-off context; what else it holds is data of the hand-off.
+    """The session and hand-off context; further fields are data of the hand-off.
 
-    The names up to `constraints` are the document's; it requires the rest, and names it nowhere.
+    The names up to `constraints` are the document's; it requires the rest without naming it.
     """
 
     session_id: Name | None = None
@@ -67,7 +67,7 @@ class Context(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ContractRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """REQUEST: one agent asks for a capability of another."""
+    """REQUEST: one agent asks another for a capability."""
 
     source_agent: Name
     target_agent: Name
@@ -81,7 +81,7 @@ class ContractRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the document names of the metadata; there may be more."""
+    """The metadata fields that the document names; there may be more."""
 
     processing_time_ms: Count | None = None
     source_version: str | int | float | None = None
@@ -90,7 +90,7 @@ class Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ContractResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """RESPONSE: how a request ended."""
+    """RESPONSE: the outcome of a request."""
 
     request_id: Name
     status: Outcome
@@ -103,7 +103,7 @@ class ContractResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _Free(Struct, frozen=True):
-    """All that stands where the document lets anything stand."""
+    """The fields that the document leaves open."""
 
     context: dict[str, Json] = {}
     metadata: dict[str, Json] = {}
@@ -112,13 +112,13 @@ class _Free(Struct, frozen=True):
 class _Asked(Struct, frozen=True):
     words: ContractRequest
     data: dict[str, Json]
-    """What the context holds besides what is named."""
+    """The further fields of the context."""
 
 
 class _Given(Struct, frozen=True):
     words: ContractResponse
     more: dict[str, Json]
-    """What the metadata holds besides what is named."""
+    """The further fields of the metadata."""
 
 
 _CONTEXT = frozenset(Context.__struct_fields__)
@@ -129,7 +129,7 @@ _METADATA = frozenset(Metadata.__struct_fields__)
 
 
 class Contract:
-    """The contract of the platform."""
+    """The contract dialect."""
 
     def submission(self, asked: ForeignMessage) -> Submission:
         words = read_envelope(asked.body, ContractRequest)
@@ -176,7 +176,7 @@ def _without(free: Mapping[str, Json], names: frozenset[str]) -> dict[str, Json]
 
 
 def _written(words: Struct, name: str, more: Mapping[str, Json], lost: Claims) -> bytes:
-    """Return the JSON of *words*, with more of what the document leaves open under *name*."""
+    """Return the JSON of *words*, with further open fields under *name*."""
     whole: dict[str, Json] = msgspec.to_builtins(words)
     claims = {KEY: lost} if lost else {}
     open_part = {**whole.pop(name, {}), **more, **claims}
@@ -229,7 +229,7 @@ def _write_request(meant: Submission) -> _Asked:
         context=Context(
             session_id=meant.session or meant.parent_session,
             user_id=meant.user,
-            # The inputs say it to the capability; what was said in words comes nearest to what the user said.
+            # The inputs say it to the capability; the objective comes nearest to the user's own words.
             original_request=handoff.original_request or meant.objective,
             workflow_position=handoff.position,
             prior_agents=handoff.prior_agents,
@@ -246,14 +246,14 @@ def _write_request(meant: Submission) -> _Asked:
 
 
 def _object(value: Json, name: str) -> dict[str, Json] | None:
-    """Return a value as the object that the document wants."""
+    """Return a value as the object that the document requires."""
     if value is None or isinstance(value, dict):
         return cast("dict[str, Json] | None", value)
     return {name: value}
 
 
 def _is_known_to(asked: ForeignMessage) -> bool:
-    """Say whether a client knows of claims, and so will understand some."""
+    """Say whether a client sent claims, and so will understand some."""
     try:
         return bool(parted(decode(asked.body, _Free).context)[1])
     except RemitError:
@@ -289,7 +289,7 @@ def _write_response(response: Response) -> _Given:
 
 
 def _error_code(why: Fault) -> str:
-    """Return the peer's own code where it has one: it is the more specific."""
+    """Return the peer's own code if it has one: it is more specific."""
     return why.foreign if why.foreign and _ERROR_CODE.fullmatch(why.foreign) else why.code
 
 
@@ -304,7 +304,7 @@ def _read_response(given: _Given, target: str) -> Response:
         status=_status(words.status, why),
         result=words.result_json,
         confidence=None if words.confidence_level is None else share_of(words.confidence_level),
-        # What it cost is not said: it is not nothing.
+        # The cost is not stated, which does not mean zero.
         usage=Usage(estimated=True),
         duration_ms=metadata.processing_time_ms or 0,
         fault=why,
@@ -338,7 +338,7 @@ def _status(outcome: Outcome, why: Fault | None) -> Status:
         return _USABLE[outcome]
     if outcome is Outcome.TIMEOUT:
         return Status.TIMEOUT
-    # An error that a time-out further down has caused is an error.
+    # An error caused by a time-out further down is an error.
     status = status_of(why.code)
     return Status.FAILED if status is Status.TIMEOUT else status
 

@@ -1,4 +1,4 @@
-"""How employees speak to each other: requests and responses of the inter-agent protocol 1.0, with its headers."""
+"""The employee dialect: requests and responses of the inter-agent protocol 1.0, with its headers."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _RESULTS = "intermediate_results"
 _CLAIMED = ("handoff_data", _RESULTS, KEY)
 
 _DEPTH = "x-agent-depth"
-# Each header repeats a field; the depth may stand in the header alone, as in the document's example.
+# Each header repeats a field; the depth may be in the header alone, as in the document's example.
 _REPEATED = {
     "x-agent-request-id": "request_id",
     "x-agent-origin": "origin_employee",
@@ -74,7 +74,7 @@ class Employee:
         response = _echoed(settled(response), asked)
         words = _write_response(response)
         sent, version = self._understood(asked)
-        # Only for a client that knows of claims: another would take them for an artifact of the answer.
+        # Only for a client that sent claims: another would take them for an artifact of the answer.
         if sent is not None and _parted(sent)[1] and (lost := beyond(response, _read_response(words))):
             artifact = Artifact(type="json", value=lost, label=KEY)
             words = replace(words, artifacts=(*words.artifacts, artifact))
@@ -109,7 +109,7 @@ class Employee:
     # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _read(self, raw: bytes) -> tuple[DelegationRequest, str]:
-        """Return a request as the current version writes it, and the version in which it came."""
+        """Return a request in the current version, and the version in which it came."""
         envelope: Json = decode(raw, object)
         version = self._versions.current
         if isinstance(envelope, dict):
@@ -140,7 +140,7 @@ DIALECT = Employee(Versions(VERSION))
 
 
 def _agreed(words: DelegationRequest, headers: Mapping[str, str]) -> DelegationRequest:
-    """Return the envelope with the depth of the header, if only that says it; contradictions are refused."""
+    """Return the envelope with the depth of the header, if only that states it; contradictions are refused."""
     problems = [
         Problem(_shown(name), f"contradicts `{field}` of the envelope: leave the header out, or repeat the field in it")
         for name, field in _REPEATED.items()
@@ -187,7 +187,7 @@ def _read_request(words: DelegationRequest, traceparent: str | None) -> Submissi
         user=words.user_id,
         max_tokens=limits.max_tokens,
         deadline_ms=limits.deadline_ms,
-        # The document's limit is exclusive, ours is the deepest that is allowed.
+        # The document's limit is exclusive; ours is the maximum depth.
         max_depth=limits.max_depth - 1,
         depth=words.current_depth or 0,
         objective=words.objective,
@@ -209,7 +209,7 @@ def _write_request(meant: Submission) -> DelegationRequest:
         target_employee=meant.target,
         user_id=meant.user or "",
         parent_session_id=as_uuid(meant.parent_session or meant.run or meant.id or ""),
-        # The document wants both a goal and a message; where we have one of them, it is both.
+        # The document requires both a goal and a message; if we have only one of them, it is used for both.
         objective=meant.objective or text[:PREVIEW_LENGTH],
         input=text or meant.objective,
         constraints=EmployeeConstraints(
@@ -225,7 +225,7 @@ def _write_request(meant: Submission) -> DelegationRequest:
             ),
             intermediate_results=_results(handoff.prior_outputs),
         ),
-        # One that is named after the request is new. Any other is the target's own name for it, sent as it came.
+        # A session named after the request is new. Any other is the target's own name, sent as it came.
         child_session_id=None if meant.session == meant.id else meant.session,
         current_depth=meant.depth,
         created_at=None if meant.created_ms is None else _created_at(meant.created_ms),
@@ -233,7 +233,7 @@ def _write_request(meant: Submission) -> DelegationRequest:
 
 
 def _outputs(results: Json) -> dict[str, Json]:
-    """Return results of anyone, in any form, under names."""
+    """Return results of any form as named values."""
     if isinstance(results, dict):
         return cast("dict[str, Json]", results)
     return {} if results is None else {_RESULTS: results}
@@ -331,7 +331,7 @@ def _read_response(words: DelegationResponse) -> Response:
             Source(owner_scope=each.owner_scope, source_id=each.source_id, relevance=_share(each.relevance))
             for each in words.used_sources
         ),
-        # What is only in the total was spent as well.
+        # Tokens that are only in the total were spent as well.
         usage=Usage(prompt=usage.prompt, completion=max(usage.completion, usage.total - usage.prompt)),
         duration_ms=words.duration_ms or 0,
         requires_followup=words.requires_followup,
@@ -348,7 +348,7 @@ def _share(relevance: float | None) -> float | None:
 
 
 def _own_artifacts(words: DelegationResponse) -> tuple[DelegationResponse, Claims]:
-    """Return the response without the artifact that holds claims: the last one, for it was added last."""
+    """Return the response without the artifact that holds claims: the last one, since it was added last."""
     claims: Claims = _claimed_in(words.artifacts[-1]) if words.artifacts else {}
     return (replace(words, artifacts=words.artifacts[:-1]) if claims else words), claims
 
@@ -358,7 +358,7 @@ def _claimed_in(artifact: Artifact) -> Claims:
 
 
 def _echoed(response: Response, asked: ForeignMessage) -> Response:
-    """Return a refusal of what could not be read under the ids that it says."""
+    """Return a refusal of an unreadable envelope with the ids that it states."""
     if response.id != NOBODY:
         return response
     id = claimed(asked, "request_id", "x-agent-request-id") or NOBODY

@@ -1,4 +1,4 @@
-"""The words of the inter-agent protocol 1.0: what employees send each other, field by field."""
+"""The types of the inter-agent protocol 1.0, field by field."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from remit.protocol.remit import Count, Name
 
 
 class EmployeeConstraints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a delegation may cost; a callee's depth must stay below `max_depth`."""
+    """The budget of a delegation; a callee's depth must stay below `max_depth`."""
 
     max_tokens: Count = 1_200
     max_depth: Count = 2
@@ -17,14 +17,14 @@ class EmployeeConstraints(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Reference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A document or record, and whose it is."""
+    """A document or record, and its owner."""
 
     owner_scope: Name
     source_id: Name
 
 
 class HandoffData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the target is told of the work so far."""
+    """What the target may know of the work so far."""
 
     facts: tuple[str, ...] = ()
     references: tuple[Reference, ...] = ()
@@ -52,7 +52,7 @@ class DelegationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class UsedSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A source that was consulted; how relevance is counted the document leaves open."""
+    """A consulted source; the document does not define the scale of relevance."""
 
     owner_scope: Name
     source_id: Name
@@ -68,7 +68,7 @@ class TokenUsage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DelegationResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a delegation ended."""
+    """The outcome of a delegation."""
 
     request_id: Name
     target_employee: Name

@@ -1,4 +1,4 @@
-"""What every dialect translates: a foreign message in, ours out, and back."""
+"""The interface of every dialect: foreign messages to ours, and back."""
 
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
@@ -15,42 +15,42 @@ T = TypeVar("T")
 
 
 class ForeignMessage(Struct, frozen=True, kw_only=True):
-    """A message as it goes over the wire: its headers, in small letters, and its body."""
+    """A message on the wire: its headers, with lower-case names, and its body."""
 
     headers: Mapping[str, str] = {}
     body: bytes = b""
     target: str = ""
-    """Whom the address names, for a dialect that says it nowhere else."""
+    """The agent that the URL names, for a dialect without a field for it."""
     status: int = 200
-    """Of a reply, as HTTP counts; what is asked has none."""
+    """The HTTP status of a reply; requests have none."""
 
 
 class Dialect(Protocol):
-    """A pure translation, both ways. What cannot be said in one of them is refused by field, with a `RemitError`."""
+    """A pure translation, both ways. What cannot be expressed is refused by field, with a `RemitError`."""
 
     def submission(self, asked: ForeignMessage) -> Submission:
-        """Return what a foreign client asks of a hub."""
+        """Return a foreign client's request as a submission."""
         ...
 
     def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
-        """Return how it ended, as the foreign client expects it; also for a response that no agent gave."""
+        """Return the outcome as the foreign client expects it; also for a response that no agent gave."""
         ...
 
     def request(self, request: Request) -> ForeignMessage:
-        """Return what a hub asks of a foreign server."""
+        """Return a hub's request for a foreign server."""
         ...
 
     def response(self, given: ForeignMessage, request: Request) -> Response:
-        """Return how it ended there."""
+        """Return the outcome that the foreign server sent."""
         ...
 
 
 def read_envelope(raw: bytes, kind: type[T]) -> T:
-    """Read what a peer sends: strictly, but for numbers."""
+    """Decode what a peer sends: strictly, except for numbers."""
     return convert(whole(decode(raw, object), kind), kind)
 
 
 def refuse_another(asked: ForeignMessage, field: str, target: str) -> None:
-    """Refuse a message whose address names someone else than its body."""
+    """Refuse a message whose URL and body name different agents."""
     if asked.target not in ("", target):
         raise RemitError(malformed((Problem(f"$.{field}", "is not the agent that the URL names"),)))

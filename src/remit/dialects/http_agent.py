@@ -1,4 +1,4 @@
-"""An agent that asks a server of another system over HTTP, in that system's dialect."""
+"""An agent that calls a server of another system over HTTP, in that system's dialect."""
 
 import asyncio
 import logging
@@ -31,21 +31,21 @@ from remit.transports.remote_calls import PAUSE_S
 log = logging.getLogger("remit")
 
 MOST_SESSIONS = 500
-"""Sessions at the other side that are remembered in one conversation, the newest: in 100 kB."""
+"""How many peer sessions of one conversation are remembered, the newest: in 100 kB."""
 
 _OF = "of "
 
 RETRIES = 2
-"""How often a request is sent again unless it is said otherwise: with the first, as often as between hubs."""
+"""The default number of retries: with the first attempt, as many attempts as between hubs."""
 
 
 def dialect_agent(
     dialect: str, url: str, *, token: str | None = None, retries: int = RETRIES
 ) -> Callable[[Brief], Awaitable[Answer]]:
-    """Return an agent that sends what it is asked to *url* in a dialect, and answers what comes back.
+    """Return an agent that forwards its requests to *url* in a dialect, and returns the answers.
 
-    A request is sent again, at most *retries* times and under the same id, only where nothing can have begun: if no
-    connection could be made, and on status 503 with `Retry-After`. Else what was lost is `OUTCOME_UNKNOWN`.
+    A request is sent again, at most *retries* times and under the same id, only if nothing can have started: if no
+    connection could be made, and on status 503 with `Retry-After`. Otherwise a lost request ends as `OUTCOME_UNKNOWN`.
     """
     why = no_hub(url)
     if dialect not in NAMES:
@@ -67,11 +67,11 @@ class _DialectAgent:
     async def __call__(self, brief: Brief) -> Answer:
         # A client chooses its id, and another may choose the same; to the server both are this hub.
         request = replace(brief.request, id=brief.request.path)
-        # Not the id alone, which may be that of an argument; nor beside a word by which detectors know secrets.
+        # Not the id alone, which may be that of an argument; nor next to a word by which detectors recognise secrets.
         kept_as = f"{_OF}{request.session or request.id}"
         is_new = request.session in (None, request.path)
         theirs = None if is_new else (await brief.state()).get(kept_as)
-        # What the other side calls the session; one that it has not named yet is new there.
+        # The peer's name of the session; a session that it has not named yet is new there.
         asked = replace(request, session=theirs if isinstance(theirs, str) else request.id)
         asked = replace(asked, traceparent=brief.traceparent)
         given = await self._exchanged(brief, asked)
@@ -83,7 +83,7 @@ class _DialectAgent:
         return _answer(response)
 
     async def _exchanged(self, brief: Brief, request: Request) -> ForeignMessage:
-        """Return what the server says, asked again as long as that is safe, allowed, and of use."""
+        """Return the server's answer, with retries where they are safe, allowed, and useful."""
         waits = ClientTimeout(total=None, sock_connect=CONNECT_S)
         async with ClientSession(timeout=waits, cookie_jar=DummyCookieJar(), headers=self._headers) as session:
             for attempt in range(self._retries + 1):
@@ -99,7 +99,7 @@ class _DialectAgent:
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(self, session: ClientSession, brief: Brief, request: Request) -> ForeignMessage | Fault:
-        """Return what the server says; a fault if it was not reached."""
+        """Return the server's answer; a fault if it was not reached."""
         left = replace(request, remit=replace(request.remit, time_ms=brief.time_left_ms()))
         asked = self._dialect.request(left)
         url = self._url if not isinstance(self._dialect, Librarian) else f"{self._url}/{quote(asked.target, safe='')}"
@@ -119,22 +119,22 @@ class _DialectAgent:
 
 
 async def _keep(brief: Brief, name: str, theirs: str) -> None:
-    """Keep what the other side calls a session; what was done there stands, also if that cannot be kept."""
+    """Store the peer's name of a session; a failure to store it does not undo what was done there."""
     try:
         kept = await brief.change(**{name: theirs})
-        # Most are of sessions that nobody named and nobody goes on with; their ids grow with time.
+        # Most are sessions that nobody named or continues; their ids grow with time.
         surplus = sorted(each for each in kept if each.startswith(_OF))[:-MOST_SESSIONS]
         if surplus:
             await brief.change(**dict.fromkeys(each for each in surplus if each != name))
     except RemitError as error:
         if error.fault.code not in (Code.STATE_CONFLICT, Code.TOO_LARGE):
             raise
-        # Another request of the same session began it there too: the one that was kept first is gone on with.
+        # Another request of the same session started one there, too: the one that was stored first is continued.
         log.warning("could not store a session of %s: %s", brief.request.target, error.fault.message)
 
 
 def _after_ms(given: ForeignMessage) -> int | None:
-    """Return how long to wait before the same is sent again; None if it is not to be."""
+    """Return how long to wait before a retry; None if there is none."""
     return retry_after_ms(given) if given.status == 503 else None
 
 

@@ -1,4 +1,4 @@
-"""Ids in the form that a document asks for, and ids out of envelopes that could not be read."""
+"""Ids in the form that a document requires, and ids from unreadable envelopes."""
 
 import json
 import re
@@ -21,7 +21,7 @@ class _Said(Struct):
 
 
 def as_uuid(name: str) -> str:
-    """Return *name* if it is a UUID; else a UUID of version 4 that is always the same for the same name."""
+    """Return *name* if it is a UUID; else a version 4 UUID that is always the same for the same name."""
     if _UUID.fullmatch(name):
         return name
     digits = bytearray(blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest())
@@ -32,12 +32,12 @@ def as_uuid(name: str) -> str:
 
 
 def claimed(asked: ForeignMessage, field: str, header: str = "") -> str | None:
-    """Return what an envelope says in *field*, however wrong the rest of it is; else what *header* says.
+    """Return the value of *field* in an envelope, however invalid the rest of it is; else the value of *header*.
 
-    It is echoed to the sender, so that it knows which of its requests was refused, and used for nothing else.
+    It is echoed to the sender, to identify the refused request, and used for nothing else.
     """
     try:
-        # Also what is no strict JSON: NaN, a key that stands there twice, numbers of any length.
+        # Also JSON that is not strict: NaN, duplicate keys, numbers of any length.
         envelope = json.loads(asked.body, parse_int=float) if asked.body else None
     except (ValueError, RecursionError):
         envelope = None
@@ -45,7 +45,7 @@ def claimed(asked: ForeignMessage, field: str, header: str = "") -> str | None:
     for each in (said, asked.headers.get(header)):
         try:
             name = convert({"name": each}, _Said).name
-            name.encode()  # half of a pair of surrogates cannot be sent back
+            name.encode()  # an unpaired surrogate cannot be sent back
         except (RemitError, UnicodeEncodeError):
             continue
         return name

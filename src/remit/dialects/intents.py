@@ -1,4 +1,4 @@
-"""What a user wants and who does it, as the contract's intent classification writes it."""
+"""The contract's intent classification: what a user wants, and which agent does it."""
 
 from typing import Annotated
 
@@ -10,14 +10,14 @@ from remit.protocol.remit import Name
 
 
 class IntentTarget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who does what is asked for besides."""
+    """The agents for the secondary intents."""
 
     agent: Name
     capability: Name
 
 
 class IntentClassification(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """INTENT CLASSIFICATION: what a user wants first and besides, and who does it."""
+    """INTENT CLASSIFICATION: the primary and secondary intents of a user, and the agents for them."""
 
     primary_intent: Name
     intent_confidence: Annotated[float, Meta(ge=0, le=1)]
@@ -28,13 +28,13 @@ class IntentClassification(Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """Something that a user wants, and who does it."""
+    """One intent of a user, and the agent for it."""
 
     name: str
     agent: str
     capability: str
     confidence: float | None = None
-    """How sure that is; of what is wanted besides, the document does not say it."""
+    """The confidence; the document has none for secondary intents."""
 
 
 def classified(primary: Intent, *secondary: Intent) -> bytes:
@@ -56,7 +56,7 @@ def classified(primary: Intent, *secondary: Intent) -> bytes:
 
 
 def intents(body: bytes) -> tuple[Intent, ...]:
-    """Return what an intent classification says is wanted, first what comes first."""
+    """Return the intents of a classification, the primary one first."""
     words = decode(body, IntentClassification)
     if len(words.secondary_intents) != len(words.secondary_targets):
         problem = Problem("$.secondary_targets", "each of `secondary_intents` has its target, in the same order")

@@ -1,6 +1,6 @@
-"""How librarians speak to each other across processes: a query with its delegation context, and an answer.
+"""The librarian dialect: a query with its delegation context, and an answer.
 
-A request does not say whom it is for: the address does (`ForeignMessage.target`).
+A request does not name its target: the URL does (`ForeignMessage.target`).
 """
 
 import re
@@ -56,10 +56,10 @@ from remit.protocol.trace import TraceContext, place_of, span_id, trace_id
 
 T = TypeVar("T")
 
-# Where nothing says how long a delegation may take (the document's DEFAULT_TIMEOUT).
+# The default time limit of a delegation (the document's DEFAULT_TIMEOUT).
 TIME_MS = 30_000
 
-# A query longer than an objective may be is data.
+# A query longer than the maximum objective is data.
 _LONGEST_OBJECTIVE = 100_000
 
 
@@ -97,7 +97,7 @@ class Librarian:
             raise RemitError(fault(Code.VERSION_UNSUPPORTED, message))
         words = _request_in(asked.body)
         target = _addressed(asked.target)
-        # Librarians have one name everywhere, so that a name alone says that one would end up asking itself.
+        # Librarians have one name everywhere, so a name alone shows that one would call itself.
         if target in words.context.delegation_chain:
             chain = " -> ".join((*words.context.delegation_chain, target))
             raise RemitError(fault(Code.LOOP_DETECTED, f"Delegation loop detected: {chain}"))
@@ -120,7 +120,7 @@ class Librarian:
         return ForeignMessage(headers=headers, body=_written(words), target=request.target)
 
     def response(self, given: ForeignMessage, request: Request) -> Response:
-        """Return how it ended there; who is named to answer instead is in `calls`, and nobody has asked them yet."""
+        """Return the outcome; the librarians it refers to are in `calls`, and nobody has called them yet."""
         with answered_by(request):
             words = read_reply(given, LibrarianResponse, request)
             if isinstance(words, Response):
@@ -130,7 +130,7 @@ class Librarian:
             return in_time(refined(said, claims, ("metadata", KEY), _write_response), given)
 
     def calls(self, given: ForeignMessage, request: Request) -> tuple[Call, ...]:
-        """Return whom a librarian names to answer in its place: what an `Answer` of ours calls `calls`."""
+        """Return the librarians that should answer instead: what an `Answer` of ours calls `calls`."""
         with answered_by(request):
             words = read_reply(given, LibrarianResponse, request)
             if isinstance(words, Response) or words.delegate is None:
@@ -139,7 +139,7 @@ class Librarian:
             return tuple(_call(each, request) for each in several)
 
     def delegating(self, calls: Sequence[Call]) -> ForeignMessage:
-        """Return the answer of a librarian that names others to answer in its place."""
+        """Return the answer of a librarian that refers to others."""
         several = tuple(_delegating(call, index) for index, call in enumerate(calls))
         words = LibrarianResponse(delegate=several[0] if len(several) == 1 else several)
         return ForeignMessage(headers={**JSON}, body=encode(words))
@@ -162,7 +162,7 @@ _CONTEXT = frozenset(DelegationContext.__struct_encode_fields__)
 
 
 def _request_in(raw: bytes) -> LibrarianRequest:
-    """Return a request whose context may hold more than the document names."""
+    """Return a request whose context may hold more fields than the document names."""
     envelope: Json = decode(raw, object)
     if isinstance(envelope, dict) and isinstance(context := cast("dict[str, Json]", envelope).get("context"), dict):
         context = cast("dict[str, Json]", context)
@@ -179,11 +179,11 @@ def _written(words: LibrarianRequest) -> bytes:
 
 
 def _left_ms(words: LibrarianRequest) -> int:
-    """Return the time that is left: what remains, and no more than the whole time without what has passed of it."""
+    """Return the time left: the remaining time, and at most the total time less what has passed."""
     context = words.context
     if context.timeout is None:
         return context.remaining_timeout
-    # Both are read from the sender's clock, so that it does not matter how ours is set.
+    # Both are read from the sender's clock, so our clock does not matter.
     passed_ms = max(0, words.timestamp - context.start_time) if context.start_time else 0
     return min(context.remaining_timeout, max(0, context.timeout - passed_ms))
 
@@ -198,7 +198,7 @@ def _read_request(words: LibrarianRequest, target: str, traceparent: str | None)
         target=target,
         id=words.request_id,
         origin=origin,
-        # Who asks stands at the end of a chain once; where the name before it is the same, both are part of the way.
+        # The caller is at the end of a chain once; if the name before it is the same, both are part of the chain.
         chain=above if _chain(above, origin) == context.delegation_chain else context.delegation_chain,
         depth=context.delegation_depth,
         user=_named(context.more.get("user")),
@@ -218,7 +218,7 @@ def _read_request(words: LibrarianRequest, target: str, traceparent: str | None)
 
 
 def _named(value: Json) -> str | None:
-    """Return the id that a field says: a text, or an object with an `id`; None if it says none."""
+    """Return the id in a field: a text, or an object with an `id`; None if there is none."""
     value = cast("dict[str, Json]", value).get("id") if isinstance(value, dict) else value
     found = _read({"target": value}, _Address)
     return None if found is None else found.target
@@ -249,14 +249,14 @@ def _write_request(meant: Submission) -> LibrarianRequest:
 
 
 def _chain(above: tuple[str, ...], origin: str) -> tuple[str, ...]:
-    """Return who stands above the callee, the last of them the one that asks: `prime@hub` is `prime`."""
+    """Return the agents above the callee, the caller last: `prime@hub` is `prime`."""
     last = above[-1] if above else ""
     asks_last = origin in (USER, last, last.rpartition("@")[0])
     return above if asks_last else (*above, origin)
 
 
 def _is_known_to(asked: ForeignMessage) -> bool:
-    """Say whether a client knows of claims, and so will understand some."""
+    """Say whether a client sent claims, and so will understand some."""
     try:
         return _request_in(asked.body).context.remit is not None
     except RemitError:
@@ -291,7 +291,7 @@ def _read_response(words: LibrarianResponse, id: str, target: str) -> Response:
     else:
         why = None
     metadata = dict(words.metadata)
-    # What the document leaves open may be anything: what is not as ours stays as it is.
+    # Open fields may hold anything: values that are not of our types stay as they are.
     path = _read({"agents": metadata.pop(_PATH, [])}, _Path)
     if path is None:
         metadata[_PATH] = words.metadata[_PATH]
@@ -306,7 +306,7 @@ def _read_response(words: LibrarianResponse, id: str, target: str) -> Response:
         result=words.answer,
         confidence=words.confidence,
         sources=sources.known if sources else (),
-        # What it cost is not said: it is not nothing.
+        # The cost is not stated, which does not mean zero.
         usage=Usage(estimated=True),
         fault=why,
         path=path.agents if path else (),
@@ -365,10 +365,10 @@ def _query(objective: str, input: Json) -> str:
 
 
 def below_span(span: str, traceparent: str | None) -> str | None:
-    """Return the place in a trace of what was asked below *span*.
+    """Return the trace context of a request below *span*.
 
-    Beside a `traceparent` a span is one of that trace. Alone it says nothing of its trace: then all that comes from the
-    same span is one trace, whose id follows from it.
+    With a `traceparent`, a span belongs to that trace. Alone it does not name its trace: then all requests from the
+    same span are one trace, whose id is derived from it.
     """
     place = place_of(traceparent)
     if not span or (place is not None and not _SPAN.fullmatch(span)):
@@ -377,7 +377,7 @@ def below_span(span: str, traceparent: str | None) -> str | None:
 
 
 def span_above(parent: str, traceparent: str | None) -> str:
-    """Return the span to name for what is asked at a place in a trace; without a trace, *parent*."""
+    """Return the parent span to name for a request in a trace; without a trace, *parent*."""
     place = place_of(traceparent)
     return parent if place is None or (parent and place == _alone(parent)) else place.span
 

@@ -1,4 +1,4 @@
-"""The words of the librarians: queries with their context, answers, errors, and who should answer instead."""
+"""The types of the librarian dialect: queries with their context, answers, errors and referrals."""
 
 from typing import Annotated
 
@@ -11,26 +11,26 @@ from remit.protocol.remit import NAME_PATTERN, Chain, Count, Name, Names
 class DelegationContext(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
 ):
-    """How a query came to be asked, and what is left for it."""
+    """How a query came about, and what is left for it."""
 
     original_query: Text
     delegation_chain: Chain
-    """The librarians above the one that is asked; the last one asks."""
+    """The librarians above the called one; the last one is the caller."""
     delegation_depth: Count
     remaining_timeout: Count
     start_time: Count
     parent_span_id: Annotated[str, Meta(max_length=200, pattern=NAME_PATTERN)]
-    """Empty: nobody traces it."""
+    """Empty: it is not traced."""
     delegation_reason: str = ""
     refined_by: Name | None = None
     timeout: Count | None = None
-    """For the whole query, since its start; what remains is less."""
+    """For the whole query, since its start; less remains."""
     available_delegates: Names | None = None
     remit: dict[str, Json] | None = None
 
 
 class ExtendedContext(DelegationContext, frozen=True, kw_only=True):
-    """A context with fields of the `Context` that it extends: on the wire they stand beside the others."""
+    """A context with the fields of the `Context` that it extends: on the wire they are all on one level."""
 
     more: dict[str, Json] = {}
 
@@ -53,7 +53,7 @@ class DelegateContext(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DelegateRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Who should answer instead; without a query, the same one."""
+    """Who should answer instead; without a query, the same query."""
 
     to: Name
     query: str = ""
@@ -70,7 +70,7 @@ class LibrarianError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class LibrarianResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An answer, an error, or who should answer instead."""
+    """An answer, an error, or a referral."""
 
     answer: str | None = None
     sources: tuple[Json, ...] = ()

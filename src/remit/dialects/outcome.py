@@ -1,4 +1,4 @@
-"""How an end is told and heard over HTTP, whatever the dialect: status, time to wait, and why there is no result."""
+"""Outcomes over HTTP, common to all dialects: status, retry time, and why there is no result."""
 
 import re
 from collections.abc import Generator
@@ -19,7 +19,7 @@ JSON = {"content-type": "application/json"}
 
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
-# What stands for a header can be sent as one and comes back as it was.
+# The characters that a header can carry unchanged.
 _HEADER = re.compile(r"[!-~](?:[ -~]{0,998}[!-~])?", re.ASCII)
 
 _OF_STATUS = {
@@ -38,7 +38,7 @@ _OF_STATUS = {
 
 
 def settled(response: Response) -> Response:
-    """Return a response that has a fault if and only if it is no success, not even a partial one."""
+    """Return a response that has a fault if and only if it is not a success, not even a partial one."""
     if response.ok:
         return replace(response, fault=None)
     if response.fault is None:
@@ -47,7 +47,7 @@ def settled(response: Response) -> Response:
 
 
 def reply_with_status(response: Response, body: bytes) -> ForeignMessage:
-    """Return a reply with the HTTP status of how it ended."""
+    """Return a reply with the HTTP status of its outcome."""
     why = response.fault
     if why is None:
         return ForeignMessage(headers={**JSON}, body=body)
@@ -56,14 +56,14 @@ def reply_with_status(response: Response, body: bytes) -> ForeignMessage:
 
 
 def sentence(why: Fault) -> str:
-    """Return what is said of a fault where there is room for a text alone: also which fields were wrong."""
-    # What is wrong as a whole is in the message already.
+    """Return a fault as one text, including the invalid fields."""
+    # A problem of the whole body is in the message already.
     problems = (f"{problem.path}: {problem.message}" for problem in why.problems if problem.path != "$")
     return "; ".join(filter(None, (why.message.strip(), *problems))).strip() or TABLE[why.code].meaning
 
 
 def header(name: str, value: str) -> dict[str, str]:
-    """Return a header, or none for what cannot be said in one: the body says it anyway."""
+    """Return a header, or none for a value that a header cannot carry: the body has it anyway."""
     return {name: value} if _HEADER.fullmatch(value) else {}
 
 
@@ -72,7 +72,7 @@ def header(name: str, value: str) -> dict[str, str]:
 
 @contextmanager
 def answered_by(request: Request) -> Generator[None]:
-    """Say of whatever cannot be understood that the peer gave an answer which cannot be used."""
+    """Report anything that cannot be decoded as an unusable answer of the peer."""
     try:
         yield
     except RemitError as error:
@@ -82,7 +82,7 @@ def answered_by(request: Request) -> Generator[None]:
 
 
 def read_reply(given: ForeignMessage, kind: type[T], request: Request) -> T | Response:
-    """Return what a server says; if it does not speak the dialect, as a proxy does not, what its HTTP status says."""
+    """Return a server's answer; if it is not in the dialect, such as a proxy's, what its HTTP status says."""
     try:
         return read_envelope(given.body, kind)
     except RemitError:
@@ -96,7 +96,7 @@ def read_reply(given: ForeignMessage, kind: type[T], request: Request) -> T | Re
 
 
 def in_time(response: Response, given: ForeignMessage) -> Response:
-    """Return what was heard, with how long to wait if only a header says that; contradictions are refused."""
+    """Return the answer, with the retry time if only a header has it; contradictions are refused."""
     why = response.fault
     if response.ok is (why is not None):
         raise RemitError(malformed((Problem("$", f"{response.status} contradicts whether there is an error"),)))
@@ -109,13 +109,13 @@ def in_time(response: Response, given: ForeignMessage) -> Response:
 
 
 def retry_after_ms(given: ForeignMessage) -> int | None:
-    """Return how long to wait, where a server says so in seconds; a date would need a clock to be understood."""
+    """Return the retry time in a header that gives seconds; a date would require a clock."""
     seconds = given.headers.get("retry-after", "")
     return int(seconds) * 1_000 if _SECONDS.fullmatch(seconds) else None
 
 
 def status_of(code: Code) -> Status:
-    """Return how a request ended of which only the code is known: what its caller is to blame for was not begun."""
+    """Return the outcome of a request of which only the code is known: errors of the caller did not start."""
     match code:
         case Code.TIMEOUT:
             return Status.TIMEOUT

@@ -1,11 +1,11 @@
-"""How the documents word an error, where they have no codes: by its sentence their clients know it, and so do we."""
+"""The sentences by which the documents identify errors, where they have no codes."""
 
 import re
 
 from remit.dialects.outcome import sentence
 from remit.protocol.errors import Code, Fault, fault
 
-# Errors are short, and what stands further down is no longer the document's sentence.
+# Errors are short, and text further down is not the document's sentence.
 _READ = 200
 
 _CODES = (
@@ -23,7 +23,7 @@ _CODES = (
     (re.compile(r"Recursive sub-agent calls detected"), Code.LOOP_DETECTED),
 )
 
-# Sentences that end with what to do, so that no more advice is needed.
+# Sentences that end with an instruction, so that no more advice is needed.
 _ADVISES = re.compile(r"Return results to parent|Choose (?:the )?top [0-9]+ most relevant|Simplify task")
 
 # Where our sentences differ from those of the employees.
@@ -39,7 +39,7 @@ _DEPTHS = re.compile(r"(?<=Delegation depth limit reached )\(([0-9]{1,15})/([0-9
 
 
 def in_sentences(why: Fault) -> str:
-    """Return what an employee is told of a fault."""
+    """Return the text of a fault for an employee."""
     words = _counted(sentence(why), 1)
     for ours, theirs in _THEIRS:
         words = ours.sub(theirs, words, count=1)
@@ -55,7 +55,7 @@ _REASONS = (
 
 
 def in_reasons(why: Fault) -> str:
-    """Return what a librarian is told of a fault."""
+    """Return the text of a fault for a librarian."""
     words = sentence(why)
     for ours, theirs in _REASONS:
         words = ours.sub(theirs, words, count=1)
@@ -63,12 +63,12 @@ def in_reasons(why: Fault) -> str:
 
 
 def fault_of(error: str) -> Fault:
-    """Return the fault that a document's sentence stands for; one that nobody knows is a failure."""
+    """Return the fault of a document's sentence; an unknown sentence is a failure."""
     begins = error[:_READ]
     code = next((code for pattern, code in _CODES if pattern.search(begins)), Code.DELEGATION_FAILED)
     return fault(code, _counted(error, -1), suggestion="" if _ADVISES.search(begins) else None)
 
 
 def _counted(words: str, more: int) -> str:
-    """Return a sentence about depth with its numbers as the other side counts them: theirs are exclusive."""
+    """Return a sentence about depth with its numbers as the other side counts them: its limit is exclusive."""
     return _DEPTHS.sub(lambda found: "({}/{})".format(*(max(0, int(each) + more) for each in found.groups())), words)

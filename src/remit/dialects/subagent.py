@@ -1,4 +1,4 @@
-"""How a model's tool calls a sub-agent: the arguments of `sub_agent`, and its result."""
+"""The sub-agent dialect: the arguments of a model's tool `sub_agent`, and its result."""
 
 from typing import Annotated, Literal
 
@@ -27,7 +27,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count, Name, Names
 from remit.protocol.submission import Submission
 
-# The document's limit for a call, of which the arguments say nothing.
+# The document's time limit for a call; the arguments state none.
 TIME_MS = 300_000
 
 # ── the document's words ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -44,11 +44,11 @@ class SubAgentContext(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     workspace_files: Annotated[tuple[envelope.FilePath, ...], Meta(max_length=100)] | None = None
     max_age_seconds: Count | None = None
     known: envelope.Known | None = None
-    """Not the document's: which notes of the conversation pass besides the messages."""
+    """Not from the document: which notes of the conversation pass besides the messages."""
 
 
 class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the tool is called with."""
+    """The arguments of the tool."""
 
     agent_name: Name
     task: Text
@@ -60,7 +60,7 @@ class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class SubAgentCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A call of the tool. The document has no place for more; `remit` stands beside the arguments."""
+    """A call of the tool. The document has no further fields; `remit` is beside the arguments."""
 
     args: SubAgentArgs
     tool: Literal["sub_agent"]
@@ -68,7 +68,7 @@ class SubAgentCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class SubAgentResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the tool gives back; `remit` only to who called with it."""
+    """The result of the tool; `remit` only for callers that sent it."""
 
     agent_name: Name
     success: bool
@@ -130,7 +130,7 @@ DIALECT = SubAgent()
 
 
 def _call(body: bytes) -> SubAgentCall:
-    """Return a call of the tool, whether it names the tool or is its arguments alone."""
+    """Return a call of the tool, whether it names the tool or is only its arguments."""
     wrapped = read_envelope(body, _Wrapped)
     if wrapped.tool is None and wrapped.args is None:
         return SubAgentCall(tool="sub_agent", args=read_envelope(body, SubAgentArgs))
@@ -138,7 +138,7 @@ def _call(body: bytes) -> SubAgentCall:
 
 
 def _is_known_to(asked: ForeignMessage) -> bool:
-    """Say whether a client knows of claims: a model that does not would read them for nothing."""
+    """Say whether a client sent claims: a model that did not would read them in vain."""
     try:
         return _call(asked.body).remit is not None
     except RemitError:
@@ -155,7 +155,7 @@ def _read_request(args: SubAgentArgs, traceparent: str | None) -> Submission:
         may_delegate=bool(args.allow_nested_calls),
         objective=args.task,
         input=args.input,
-        # Without a filter a sub-agent is shown the newest messages that fit, which is what an empty one asks for.
+        # Without a filter a sub-agent sees the newest messages that fit, which is what an empty filter asks for.
         context=envelope.ContextFilter(
             last_messages=wanted.last_messages,
             roles=wanted.roles,
@@ -224,7 +224,7 @@ def _read_response(words: SubAgentResult, id: str) -> Response:
         status=Status.SUCCESS if why is None else status_of(why.code),
         result=words.output,
         tool_calls=words.tool_calls,
-        # Which of them were read and which written is not said.
+        # The split into input and output tokens is not stated.
         usage=Usage(completion=words.tokens_used),
         duration_ms=min(words.duration_seconds * 1_000, MAX_INTEGER),
         fault=why,

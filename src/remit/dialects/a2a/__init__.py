@@ -1,1 +1,1 @@
-"""The translation between A2A 1.0 and our envelopes, both ways: pure, whatever carries it."""
+"""The translation between A2A 1.0 and our envelopes, both ways: pure, and independent of the transport."""

@@ -1,4 +1,4 @@
-"""Agent cards: what a hub says of an agent to whoever asks, signed with its key; and what a peer's card says."""
+"""Agent cards: those that a hub publishes and signs, and those of peers."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
@@ -15,17 +15,17 @@ from remit.protocol.codec import decode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
 
-# A card is some kilobytes; one with a hundred skills is not larger than this.
+# A card has some kilobytes; one with a hundred skills is smaller than this.
 MAX_CARD_BYTES = 256 * 1024
 
 ALGORITHM = "EdDSA"
 
-# Names of what may be asked for stand where the roles do that OpenAPI lets a requirement name.
+# Permissions take the place of the roles that OpenAPI allows in a requirement.
 _ROLE = "ask"
 
 
 class Signer(NamedTuple):
-    """Signs cards: with a key of that name, whose public half is to be had at *url*."""
+    """Signs cards with the key of that name, whose public half is published at *url*."""
 
     key_id: str
     sign: Callable[[bytes], bytes]
@@ -37,8 +37,8 @@ class Signer(NamedTuple):
 def card_of(card: AgentCard, base: str, *, push: bool, required: bool) -> dict[str, Json]:
     """Return the card of an agent that is served below *base*, as plain JSON.
 
-    What has its default value is left out, and nothing is empty, so that everyone who signs or verifies a card, by the
-    letter of the specification or as the SDKs do it, does so over the same bytes.
+    Default values are omitted, and nothing is empty, so that all signers and verifiers, by the letter of the
+    specification or as the SDKs do it, use the same bytes.
     """
     url = f"{base}/a2a/{quote(card.name, safe='')}"
     extension: dict[str, Json] = {"uri": EXTENSION, "description": DESCRIPTION}
@@ -82,7 +82,7 @@ def _skills(card: AgentCard) -> list[Json]:
 
 
 def signed(card: dict[str, Json], signer: Signer, keys_url: str) -> dict[str, Json]:
-    """Return a card with a signature (JWS, RFC 7515) over what it says."""
+    """Return a card with a signature (JWS, RFC 7515) over its content."""
     header = {"alg": ALGORITHM, "typ": "JOSE", "kid": signer.key_id, "jku": keys_url}
     protected = _packed(canonical(header))
     signature = signer.sign(f"{protected}.{_packed(canonical(card))}".encode())
@@ -90,7 +90,7 @@ def signed(card: dict[str, Json], signer: Signer, keys_url: str) -> dict[str, Js
 
 
 def canonical(value: Json) -> bytes:
-    """Return JSON as RFC 8785 writes it, for values whose keys are ASCII and whose numbers are whole, as a card's."""
+    """Return canonical JSON (RFC 8785), for values with ASCII keys and whole numbers, such as cards."""
     return _sorted.encode(value)
 
 
@@ -110,7 +110,7 @@ def _packed(raw: bytes) -> str:
 
 
 class Interface(A2aObject, frozen=True, kw_only=True):
-    """Where an agent can be asked, and how."""
+    """Where and how an agent can be called."""
 
     url: str = ""
     protocol_binding: str = ""
@@ -119,14 +119,14 @@ class Interface(A2aObject, frozen=True, kw_only=True):
 
 
 class Extension(A2aObject, frozen=True, kw_only=True):
-    """An extension that an agent knows, or insists on."""
+    """An extension that an agent supports or requires."""
 
     uri: str = ""
     required: bool = False
 
 
 class Capabilities(A2aObject, frozen=True, kw_only=True):
-    """What an agent can do besides answering."""
+    """The optional features of an agent."""
 
     streaming: bool | None = None
     extensions: tuple[Extension, ...] = ()
@@ -140,7 +140,7 @@ class CardSignature(Struct, frozen=True, kw_only=True):
 
 
 class PeerCard(A2aObject, frozen=True, kw_only=True):
-    """As much of a card as is needed to ask whom it describes."""
+    """The fields of a card that are needed to call its agent."""
 
     name: str = ""
     supported_interfaces: tuple[Interface, ...] = ()
@@ -149,19 +149,19 @@ class PeerCard(A2aObject, frozen=True, kw_only=True):
 
     @property
     def extended(self) -> bool:
-        """Whether the agent knows the extension by which the remit is carried."""
+        """Whether the agent supports the extension that carries the remit."""
         return any(each.uri == EXTENSION for each in self.capabilities.extensions)
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """What the protected header of a signature says."""
+    """The protected header of a signature."""
 
     alg: str = ""
     kid: str = ""
 
 
 def read_card(raw: bytes, url: str) -> PeerCard:
-    """Return a peer's card, or raise a `RemitError` if it is none that can be used."""
+    """Return a peer's card, or raise a `RemitError` if it is unusable."""
     try:
         card = decode(raw, PeerCard, max_bytes=MAX_CARD_BYTES)
     except RemitError as error:
@@ -173,7 +173,7 @@ def read_card(raw: bytes, url: str) -> PeerCard:
 
 
 def choose(card: PeerCard, url: str) -> Interface:
-    """Return the first interface that is spoken here; raise a `RemitError` if there is none."""
+    """Return the first supported interface; raise a `RemitError` if there is none."""
     for each in card.supported_interfaces:
         if each.protocol_binding in (JSONRPC, HTTP_JSON) and is_spoken(each.protocol_version):
             if urlsplit(each.url).scheme not in ("http", "https") or not urlsplit(each.url).hostname:
@@ -183,7 +183,7 @@ def choose(card: PeerCard, url: str) -> Interface:
 
 
 Verify = Callable[[str, bytes, bytes], bool]
-"""Says of a key, a signature and a message whether the key's owner signed it."""
+"""Given a key, a signature and a message, says whether the key's owner signed it."""
 
 
 def is_signed_by(raw: bytes, keys: Mapping[str, str], verify: Verify) -> bool:

@@ -1,4 +1,4 @@
-"""The errors of A2A: what each is called in JSON-RPC and over HTTP, and which of ours is which."""
+"""The errors of A2A: their names in JSON-RPC and over HTTP, and the matching codes of ours."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,17 +12,17 @@ from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
 
 DOMAIN = "a2a-protocol.org"
 OWN_DOMAIN = "remit"
-"""The domain of what A2A has no word for: its reason is one of our codes."""
+"""The domain of errors that A2A does not define: the reason is one of our codes."""
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 
-# JSON-RPC leaves this to servers, and A2A's own begin after it: what A2A has no word for.
+# JSON-RPC leaves this code to servers, and A2A's own begin after it: for errors that A2A does not define.
 OWN_RPC = -32000
 
 
 class Error(StrEnum):
-    """What A2A has a word for, as its reason is written."""
+    """The errors that A2A defines, by their reasons."""
 
     TASK_NOT_FOUND = "TASK_NOT_FOUND"
     TASK_NOT_CANCELABLE = "TASK_NOT_CANCELABLE"
@@ -41,7 +41,7 @@ class Error(StrEnum):
 
 
 class A2aErrorRow(NamedTuple):
-    """What an error is in each binding, and what it is here if a peer gives it."""
+    """An error in each binding, and the code for it if a peer sends it."""
 
     rpc: int
     status: int
@@ -67,7 +67,7 @@ ERRORS: dict[Error, A2aErrorRow] = {
     Error.INTERNAL_ERROR: A2aErrorRow(-32603, 500, "INTERNAL", Code.DELEGATION_FAILED),
 }
 
-# What is wrong with a message is wrong with its parameters, by whatever code we know it.
+# Problems of a message are problems of its parameters, whatever our code for them.
 _OF_CODE = {
     Code.MALFORMED_ENVELOPE: Error.INVALID_PARAMS,
     Code.INPUT_VALIDATION_FAILED: Error.INVALID_PARAMS,
@@ -78,7 +78,7 @@ _OF_CODE = {
     Code.RESULT_VALIDATION_FAILED: Error.INVALID_AGENT_RESPONSE,
 }
 
-# A request that is refused for one of these may be sent again, or was never for this client: there is no task of it.
+# A request refused with one of these may be sent again, or was never for this client: it has no task.
 TASKLESS = frozenset(_OF_CODE) | {
     Code.RATE_LIMITED,
     Code.OVERLOADED,
@@ -107,7 +107,7 @@ _GRPC = {
 
 
 class Declined(Exception):
-    """What is asked for cannot be done, for a reason that A2A has a word for."""
+    """A request cannot be served, for a reason that A2A defines."""
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class Declined(Exception):
         self.error = error
         self.message = message
         self.about = dict(about or {})
-        """What is said of the case: the id of the task, the versions that are spoken."""
+        """Details of the case: the id of the task, the supported versions."""
         self.fields = dict(fields or {})
-        """What is wrong with which field."""
+        """The invalid fields, with what is wrong."""
 
 
 class ErrorBody(Struct, frozen=True, kw_only=True):
@@ -154,7 +154,7 @@ def _fault_body(why: Fault) -> ErrorBody:
     details = [_info(why.code, OWN_DOMAIN, about)]
     if error is not None:
         details.insert(0, _info(error, DOMAIN, {}))
-    # For whom is asked has its place in the extension alone.
+    # The user is named only in the extension.
     places = {"$.user": f"message.metadata.{EXTENSION}.user"}
     fields = {places.get(each.path, each.path.removeprefix("$.")): each.message for each in why.problems}
     details += _violations(fields)

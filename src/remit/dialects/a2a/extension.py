@@ -1,9 +1,9 @@
-"""The remit as an extension of A2A: what its content is, and how it survives a peer that has only fractions.
+"""The remit as an extension of A2A: its content, and how it survives a peer that has only floating-point numbers.
 
-A client that uses it names it in the header `A2A-Extensions`; what it says stands in the metadata of its message, and
-what the server says back in the metadata of the artifact that holds the result, or else of the status message. Amounts
-are texts of digits, because metadata is a protobuf `Struct`, in which every number is a fraction. What neither A2A nor
-these fields have a word for is JSON in the text `rest`; it claims more, and never something else.
+A client that uses it names it in the header `A2A-Extensions`; its content is in the metadata of the message, and the
+server's in the metadata of the artifact that holds the result, or else of the status message. Amounts are strings of
+digits, because metadata is a protobuf `Struct`, in which every number is a double. What neither A2A nor these fields
+can express is JSON in the string `rest`; it adds claims, and never contradicts the fields.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from remit.protocol.submission import Submission
 
 EXTENSION = "urn:remit:delegation:v1"
 RESULT = "result"
-"""The artifact that holds an answer's result, by the extension's word; without it, that is the first one."""
+"""The artifact that holds an answer's result, by the extension; without it, the first one."""
 DESCRIPTION = "Carries the remit of a delegation: for whom, how deep, how long, how many tokens, which tools."
 
 Place = tuple[str | int, ...]
@@ -30,7 +30,7 @@ Names = Annotated[tuple[Name, ...], Meta(max_length=1_000)]
 
 
 class RemitWords(A2aObject, frozen=True, kw_only=True):
-    """What a client says with a message."""
+    """What a client sends with a message."""
 
     user: Name | None = None
     depth: Amount | None = None
@@ -44,7 +44,7 @@ class RemitWords(A2aObject, frozen=True, kw_only=True):
     may_delegate: bool = True
     priority: Priority | None = None
     input_part: Amount | None = None
-    """Which of the message's parts is the input, where that is a text; all others are the objective."""
+    """The message part that is the input, if that is a text; all others are the objective."""
     rest: str = ""
 
 
@@ -58,14 +58,14 @@ class UsageWords(A2aObject, frozen=True, kw_only=True):
 
 
 class OutcomeWords(A2aObject, frozen=True, kw_only=True):
-    """What a server says with a result."""
+    """What a server sends with a result."""
 
     usage: UsageWords | None = None
     rest: str = ""
 
 
 def said_by(meant: Submission) -> RemitWords:
-    """Return what the remit of a request is in the words of the extension."""
+    """Return the remit of a request in the fields of the extension."""
     return RemitWords(
         user=meant.user,
         depth=str(meant.depth),
@@ -82,7 +82,7 @@ def said_by(meant: Submission) -> RemitWords:
 
 
 def within(words: RemitWords, said: Submission, place: Place) -> Submission:
-    """Return what is asked, under the remit that the extension says."""
+    """Return a submission under the remit that the extension states."""
     return replace(
         said,
         user=words.user,
@@ -109,7 +109,7 @@ def usage_words(usage: Usage) -> UsageWords:
 
 
 def usage_of(words: UsageWords | None, place: Place) -> Usage | None:
-    """Return what a peer says that it used; None if it does not say."""
+    """Return the usage that a peer states; None if it states none."""
     if words is None:
         return None
     return Usage(
@@ -121,12 +121,12 @@ def usage_of(words: UsageWords | None, place: Place) -> Usage | None:
 
 
 def found(metadata: Metadata | None) -> Json:
-    """Return what stands in some metadata under the extension's name; None if nothing does."""
+    """Return the content of the extension in some metadata; None if there is none."""
     return None if metadata is None else metadata.get(EXTENSION)
 
 
 def claims_of(rest: str, place: Place) -> Mapping[str, Json]:
-    """Return what is claimed beyond the words."""
+    """Return the claims beyond the fields."""
     if not rest:
         return {}
     try:
@@ -139,7 +139,7 @@ def claims_of(rest: str, place: Place) -> Mapping[str, Json]:
 
 
 def as_metadata(words: A2aObject) -> Metadata:
-    """Return words as metadata."""
+    """Return the fields as metadata."""
     return convert(decode(encode(words), object), dict[str, Json])
 
 
@@ -148,7 +148,7 @@ def _digits(amount: int | None) -> str | None:
 
 
 def count(amount: str | float | None, place: Place) -> int | None:
-    """Return an amount as a number, or raise a `RemitError` that says where it is wrong."""
+    """Return an amount as a number, or raise a `RemitError` that names the invalid field."""
     if amount is None:
         return None
     number = int(amount) if isinstance(amount, str) or int(amount) == amount else -1

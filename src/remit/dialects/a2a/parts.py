@@ -1,4 +1,4 @@
-"""Content: parts of A2A, and the texts and values that they stand for here."""
+"""Content: A2A parts, and the texts and values that they stand for."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
 from remit.protocol.remit import MAX_INTEGER
 
-# Between what is said in several parts.
+# Separates the texts of several parts.
 BREAK = "\n\n"
 
 
@@ -23,9 +23,9 @@ BREAK = "\n\n"
 
 
 def texts_and_values(parts: Iterable[A2aPart]) -> tuple[list[str], list[Json]]:
-    """Return the texts and the values in what a client sends; what is neither is declined by name.
+    """Return the texts and values that a client sends; other content is declined by name.
 
-    A file is taken if it is a text or JSON. An address is not: nothing is ever fetched for a client.
+    A file is accepted if it is text or JSON. A URL is not: nothing is ever fetched for a client.
     """
     texts: list[str] = []
     values: list[Json] = []
@@ -64,7 +64,7 @@ def _kind(part: A2aPart, number: int) -> Literal["text", "raw", "url", "data"]:
 
 def _unpacked(part: A2aPart, number: int) -> bytes:
     try:
-        # Both alphabets are read, with or without what fills them up, as ProtoJSON wants it.
+        # Both alphabets are accepted, with or without padding, as ProtoJSON requires.
         packed = (part.raw or "").replace("-", "+").replace("_", "/").rstrip("=")
         return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -85,10 +85,10 @@ def _unsupported(why: str) -> Declined:
 
 
 def whole(value: Json) -> Json:
-    """Return a value in which numbers without a fraction are integers: whoever speaks protobuf has only fractions."""
+    """Return a value in which whole numbers are integers: protobuf peers send only doubles."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else value
-    # Most values are neither: to look at each in a call of its own would hold the event loop for tens of thousands.
+    # Most values are neither: a call for each would block the event loop for tens of thousands.
     if isinstance(value, list):
         return [whole(each) if type(each) in _PERHAPS_FRACTIONS else each for each in cast("list[Json]", value)]
     if isinstance(value, dict):
@@ -104,7 +104,7 @@ _PERHAPS_FRACTIONS = frozenset({float, list, dict})
 
 
 class AcceptedContent:
-    """What kinds of content a client is prepared to get."""
+    """The media types that a client accepts."""
 
     def __init__(self, modes: Collection[str] = ()) -> None:
         wanted = {mode.partition(";")[0].strip().lower() for mode in modes}
@@ -120,14 +120,14 @@ ANY = AcceptedContent()
 
 
 def part_of(value: Json, taste: AcceptedContent = ANY) -> A2aPart:
-    """Return a value as a part: a text as text, all else as data, unless the client takes only the other."""
+    """Return a value as a part: a text as text, everything else as data, unless the client accepts only the other."""
     if isinstance(value, str):
         return A2aPart(text=value, media_type=TEXT) if taste.text else A2aPart(data=value, media_type=JSON)
     return A2aPart(data=value, media_type=JSON) if taste.data else A2aPart(text=text_of(value), media_type=TEXT)
 
 
 def artifact_of(given: envelope.Artifact, number: int, taste: AcceptedContent) -> A2aArtifact:
-    """Return an artifact of an answer as A2A has it."""
+    """Return an artifact of an answer as an A2A artifact."""
     is_address = given.type == "url" and isinstance(given.value, str)
     part = A2aPart(url=given.value) if is_address else part_of(given.value, taste)
     return A2aArtifact(artifact_id=f"artifact-{number}", name=given.label, parts=(part,))
@@ -137,7 +137,7 @@ def artifact_of(given: envelope.Artifact, number: int, taste: AcceptedContent) -
 
 
 def merged(old: tuple[A2aPart, ...], new: tuple[A2aPart, ...]) -> tuple[A2aPart, ...]:
-    """Return parts with more of them behind: a text goes on with the next one."""
+    """Return parts with more appended: a text is continued by the next one."""
     parts = list(old)
     for part in new:
         last = parts[-1] if parts else None
@@ -149,14 +149,14 @@ def merged(old: tuple[A2aPart, ...], new: tuple[A2aPart, ...]) -> tuple[A2aPart,
 
 
 def result_of(artifacts: Collection[A2aArtifact]) -> tuple[Json, tuple[envelope.Artifact, ...]]:
-    """Return what a peer's artifacts are here: the first is the result, what cannot stand in it is beside it."""
+    """Return a peer's artifacts: the first is the result, and what does not fit in it stays an artifact."""
     if not artifacts:
         return None, ()
     first, *others = artifacts
     texts = [part.text for part in first.parts if part.text is not None]
     values = [part for part in first.parts if part.text is None]
     if texts:
-        # What was appended piece by piece stands in as many parts.
+        # Content that was appended piece by piece is in as many parts.
         result, left = "".join(texts), values
     elif len(values) == 1 and values[0].data is not UNSET:
         result, left = whole(values[0].data), []
@@ -166,7 +166,7 @@ def result_of(artifacts: Collection[A2aArtifact]) -> tuple[Json, tuple[envelope.
 
 
 def beside(artifacts: Iterable[A2aArtifact]) -> tuple[envelope.Artifact, ...]:
-    """Return a peer's artifacts as what stands beside a result."""
+    """Return a peer's artifacts as artifacts of a response."""
     return tuple(_artifact(part, each.name) for each in artifacts for part in each.parts)
 
 
@@ -181,7 +181,7 @@ def _artifact(part: A2aPart, label: str) -> envelope.Artifact:
 
 
 def text_in(message: A2aMessage | None) -> str:
-    """Return what a message says, as a person would read it."""
+    """Return the text of a message, as a person would read it."""
     if message is None:
         return ""
     said = (

@@ -1,4 +1,4 @@
-"""What a peer answers: tasks, messages and events of A2A, as a response of ours."""
+"""A peer's replies: A2A tasks, messages and events, as a response of ours."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.transports.a2a.translator import TaskUpdate
 
-# More than an answer has; who sends more than that sends something else.
+# More than an answer has; a peer that sends more is at fault.
 _MOST_ARTIFACTS = 1_000
 
 _STATUSES: Mapping[str, Status] = {
@@ -45,17 +45,17 @@ _CODES = {
 
 
 def outcome(task: Task, id: str, target: str) -> Response:
-    """Return how a task ended, as the request *id* to *target* is answered; raise a `RemitError` if it has not."""
+    """Return the outcome of a task as the response to the request *id*; raise a `RemitError` if it has none."""
     status = _STATUSES.get(task.status.state)
     if status is None:
         raise _unusable(target, f"a task in the state {task.status.state[:100]!r} as its end")
     asks, says = task.status.state == TaskState.INPUT_REQUIRED, text_in(task.status.message)
     words, place = _words(task)
     if asks and says:
-        # A question is said, and not given: whatever came with it stands beside it.
+        # A question is a message and not a result: artifacts that came with it stay artifacts.
         result, artifacts = says, beside(task.artifacts)
     elif place and not any(each.artifact_id == RESULT for each in task.artifacts[:1]):
-        # Who knows the extension calls a result by its name; there is none.
+        # A peer with the extension names its result; there is none.
         result, artifacts = None, beside(task.artifacts)
     else:
         result, artifacts = result_of(task.artifacts)
@@ -75,7 +75,7 @@ def outcome(task: Task, id: str, target: str) -> Response:
 
 
 def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:
-    """Return what is said under the extension's name, and where; nothing, if the peer does not know it."""
+    """Return the content of the extension, and where it is; nothing, if the peer does not use it."""
     message = task.status.message
     places: list[tuple[Metadata | None, tuple[str | int, ...]]] = [
         (artifact.metadata, ("artifacts", number)) for number, artifact in enumerate(task.artifacts)
@@ -89,7 +89,7 @@ def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:
 
 
 class _Sayable(Struct, frozen=True, kw_only=True):
-    """An outcome as far as A2A and the extension have words for it."""
+    """An outcome as far as A2A and the extension can express it."""
 
     state: str
     result: Json
@@ -101,7 +101,7 @@ def _sayable(meant: Response) -> _Sayable:
     states |= {Status.PARTIAL: TaskState.COMPLETED, Status.TIMEOUT: TaskState.FAILED}
     if meant.ok and meant.requires_followup:
         return _Sayable(state=TaskState.INPUT_REQUIRED, result=None, usage=meant.usage)
-    # A result that a client takes as text is a text, whatever it was.
+    # If the client accepts only text, the result is a text, whatever it was.
     return _Sayable(state=states[meant.status], result=text_of(meant.result), usage=meant.usage)
 
 
@@ -113,7 +113,7 @@ def _unusable(target: str, what: str) -> RemitError:
 
 
 class TaskTracker:
-    """What is known of a task so far, from all that its server has said of it."""
+    """The state of a task, from everything that its server has sent."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -125,7 +125,7 @@ class TaskTracker:
 
     @property
     def state(self) -> str:
-        """Where the task stands."""
+        """The state of the task."""
         return TaskState.COMPLETED if self._message is not None else self._status.state
 
     @property
@@ -140,11 +140,11 @@ class TaskTracker:
 
     @property
     def says(self) -> str:
-        """What is said of where it stands."""
+        """The message of its status."""
         return text_in(self._status.message)
 
     def hear(self, said: StreamResponse) -> TaskUpdate:
-        """Take in what the server says, and return what of it is news to whoever reads along."""
+        """Process an answer of the server, and return what is new for readers."""
         if said.message is not None:
             self._message, self.context = said.message, said.message.context_id
         elif said.task is not None:
@@ -188,11 +188,11 @@ class TaskTracker:
         self.task, self.context = self.task or task, self.context or context
 
     def size(self) -> int:
-        """Return how much text has come so far, about."""
+        """Return about how much text has arrived so far."""
         return sum(len(part.text or "") for each in self._artifacts.values() for part in each.parts)
 
     def response(self) -> Response:
-        """Return how it ended; what a peer does not say that it used is estimated."""
+        """Return the outcome; usage that a peer does not state is estimated."""
         request = self._request
         if self._message is not None:
             answer = A2aArtifact(artifact_id=RESULT, parts=self._message.parts, metadata=self._message.metadata)

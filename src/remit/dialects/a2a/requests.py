@@ -1,4 +1,4 @@
-"""What is asked: a message of A2A, and a request of ours."""
+"""Requests: A2A messages to requests of ours, and back."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ _PLACE = ("message", "metadata", EXTENSION)
 
 
 def submission(message: AskedMessage, target: str, *, extended: bool, traceparent: str | None = None) -> Submission:
-    """Return what a client asks; *extended*: it uses the extension, and what it says under its name counts."""
+    """Return a client's message as a submission; *extended*: it uses the extension, whose content counts."""
     value = found(message.metadata) if extended else None
     words = None if value is None else convert(value, RemitWords, _PLACE)
     number = None if words is None else count(words.input_part, (*_PLACE, "inputPart"))
@@ -42,7 +42,7 @@ def submission(message: AskedMessage, target: str, *, extended: bool, traceparen
 
 
 def _content(parts: tuple[A2aPart, ...], number: int | None) -> tuple[str, Json]:
-    """Return what the parts of a message ask for, and the data for it; *number* says which part that is."""
+    """Return the objective and the input in the parts of a message; *number* says which part is the input."""
     if number is not None:
         texts, values = texts_and_values(parts[number : number + 1])
         objective, rest = _content((*parts[:number], *parts[number + 1 :]), None)
@@ -59,7 +59,7 @@ def _content(parts: tuple[A2aPart, ...], number: int | None) -> tuple[str, Json]
 
 
 class _Sayable(Struct, frozen=True, kw_only=True):
-    """A request as far as A2A and the extension have words for it."""
+    """A request as far as A2A and the extension can express it."""
 
     id: str | None
     session: str | None
@@ -81,7 +81,7 @@ def _sayable(meant: Submission) -> _Sayable:
 
 
 def message_of(request: Request, *, task: str, context: str) -> A2aMessage:
-    """Return what a run was asked, as it stands in the history of its task."""
+    """Return the request of a run as a message in the history of its task."""
     return A2aMessage(
         message_id=request.id,
         context_id=context,
@@ -95,7 +95,7 @@ def message_of(request: Request, *, task: str, context: str) -> A2aMessage:
 
 
 def send(request: Request, *, extended: bool, context: str = "", task: str = "", at_once: bool = False) -> SendMessage:
-    """Return what is sent to a peer; *at_once*: it is to answer with where the task stands, and not with its end."""
+    """Return the message for a peer; *at_once*: it should answer with the current state of the task, not its end."""
     parts = _parts(request.objective, request.input)
     if not extended and (beside := _background(request.view, request.handoff)) is not None:
         parts = (beside, *parts)
@@ -122,7 +122,7 @@ def _parts(objective: str, given: Json) -> tuple[A2aPart, ...]:
 
 
 def _background(view: View | None, handoff: Handoff | None) -> A2aPart | None:
-    """Return what a peer that knows nothing of the extension is told besides the task: what it may see, as a text."""
+    """Return the visible context as a text, for a peer without the extension."""
     paragraphs: list[str] = []
     if view is not None:
         if view.known:

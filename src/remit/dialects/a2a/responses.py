@@ -1,4 +1,4 @@
-"""What a hub answers: a response of ours as a task of A2A, and a run's records as the events of its stream."""
+"""Responses: our responses as A2A tasks, and a run's records as events of a stream."""
 
 from collections.abc import Iterable
 
@@ -42,7 +42,7 @@ _STATES = {
 
 
 class Telling(Struct, frozen=True, kw_only=True):
-    """Which task is told of, to whom, and how."""
+    """Which task is presented, to whom, and how."""
 
     task: str
     context: str
@@ -52,14 +52,14 @@ class Telling(Struct, frozen=True, kw_only=True):
 
 
 def state_of(response: Response) -> TaskState:
-    """Return where a task stands whose run ended so."""
+    """Return the task state of an outcome."""
     if response.ok and response.requires_followup:
         return TaskState.INPUT_REQUIRED
     return _STATES[response.status]
 
 
 def declines(response: Response) -> Fault | None:
-    """Return why no task came of a request, if none did: it was refused, and may be sent again or corrected."""
+    """Return why a request has no task, if so: it was refused, and may be sent again or corrected."""
     why = response.fault
     return why if why is not None and response.status is Status.REFUSED and why.code in TASKLESS else None
 
@@ -76,7 +76,7 @@ def ended_task(telling: Telling, response: Response, at_ms: int, history: tuple[
 def under_way(
     telling: Telling, state: TaskState, at_ms: int, *, says: str = "", history: tuple[A2aMessage, ...] = ()
 ) -> Task:
-    """Return a task that has not ended; *says* is what is said of where it stands."""
+    """Return a task that has not ended; *says* is the message of its status."""
     return Task(
         id=telling.task, context_id=telling.context, status=_status(telling, state, at_ms, says), history=history
     )
@@ -106,7 +106,7 @@ def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, 
     says = _said_of(response, state)
     if not telling.extended:
         return _status(telling, state, at_ms, says), artifacts
-    # What is said under the extension's name stands at the result; where there is none, at what is said of the state.
+    # The extension's content is at the result; without one, at the status message.
     words = OutcomeWords(usage=usage_words(response.usage))
     at_result = bool(artifacts) and artifacts[0].artifact_id == RESULT
     first = Task(
@@ -123,7 +123,7 @@ def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, 
 
 def _artifacts(telling: Telling, response: Response, state: TaskState) -> tuple[A2aArtifact, ...]:
     found: list[A2aArtifact] = []
-    # A question is said, and not given. What came of nothing is not shown, unless something is to be said of it.
+    # A question is a message and not a result. A failed task has no artifact, unless there is content for it.
     if state is not TaskState.INPUT_REQUIRED and (response.result is not None or (telling.extended and response.ok)):
         found.append(A2aArtifact(artifact_id=RESULT, name=RESULT, parts=(part_of(response.result, telling.taste),)))
     found += [artifact_of(each, number, telling.taste) for number, each in enumerate(response.artifacts, start=1)]
@@ -147,17 +147,17 @@ def _said_of(response: Response, state: TaskState) -> str:
 
 
 class Stream:
-    """The events of one stream: what is heard of a run, as A2A tells it. The first is always a task."""
+    """The events of one stream: a run's records in A2A. The first is always a task."""
 
     def __init__(self, telling: Telling, run: str) -> None:
         self._telling = telling
         self._run = run
         self._begun = False
-        """Whether something of the result has been told as it came."""
+        """Whether a part of the result has been streamed."""
         self.ended = False
 
     def of(self, records: Iterable[Record]) -> list[StreamResponse]:
-        """Return what is told of some records."""
+        """Return the events of some records."""
         return [event for record in records for event in self._of(record)]
 
     def _of(self, record: Record) -> Iterable[StreamResponse]:
@@ -184,7 +184,7 @@ class Stream:
         self.ended = True
         status, artifacts = _end(self._telling, response, at_ms)
         for artifact in artifacts:
-            # The whole result takes the place of its pieces: an agent may answer other than it began to say.
+            # The whole result replaces its pieces: an agent may answer differently from how it began.
             yield self._said(ArtifactUpdate(artifact=artifact, last_chunk=True))
         yield self._said(StatusUpdate(status=status))
 

@@ -1,4 +1,4 @@
-"""The dialect as whoever carries it uses it: bytes in, bytes out."""
+"""The A2A dialect as transports use it: bytes in, bytes out."""
 
 from collections.abc import Collection
 from typing import cast
@@ -28,7 +28,7 @@ from remit.transports.credentials.keys import is_signed
 
 
 class A2aTaskExchange:
-    """What is said about one request."""
+    """The messages about one request."""
 
     def __init__(self, request: Request, *, extended: bool) -> None:
         self._request = request
@@ -65,7 +65,7 @@ class A2aTaskExchange:
 
     def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
         try:
-            # An answer is larger than what is sent, by what the reader has bounded it to.
+            # The reader has already limited the size of an answer.
             said = (
                 StreamResponse(task=decode(raw, Task, max_bytes=len(raw)))
                 if is_task
@@ -124,7 +124,7 @@ class A2aTranslator:
 
 
 def _details(value: Json) -> tuple[Detail, ...]:
-    """Return the details of an error that are understood; what is not is left out."""
+    """Return the details of an error that are understood; others are omitted."""
     found: list[Detail] = []
     for each in cast("list[Json]", value)[:100] if isinstance(value, list) else ():
         try:

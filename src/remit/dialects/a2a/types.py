@@ -1,4 +1,4 @@
-"""A2A 1.0 as it goes over the wire in JSON: what is asked is read strictly, what peers answer leniently."""
+"""The types of A2A 1.0 in JSON: requests are decoded strictly, replies of peers leniently."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,13 +25,13 @@ CARD_PATH = "/.well-known/agent-card.json"
 
 Metadata = dict[str, Json]
 
-# The most that a page of tasks holds, and what it holds if nothing is said (`ListTasksRequest`).
+# The maximum and the default page size of tasks (`ListTasksRequest`).
 MOST_TASKS = 100
 PAGE = 50
 
 
 class TaskState(StrEnum):
-    """Where a task stands."""
+    """The state of a task."""
 
     UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
     SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -45,13 +45,13 @@ class TaskState(StrEnum):
 
 
 ENDED = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
-"""After these nothing happens to a task any more."""
+"""The final states of a task."""
 
 USER, AGENT = "ROLE_USER", "ROLE_AGENT"
 
 
 class A2aObject(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """An object of A2A; a field that is not known may be one of a later version, and is ignored."""
+    """An A2A object; an unknown field may belong to a later version, and is ignored."""
 
 
 # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,7 +70,7 @@ class A2aPart(A2aObject, frozen=True, kw_only=True):
 
 
 class A2aMessage(A2aObject, frozen=True, kw_only=True):
-    """One thing that is said, by the client or by the agent."""
+    """One message of the client or the agent."""
 
     message_id: str = ""
     context_id: str = ""
@@ -83,7 +83,7 @@ class A2aMessage(A2aObject, frozen=True, kw_only=True):
 
 
 class A2aArtifact(A2aObject, frozen=True, kw_only=True):
-    """Something that came of a task."""
+    """An output of a task."""
 
     artifact_id: str = ""
     name: str = ""
@@ -94,7 +94,7 @@ class A2aArtifact(A2aObject, frozen=True, kw_only=True):
 
 
 class TaskStatus(A2aObject, frozen=True, kw_only=True):
-    """Where a task stands, and what is said of that."""
+    """The state of a task, and a message about it."""
 
     state: str = TaskState.UNSPECIFIED
     message: A2aMessage | None = None
@@ -102,7 +102,7 @@ class TaskStatus(A2aObject, frozen=True, kw_only=True):
 
 
 class Task(A2aObject, frozen=True, kw_only=True):
-    """A piece of work."""
+    """A task."""
 
     id: str
     context_id: str = ""
@@ -113,7 +113,7 @@ class Task(A2aObject, frozen=True, kw_only=True):
 
 
 class StatusUpdate(A2aObject, frozen=True, kw_only=True):
-    """A task stands somewhere else now."""
+    """The state of a task changed."""
 
     task_id: str = ""
     context_id: str = ""
@@ -122,7 +122,7 @@ class StatusUpdate(A2aObject, frozen=True, kw_only=True):
 
 
 class ArtifactUpdate(A2aObject, frozen=True, kw_only=True):
-    """More came of a task."""
+    """A task has new output."""
 
     task_id: str = ""
     context_id: str = ""
@@ -133,7 +133,7 @@ class ArtifactUpdate(A2aObject, frozen=True, kw_only=True):
 
 
 class StreamResponse(A2aObject, frozen=True, kw_only=True):
-    """What a server answers a message with, or one event of a stream: exactly one of these."""
+    """A server's answer to a message, or one event of a stream: exactly one of these."""
 
     task: Task | None = None
     message: A2aMessage | None = None
@@ -148,7 +148,7 @@ Id = Annotated[str, Meta(max_length=200)]
 
 
 class Authentication(A2aObject, frozen=True, kw_only=True):
-    """What a notification proves itself with."""
+    """The credentials of a notification."""
 
     scheme: Annotated[
         str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z", extra={"rule": "the name of a scheme"})
@@ -159,7 +159,7 @@ class Authentication(A2aObject, frozen=True, kw_only=True):
 
 
 class PushConfig(A2aObject, frozen=True, kw_only=True):
-    """Where the client of a task wants to be notified; also `CreateTaskPushNotificationConfig`."""
+    """Where to send the push notifications of a task; also `CreateTaskPushNotificationConfig`."""
 
     tenant: str = ""
     id: Id = ""
@@ -170,7 +170,7 @@ class PushConfig(A2aObject, frozen=True, kw_only=True):
 
 
 class AskedMessage(A2aObject, frozen=True, kw_only=True):
-    """A message of a client: what the specification requires is there."""
+    """A message of a client: the required fields are present."""
 
     message_id: Name
     context_id: Id = ""
@@ -222,7 +222,7 @@ class ListTasks(A2aObject, frozen=True, kw_only=True):
 
 
 class TaskList(A2aObject, frozen=True, kw_only=True, omit_defaults=False):
-    """A page of tasks, the one that changed last first; every field is always there."""
+    """A page of tasks, the last changed first; every field is always present."""
 
     tasks: tuple[Task, ...]
     next_page_token: str
@@ -254,7 +254,7 @@ class OnePush(A2aObject, frozen=True, kw_only=True):
 
 
 class ListPush(A2aObject, frozen=True, kw_only=True):
-    """`ListTaskPushNotificationConfigs`; there are so few that they are one page."""
+    """`ListTaskPushNotificationConfigs`; there are so few that they fit on one page."""
 
     tenant: str = ""
     task_id: Name
@@ -263,7 +263,7 @@ class ListPush(A2aObject, frozen=True, kw_only=True):
 
 
 class PushList(A2aObject, frozen=True, kw_only=True):
-    """All of a task's."""
+    """All configurations of a task."""
 
     configs: tuple[PushConfig, ...] = ()
     next_page_token: str = ""
@@ -287,7 +287,7 @@ def timestamp(ms: int) -> str:
 
 
 def milliseconds(text: str) -> int | None:
-    """Return a time in milliseconds since 1970; None if it is none. Without a zone it is in UTC: some forget the Z."""
+    """Return a time in milliseconds since 1970; None if it is invalid. Without a zone it is in UTC: some omit the Z."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -300,11 +300,11 @@ def milliseconds(text: str) -> int | None:
 
 
 def extensions_of(headers: Mapping[str, str]) -> frozenset[str]:
-    """Return the extensions that a client wants to use, or a server says that it does."""
+    """Return the extensions that a client wants to use, or that a server confirms."""
     return frozenset(each.strip() for each in headers.get(EXTENSIONS_HEADER, "").split(",") if each.strip())
 
 
 def is_spoken(version: str) -> bool:
-    """Say whether a version of the protocol is the one that is spoken here; a patch makes no difference."""
+    """Say whether a protocol version is supported; the patch number does not matter."""
     major, _, rest = version.strip().partition(".")
     return f"{major}.{rest.partition('.')[0]}" == VERSION

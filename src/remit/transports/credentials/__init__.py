@@ -1,1 +1,1 @@
-"""How hubs and clients prove who they are, and what one hub lets another do."""
+"""How hubs and clients authenticate, and what one hub allows another to do."""

@@ -1,8 +1,8 @@
-"""The bytes of a credential, and whether a block that somebody added to a known one is signed as it should be.
+"""The bytes of a credential, and the signatures of a block that was added to a known one.
 
-A hub that passes on several requests of one run sends credentials that differ in their last block alone. What stands
-before it was proven with the first of them; the last block has two signatures of its own, which are checked here. Only
-what this hub itself would write is read, byte for byte: all else is left to the library, which checks all signatures.
+A hub that passes on several requests of one run sends credentials that differ only in their last block. The blocks
+before it were verified with the first of them; the two signatures of the last block are checked here. Only what this
+hub itself would write is accepted, byte for byte: everything else is left to the library, which checks all signatures.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -14,27 +14,27 @@ from remit.transports.credentials.keys import Pair, is_signed, written
 
 # The fields of a biscuit (https://github.com/eclipse-biscuit/biscuit/blob/main/schema.proto), by number.
 _ROOT, _AUTHORITY, _BLOCK, _PROOF = 1, 2, 3, 4
-# Of the signed payloads only the first version with an external signature over the one before, and only Ed25519.
+# Of the signed payloads, only the first version with an external signature over the previous one, and only Ed25519.
 _VERSION, _ED25519 = 1, 0
 _DATALOG = 5
-# The first symbol that is a block's own: those before are the language's.
+# The first symbol of a block's own: those before belong to the language.
 _OWN_SYMBOL = 1_024
 
 
 class ChainEnd(Struct, frozen=True, kw_only=True):
-    """Where a block can be added: which key signs it, and the signature that it is bound to."""
+    """Where a block can be added: the key that signs it, and the signature that it is bound to."""
 
     key: bytes
     signature: bytes
 
 
 class Block(Struct, frozen=True, kw_only=True):
-    """A block that a hub has added: what it says, which key signs the next one, and both signatures."""
+    """A block that a hub added: its content, the key that signs the next block, and both signatures."""
 
     payload: bytes
     next_key: bytes
     signature: bytes
-    """By the key that the block before names for it."""
+    """Made with the key that the previous block names."""
     hub_signature: bytes
     hub_key: bytes
 
@@ -44,19 +44,19 @@ class Block(Struct, frozen=True, kw_only=True):
         return written(self.hub_key)
 
     def follows(self, end: ChainEnd) -> bool:
-        """Say whether both of its signatures hold, and are for this place."""
+        """Say whether both signatures are valid, and made for this place."""
         by_hub = hub_signs(self.payload, end)
         by_key = key_signs(self.payload, self.next_key, self.hub_signature, end)
         return (
-            # Whoever holds the credential has the key of the place, and so could sign in any hub's name without this.
+            # A holder of the credential has the key of the place, and could sign in any hub's name without this check.
             is_signed(self.signer, self.hub_signature, by_hub)
-            # Without this, a block that the hub made for another credential could stand here.
+            # Without this check, a block that the hub made for another credential could be placed here.
             and is_signed(written(end.key), self.signature, by_key)
         )
 
     @property
     def raw(self) -> bytes:
-        """The block as it is written, in the one way in which it is read."""
+        """The block in the one encoding that is accepted."""
         by_hub = _field(1, self.hub_signature) + _field(2, _key(self.hub_key))
         return _field(
             _BLOCK,
@@ -69,12 +69,12 @@ class Block(Struct, frozen=True, kw_only=True):
 
 
 def hub_signs(payload: bytes, end: ChainEnd) -> bytes:
-    """Return what a hub signs that adds a block."""
+    """Return the bytes that a hub signs when it adds a block."""
     return b"\0EXTERNAL\0" + _versioned(payload) + b"\0PREVSIG\0" + end.signature
 
 
 def key_signs(payload: bytes, next_key: bytes, hub_signature: bytes, end: ChainEnd) -> bytes:
-    """Return what is signed with the key that the block before names."""
+    """Return the bytes that are signed with the key that the previous block names."""
     return b"".join(
         (
             b"\0BLOCK\0" + _versioned(payload),
@@ -87,7 +87,7 @@ def key_signs(payload: bytes, next_key: bytes, hub_signature: bytes, end: ChainE
 
 
 class ParsedCredential(Struct, frozen=True, kw_only=True):
-    """A credential taken apart: everything before its proof, and where each block begins."""
+    """A parsed credential: everything before its proof, and where each block begins."""
 
     signed: bytes
     starts: tuple[int, ...]
@@ -95,11 +95,11 @@ class ParsedCredential(Struct, frozen=True, kw_only=True):
 
     @property
     def above(self) -> bytes:
-        """All that stands before the last block."""
+        """Everything before the last block."""
         return self.signed[: self.starts[-1]]
 
     def block(self, number: int) -> Block | None:
-        """Return a block that a hub has added; None if it is none, or is written in another way."""
+        """Return a block that a hub added; None if there is none, or it has another encoding."""
         written_so = self._bytes(number)
         try:
             ((_, raw),) = _fields(written_so)
@@ -117,7 +117,7 @@ class ParsedCredential(Struct, frozen=True, kw_only=True):
         return block if block.raw == written_so else None
 
     def end(self, number: int) -> ChainEnd | None:
-        """Return what the next block has to follow from; None if the block is written in another way."""
+        """Return the place for the next block; None if the block has another encoding."""
         if number:
             block = self.block(number)
             return None if block is None else ChainEnd(key=block.next_key, signature=block.signature)
@@ -135,12 +135,12 @@ class ParsedCredential(Struct, frozen=True, kw_only=True):
         return self.signed[self.starts[number] : end]
 
     def is_held(self, key: bytes) -> bool:
-        """Say whether whoever sent it can prove that the next block may be added, with the secret of that key."""
+        """Say whether the sender has the secret key with which the next block may be added."""
         return Pair(self.secret).public == written(key)
 
 
 def apart(token: str) -> ParsedCredential | None:
-    """Return a credential taken apart; None if it is none, or is written in another way than a hub writes it."""
+    """Return a parsed credential; None if it is invalid, or encoded in another way than a hub does it."""
     try:
         raw = urlsafe_b64decode(token)
         if urlsafe_b64encode(raw).decode() != token:
@@ -160,7 +160,7 @@ def apart(token: str) -> ParsedCredential | None:
                 at = len(_number(number, int.from_bytes(value, "little")))
     except (ValueError, IndexError):
         return None
-    # Wherever something stood twice, in another order or in more bytes than it needs, the proof is not at that place.
+    # If a field were repeated, reordered or longer than needed, the proof would not be at this place.
     if not secret or raw[at:] != _field(_PROOF, _field(1, secret)):
         return None
     return ParsedCredential(signed=raw[:at], starts=tuple(starts), secret=secret)
@@ -174,7 +174,7 @@ def payload_of(number: int, content: bytes) -> bytes:
 
 
 def content_of(payload: bytes, number: int) -> bytes | None:
-    """Return what a block says that says one thing only, and in one way; None if it is another."""
+    """Return the content of a block that holds exactly one fact in one encoding; None for any other block."""
     try:
         (_, fact) = _fields(payload)[-1]
         ((_, predicate),) = _fields(fact)
@@ -214,7 +214,7 @@ def _varint(value: int) -> bytes:
 
 
 def _fields(raw: bytes) -> list[tuple[int, bytes]]:
-    """Return the fields of a message, a number as eight bytes; raise a ValueError or IndexError if it is none."""
+    """Return the fields of a message, numbers as eight bytes; raise a ValueError or IndexError if it is invalid."""
     return list(_each(raw))
 
 

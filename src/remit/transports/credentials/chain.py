@@ -1,8 +1,8 @@
-"""What one hub lets another do, as a token to which every hub on the way adds a block, and from which none takes one.
+"""What one hub allows another, as a token: every hub on the way can add a block, and none can remove one.
 
 A credential is a biscuit (https://www.biscuitsec.org). Its first block is signed by the hub that starts the chain, each
-further one is a third-party block, signed by the hub that the block before names. A block holds one fact and nothing
-else, `hop(number, content)`: the content is a `Hop` in MessagePack, so that no text of anybody's is ever Datalog.
+further one is a third-party block, signed by the hub that the previous block names. A block holds one fact and nothing
+else, `hop(number, content)`: the content is a `Hop` in MessagePack, so that no foreign text is ever Datalog.
 """
 
 import re
@@ -42,19 +42,19 @@ except ImportError as error:
         name=error.name,
     ) from error
 
-# Proxies take headers of 8 kB or more; ten hops with a few names each have half of that.
+# Proxies accept headers of 8 kB or more; ten hops with a few names each need half of that.
 MAX_CHARS = 16_384
 # Depth is at most 5 unless a team says otherwise, and every block is a level.
 MAX_HOPS = 16
 # As in a remit.
 MAX_AGENTS = 100
 
-# What stands in a block is compared with this and never parsed: what it says is asked for by a query. So no rule of
-# someone else's is ever evaluated here, no term read that makes the library panic, and each number stands once.
+# The source of a block is compared with this and never parsed: its content is read by a query. So no foreign rule is
+# ever evaluated here, no term is read that makes the library panic, and each number occurs once.
 _SHAPES = [re.compile(rf"hop\({number}, hex:[0-9a-f]+\);\n") for number in range(MAX_HOPS)]
 _FACT = "hop({number}, {content})"
 _QUERY = "found($number, $content) <- hop($number, $content)"
-# The library's own limit of 1 ms turns away good tokens on a busy machine. What is asked takes microseconds.
+# The library's own limit of 1 ms rejects valid tokens on a busy machine. The query takes microseconds.
 _MAX_TIME = timedelta(seconds=10)
 _READY = 1_024
 
@@ -65,7 +65,8 @@ _READY = 1_024
 def mint(pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> str | Fault:
     """Return the credential for a request that starts at this hub, or came to it without one.
 
-    *remit* is that of the request, *to* the key of the hub that is asked. What would not fit into a header is a fault.
+    *remit* is that of the request, *to* the key of the hub that is called. A credential that does not fit into a header
+    is a fault.
     """
     if remit.depth < len(remit.chain):
         return _invalid("the depth of the request is less than the length of its chain")
@@ -77,7 +78,7 @@ def mint(pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> 
 
 
 def attenuate(held: CredentialChain, pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> str | Fault:
-    """Return the credential for a request that follows from one that came with *held*: never more than that allowed.
+    """Return the credential for a request that follows from one that came with *held*: it never allows more than that.
 
     *pair* is the key that *held* names, which may be an older one of this hub.
     """
@@ -119,7 +120,7 @@ def _hop(remit: Remit, *, to: str, request_id: str, until_ms: int, chain: tuple[
 
 
 def _narrowed(hop: Hop, above: Hop) -> Hop:
-    # A request is narrower than the one that it follows from already; this is for whoever calls with one that is not.
+    # A request is already narrower than the one that it follows from; this guards against callers with one that is not.
     return msgspec.structs.replace(
         hop,
         until_ms=min(hop.until_ms, above.until_ms),
@@ -153,9 +154,10 @@ def _fitting(biscuit: Biscuit) -> str | Fault:
 
 
 def read_chain(token: str, roots: Collection[str]) -> CredentialChain | Fault:
-    """Return what a credential says if one of *roots* started it and each block is signed by whom the last one named.
+    """Return the content of a credential that one of *roots* started.
 
-    Every block must bound the request at least as much as the one before, and stand deeper.
+    Each block must be signed by the hub that the previous one names, limit the request at least as much as the
+    previous one, and be deeper.
     """
     if len(token) > MAX_CHARS:
         return _invalid(f"it has more than {MAX_CHARS} characters")
@@ -181,7 +183,7 @@ def read_chain(token: str, roots: Collection[str]) -> CredentialChain | Fault:
 
 
 class Stem(Struct, frozen=True, kw_only=True):
-    """All but the last block of a credential that was read: what they say, and what the last has to follow from."""
+    """All but the last block of a credential that was read: their content, and the place of the last block."""
 
     hops: tuple[Hop, ...]
     signers: tuple[str, ...]
@@ -190,19 +192,19 @@ class Stem(Struct, frozen=True, kw_only=True):
 
 
 def stem_of(chain: CredentialChain, parts: ParsedCredential) -> Stem | None:
-    """Return all but the last block of a credential that was read; None if there are none, or are written otherwise."""
+    """Return all but the last block of a credential that was read; None if there is none, or of another encoding."""
     count = len(chain.hops) - 1
     end = parts.end(count - 1) if 0 < count < len(parts.starts) else None
-    # The id of a block is its signature: what was taken apart is what was read.
+    # The id of a block is its signature: this ensures that the parsed credential is the one that was read.
     if end is None or end.signature.hex() != chain.ids[count - 1]:
         return None
     return Stem(hops=chain.hops[:-1], signers=chain.signers[:-1], ids=chain.ids[:-1], end=end)
 
 
 def read_on(token: str, parts: ParsedCredential, stem: Stem) -> CredentialChain | None:
-    """Return what a credential says whose last block follows *stem*; None unless all is as `read_chain` wants it.
+    """Return the content of a credential whose last block follows *stem*; None unless `read_chain` would accept it.
 
-    Whoever gets None asks `read_chain`, which says what is wrong.
+    On None the caller uses `read_chain`, which says what is wrong.
     """
     number = len(stem.hops)
     block = parts.block(number)
@@ -222,7 +224,7 @@ def read_on(token: str, parts: ParsedCredential, stem: Stem) -> CredentialChain 
 
 
 def ids_of(token: str) -> tuple[str, ...]:
-    """Return by which ids a credential can be revoked, the last for itself alone; raise a ValueError if it is none."""
+    """Return the ids by which a credential can be revoked, its own last; raise a ValueError if it is invalid."""
     try:
         return tuple(UnverifiedBiscuit.from_base64(token[: MAX_CHARS + 1]).revocation_ids)
     except BiscuitValidationError as error:
@@ -244,7 +246,7 @@ def _rooted(token: str, roots: Collection[str]) -> tuple[str, Biscuit] | Fault:
     except (BiscuitValidationError, UnicodeError):
         if trusted is None:
             return _invalid("it cannot be read")
-    # The number is a hint of 32 bits, which somebody may have made fit two keys.
+    # The number is a hint of 32 bits, which somebody may have made to match two keys.
     for root in trusted[1:]:
         with suppress(BiscuitValidationError):
             return root, Biscuit.from_base64(token, _public(root))
@@ -276,12 +278,12 @@ def _broken(hops: tuple[Hop, ...], signers: tuple[str, ...]) -> Fault | None:
 
 def _contents(biscuit: Biscuit, signers: tuple[str, ...]) -> Iterator[Hop]:
     builder = AuthorizerBuilder("")
-    limits = cast("Any", builder).limits()  # the library's annotations leave these two out
+    limits = cast("Any", builder).limits()  # the library's annotations omit these two
     limits.max_time = _MAX_TIME
     cast("Any", builder).set_limits(limits)
     authorizer = builder.build(biscuit)
     for number, signer in enumerate(signers):
-        # A hub may stand in a chain twice, and is then answered with all that it said.
+        # A hub may occur in a chain twice; the query then returns all its facts.
         facts = authorizer.query(_query(signer if number else None))
         found: dict[int, Any] = {fact.terms[0]: fact.terms[1] for fact in facts}
         yield msgspec.msgpack.decode(found[number], type=Hop)
@@ -304,7 +306,7 @@ def _private(pair: Pair) -> PrivateKey:
 
 
 def _key_id(public: str) -> int:
-    """Return the number by which a credential says who started it: a hint, and no proof."""
+    """Return the number by which a credential names the hub that started it: a hint, not a proof."""
     return int.from_bytes(raw(public)[:4], "big")
 
 

@@ -1,4 +1,4 @@
-"""The headers in which senders prove who they are, and what they send."""
+"""The headers by which senders authenticate, and that describe the body."""
 
 import re
 from base64 import b64decode, b64encode
@@ -12,7 +12,7 @@ CONTENT_DIGEST = "Content-Digest"
 EMPTY = sha256(b"").digest()
 """The digest of a request without a body."""
 
-# A member of the dictionary that RFC 9530 has there; other algorithms may stand beside it.
+# RFC 9530 defines a dictionary here; other algorithms may be listed, too.
 _SHA_256 = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
 
 
@@ -22,6 +22,6 @@ def content_digest(body: bytes) -> str:
 
 
 def digest_in(header: str) -> bytes | None:
-    """Return the SHA-256 digest that a header `Content-Digest` states; None if it states none, or two."""
+    """Return the SHA-256 digest in a `Content-Digest` header; None if it holds none, or two."""
     found = [match for each in header.split(",") if (match := _SHA_256.fullmatch(each.strip())) is not None]
     return b64decode(found[0][1]) if len(found) == 1 else None

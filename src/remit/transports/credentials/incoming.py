@@ -1,4 +1,4 @@
-"""Who sends a request, and what it may ask for: what a hub believes of somebody elsewhere."""
+"""Authentication of incoming requests: who sends a request, and what it may ask for."""
 
 import logging
 from collections import OrderedDict
@@ -27,9 +27,9 @@ T = TypeVar("T")
 log = logging.getLogger("remit")
 
 _CREDENTIAL, _PROOF, _BEARER, _DIGEST = (each.lower() for each in (CREDENTIAL, PROOF, BEARER, CONTENT_DIGEST))
-# Between the reading of a credential and the start of its run there is no wait: few are ever under way.
+# The run starts at once after its credential is read: few are ever in between.
 _UNDER_WAY = 1_024
-# When so many runs are carried out under credentials, those whose time is over are looked for: nobody said they ended.
+# Above this number of runs with credentials, expired ones are removed: nobody reported their end.
 _MANY = 1_024
 
 
@@ -37,12 +37,12 @@ class UserTokens(Protocol):
     """An identity provider, whose tokens say who a user is."""
 
     async def user_of(self, token: str, now_s: float) -> str | Fault:
-        """Return for which user a token was made out, or why it does not count."""
+        """Return the user that a token was issued for, or why it is invalid."""
         ...
 
 
 class KnownSender(Struct, frozen=True, kw_only=True):
-    """A hub or a client that may come, and what it may ask for."""
+    """A hub or client that may send requests, and what it may ask for."""
 
     name: Name
     is_hub: bool = False
@@ -51,26 +51,26 @@ class KnownSender(Struct, frozen=True, kw_only=True):
     token: str | None = None
     issuer: UserTokens | None = None
     users: Names | None = None
-    """For whom it may ask; None: for anyone."""
+    """The users that it may act for; None: any user."""
     agents: Names | None = None
-    """Whom it may ask; None: everyone who is exposed."""
+    """The agents that it may ask; None: all exposed agents."""
     may: frozenset[Permission] = frozenset()
     answers: bool = False
-    """Whether what its users say to a question about their own runs counts as a person's answer."""
+    """Whether answers of its users to questions about their own runs count as a person's answers."""
 
     def __repr__(self) -> str:
-        return f"KnownSender({self.name!r})"  # a token shows in no traceback
+        return f"KnownSender({self.name!r})"  # a token is shown in no traceback
 
 
 class RunCredentials:
-    """The credentials under which runs are carried out, each with its share of the tokens."""
+    """The credentials of running runs, each with its share of the tokens."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self._held: dict[str, tuple[CredentialChain, Share]] = {}
 
     def hold(self, run: str, chain: CredentialChain, share: Share) -> None:
-        """Keep the credential that the request of a run came with, until it is let go or has expired."""
+        """Keep the credential of a run's request until it is released or has expired."""
         if len(self._held) >= _MANY:
             over_ms = self._wall_ms() - WINDOW_MS
             for each in [run for run, (old, _) in self._held.items() if old.until_ms < over_ms]:
@@ -82,17 +82,17 @@ class RunCredentials:
         return self._held.pop(run, (None, None))[1]
 
     def of(self, run: str) -> CredentialChain | None:
-        """Return the credential under which a run is carried out; None if its request came without one."""
+        """Return the credential of a run; None if its request came without one."""
         return self._held.get(run, (None, None))[0]
 
 
 class Authenticator:
-    """Lets in who has proven who it is: hubs by key and credential, hubs and clients by token, users by their provider.
+    """Authenticates senders: hubs by key and credential, hubs and clients by token, users by their identity provider.
 
-    *key* gives this hub's identity as it is now, *trusted* further keys of peers by name, *revoked* the ids that no
-    longer count; all three are asked each time, so that a change of their files counts at once. *held* gets what is
-    needed to pass requests on (`CredentialHeaders`), *spending* counts what is spent under one credential. *count* is
-    the `incr` of the hub's store, by which a proof is taken once also after a restart and by several processes; without
+    *key* returns this hub's current identity, *trusted* further keys of peers by name, *revoked* the revoked ids; all
+    three are called each time, so that a change of their files counts at once. *held* gets what is needed to pass
+    requests on (`CredentialHeaders`), *spending* counts what is spent under one credential. *count* is the `incr` of
+    the hub's store, which ensures that a proof is accepted once, even after a restart and by several processes; without
     it, once in this process.
     """
 
@@ -127,10 +127,10 @@ class Authenticator:
     async def sender(
         self, headers: Mapping[str, str], method: str = "", path: str = "", *, submits: bool = False
     ) -> Sender:
-        """Return who sends a request, by its *headers*, whose names are in small letters; raise a `RemitError`.
+        """Return the sender of a request by its *headers*, whose names are lower-case, or raise a `RemitError`.
 
-        A proof has to be for this *method* and *path*, and for the body that `Content-Digest` names; whoever reads the
-        body compares it with that. Unless the request *submits* what is remembered by `once`, its proof is taken here.
+        A proof must be for this *method* and *path*, and for the body that `Content-Digest` names; the reader of the
+        body compares both. Unless the request *submits* what `once` returns, its proof is used up here.
         """
         if _PROOF in headers:
             prover = self._prover(headers, method, path)
@@ -155,12 +155,13 @@ class Authenticator:
                 if each.users is None or user in each.users:
                     return replace(_sender(each), users=frozenset({user}))
                 user = not_for(_sender(each), user)
-            # Whoever knew the token best says why it does not count: that it has expired, rather than not its own.
+            # The provider that got furthest says why the token is invalid: that it has expired, rather than that it is
+            # unknown.
             why = user if why.code is Code.UNAUTHENTICATED else why
         raise RemitError(why)
 
     def once(self, headers: Mapping[str, str]) -> SingleUseProof | None:
-        """Return what the store has to remember of a request that `sender` has let in; None: nothing."""
+        """Return what the store must remember of a request that `sender` admitted; None: nothing."""
         return once_of(headers[_PROOF]) if _PROOF in headers and self._count is not None else None
 
     async def _take(self, proof: str) -> None:
@@ -188,7 +189,7 @@ class Authenticator:
         return owners[_or_raise(stated).signer]
 
     def _owners(self) -> dict[str, KnownSender]:
-        """Return whose key is whose; only peers of the team file count."""
+        """Return the owner of each key; only peers of the team file count."""
         trusted = self._trusted()
         return {
             key: each
@@ -204,22 +205,22 @@ class Authenticator:
     # ── for what ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:
-        """Return what the credential allows that came with a request; raise a `RemitError` if it is not good for it.
+        """Return what the credential of a request allows; raise a `RemitError` if it is not valid for it.
 
-        None: the sender came with a token, and only local limits apply. A hub that has proven its key needs one.
+        None: the sender used a token, and only local limits apply. A hub that proved its key needs a credential.
         """
         if _PROOF not in headers:
             return None
         stated = self._proofs.taken(headers[_PROOF])
         owners = self._owners()
-        # The headers are those of `sender`; whoever mixes up two requests is not believed.
+        # The headers must be those of `sender`; a mix of two requests is refused.
         if stated is None or stated.signer not in owners or owners[stated.signer].name != sender.name:
             raise _unknown("its proof was rejected", _PROVE)
         token = headers.get(_CREDENTIAL, "")
         if not token:
             raise _without_credential(sender)
         if sent.id is None:
-            # By its id what a request spends is counted once, and by it alone.
+            # What a request spends is counted once, by its id alone.
             raise RemitError(
                 fault(
                     Code.CREDENTIAL_INVALID,
@@ -238,7 +239,7 @@ class Authenticator:
             target=sent.target,
         )
         self._under_way[sender.name, sent.id] = found = _or_raise(verified)
-        # By this id whoever reads the log can revoke it; each of several hubs that passed it on has one of its own.
+        # This id in the log allows a revocation; each of several hubs that passed it on has one of its own.
         log.info("%s asks %s under credential %s", sender.name, sent.target, found.chain.ids[-1])
         while len(self._under_way) > _UNDER_WAY:
             self._under_way.popitem(last=False)
@@ -254,9 +255,9 @@ class Authenticator:
         return self._verify
 
     async def received(self, request: Request) -> Request:
-        """Return a request within what is left of its credential, under which whatever follows from it is passed on.
+        """Return a request limited to what is left of its credential; whatever follows from it is passed on under it.
 
-        It is the one that `receive` has made of what was granted. Raises a `RemitError` if nothing is left.
+        The request is the one that `receive` made from the grant. Raises a `RemitError` if nothing is left.
         """
         verified = self._under_way.pop((request.via or "", request.id), None)
         if verified is None:
@@ -278,7 +279,7 @@ class Authenticator:
 
 
 def _body_digest(headers: Mapping[str, str]) -> bytes | Fault:
-    """Return the digest of the body that comes with a request: what it states, or that of none."""
+    """Return the digest of a request's body: the stated one, or that of an empty body."""
     if headers.get("content-length", "0").strip() in ("", "0") and "transfer-encoding" not in headers:
         return EMPTY
     stated = digest_in(headers.get(_DIGEST, ""))

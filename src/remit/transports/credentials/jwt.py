@@ -1,4 +1,4 @@
-"""Users who bring a token of an identity provider (OpenID Connect): checked with the provider's public keys."""
+"""Users with a token of an identity provider (OpenID Connect): checked with the provider's public keys."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -25,20 +25,20 @@ except ImportError as error:
 LEEWAY_S = 30
 MAX_CHARS = 8_192
 MAX_KEYS_BYTES = 262_144
-# How long a provider's keys are used before they are asked for again, as long as it answers.
+# How long a provider's keys are cached, if it is reachable.
 FRESH_S = 600
-# How often, at most, they are asked for because a token names one that is not known.
+# The shortest interval between fetches that are caused by tokens with an unknown key.
 AGAIN_S = 30
 
 Fetch = Callable[[str], Awaitable[bytes]]
-"""Gets what is at an address; raises an OSError if it cannot."""
+"""Fetches a URL; raises an OSError if it cannot."""
 
 
 class KeySource(Protocol):
-    """Where the public keys of a provider come from."""
+    """The source of a provider's public keys."""
 
     async def get(self, now_s: float, *, anew: bool) -> KeySet:
-        """Return them, *anew* if one was missing; raise an OSError if there are none."""
+        """Return the keys, *anew* if one was missing; raise an OSError if there are none."""
         ...
 
 
@@ -53,7 +53,7 @@ class KeysFile:
 
 
 class KeysUrl:
-    """Keys at an address, kept for a while; what was fetched last counts as long as nothing newer can be had."""
+    """Keys at a URL, cached; the last fetched keys count until newer ones can be fetched."""
 
     def __init__(self, url: str, fetch: Fetch) -> None:
         self._url = url
@@ -66,7 +66,7 @@ class KeysUrl:
         old_s = now_s - self._fetched_s
         if self._keys is not None and old_s < (AGAIN_S if anew else FRESH_S):
             return self._keys
-        # Whoever sends tokens that cannot be checked must not make this hub flood a provider that is down.
+        # Senders of unverifiable tokens must not make this hub flood a provider that is down.
         if now_s - self._failed_s >= AGAIN_S:
             try:
                 self._keys, self._fetched_s = key_set(await self._fetch(self._url)), now_s
@@ -78,7 +78,7 @@ class KeysUrl:
 
 
 def key_set(content: bytes) -> KeySet:
-    """Return the public keys for signatures in a JWKS document; raise a ValueError if there are none."""
+    """Return the public signing keys in a JWKS document; raise a ValueError if there are none."""
     if len(content) > MAX_KEYS_BYTES:
         raise ValueError("the JWKS document is too large")
     try:
@@ -92,7 +92,7 @@ def key_set(content: bytes) -> KeySet:
     for each in cast("list[Any]", listed):
         if isinstance(each, dict):
             key = cast("dict[str, Any]", each)
-            # What is not understood is passed over (RFC 7517, 5); a shared secret has no place among public keys.
+            # Unknown keys are skipped (RFC 7517, 5); a shared secret does not belong among public keys.
             if key.get("kty") in ("RSA", "EC", "OKP") and key.get("use", "sig") == "sig":
                 with suppress(JoseError, ValueError, TypeError, KeyError):
                     keys.append(JWKRegistry.import_key(key))
@@ -102,7 +102,7 @@ def key_set(content: bytes) -> KeySet:
 
 
 class Issuer(Struct, frozen=True, kw_only=True):
-    """A provider whose tokens are taken here, and what they must say."""
+    """A provider whose tokens are accepted here, and what they must hold."""
 
     issuer: str
     audience: str
@@ -111,7 +111,7 @@ class Issuer(Struct, frozen=True, kw_only=True):
     user_claim: str = "sub"
 
     async def user_of(self, token: str, now_s: float) -> str | Fault:
-        """Return for which user a token was made out, or why it does not count."""
+        """Return the user that a token was issued for, or why it is invalid."""
         if len(token) > MAX_CHARS:
             return _refused("it is too long")
         try:

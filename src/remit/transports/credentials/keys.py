@@ -1,4 +1,4 @@
-"""A hub's identity: an Ed25519 key in a file, replaced by a new one without an interruption."""
+"""A hub's identity: an Ed25519 key in a file, rotated without interruption."""
 
 import os
 import re
@@ -21,15 +21,15 @@ if TYPE_CHECKING:  # it takes longer to load than most commands run
 
 PUBLIC = re.compile(r"ed25519/[0-9a-f]{64}")
 SEED_BYTES = 32
-# So many keys of others are kept ready: parsing one costs a third of checking a signature with it.
+# The number of parsed keys in the cache: parsing one costs a third of a signature check.
 _READY = 1_024
 
 PublicText = Annotated[str, Meta(pattern=rf"^{PUBLIC.pattern}\Z")]
-"""A public key as it is shown, sent and written down: `ed25519/<64 hexadecimal digits>`."""
+"""A public key as it is shown, sent and stored: `ed25519/<64 hexadecimal digits>`."""
 
 
 def public_of(text: str) -> str:
-    """Return a public key in its one form, whatever the case of its digits; raise a ValueError if it is none."""
+    """Return a public key in its canonical form, with digits of either case; raise a ValueError if it is invalid."""
     found = text.strip().lower()
     if PUBLIC.fullmatch(found) is None:
         raise ValueError("a public key is written `ed25519/` and 64 hexadecimal digits, as `remit keys show` prints it")
@@ -47,7 +47,7 @@ def raw(public: str) -> bytes:
 
 
 def written(public: bytes) -> str:
-    """Return the form of 32 bytes in which a public key is shown."""
+    """Return the text form of the 32 bytes of a public key."""
     return f"ed25519/{public.hex()}"
 
 
@@ -62,8 +62,8 @@ def is_signed(public: str, signature: bytes, message: bytes) -> bool:
     return True
 
 
-# The points of an order that divides 8, however they are written. Whoever claims such a key needs no secret: there are
-# signatures that hold for every eighth message, or for all; OpenSSL takes them.
+# The points of an order that divides 8, in all encodings. A sender with such a key needs no secret: some signatures are
+# valid for every eighth message, or for all, and OpenSSL accepts them.
 _WEAK = frozenset(
     bytes.fromhex(each)
     for each in (
@@ -96,7 +96,7 @@ class Pair:
 
     @property
     def public(self) -> str:
-        """The half that others know."""
+        """The public half."""
         return self._public
 
     @cached_property
@@ -127,7 +127,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """One key of a hub, and when it counts."""
+    """One key of a hub, and when it is valid."""
 
     pair: Pair
     signs_from_ms: int
@@ -135,10 +135,10 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 class HubKey:
-    """What a hub signs with, and every key that it still answers to.
+    """The key that a hub signs with, and every key that it still accepts as its own.
 
-    While it is being rotated there are two. For the first half of the overlap the old one signs, so that peers can
-    learn the new one; for the second half the new one signs. All the time both are accepted as this hub's.
+    During a rotation there are two. For the first half of the overlap the old one signs, so that peers can learn the
+    new one; for the second half the new one signs. Both are accepted as this hub's all the time.
     """
 
     def __init__(self, stages: tuple[Stage, ...]) -> None:
@@ -156,17 +156,17 @@ class HubKey:
         return (due or self.stages)[-1].pair
 
     def accepted(self, now_ms: int) -> tuple[Stage, ...]:
-        """Return the keys that others may mean when they name this hub: the oldest first, the next one included."""
+        """Return the keys by which others may name this hub: oldest first, including the next one."""
         return tuple(
             stage for stage in self.stages if stage.accepted_until_ms is None or now_ms < stage.accepted_until_ms
         )
 
     def pair(self, public: str, now_ms: int) -> Pair | None:
-        """Return the key that others name *public*, if it still counts."""
+        """Return the key that others name *public*, if it is still valid."""
         return next((stage.pair for stage in self.accepted(now_ms) if stage.pair.public == public), None)
 
     def rotated(self, now_ms: int, overlap_ms: int) -> "HubKey":
-        """Return the identity with a new key; those before are accepted for *overlap_ms* more, and sign half of it."""
+        """Return the identity with a new key; earlier ones are valid for *overlap_ms* more, and sign half of it."""
         until_ms = now_ms + overlap_ms
         old = [
             msgspec.structs.replace(stage, accepted_until_ms=min(stage.accepted_until_ms or until_ms, until_ms))
@@ -193,7 +193,7 @@ class HubKey:
         try:
             versions = msgspec.json.decode(content, type=_File).versions
         except (msgspec.DecodeError, UnicodeDecodeError):
-            # Without its cause: that would show what stands in the file.
+            # Without its cause: that would show the content of the file.
             raise _unusable(
                 f"{path} is damaged: it does not hold a hub key",
                 "Put the file back from a backup, or move it away and make a new key with `remit keys init`, "
@@ -211,7 +211,7 @@ class HubKey:
         )
 
     def save(self, path: Path, *, replace: bool = False) -> None:
-        """Write the identity, whole or not at all, for its owner alone; raise `FileExistsError` rather than replace."""
+        """Write the identity atomically, readable by its owner only; raise `FileExistsError` rather than replace."""
         versions = tuple(
             _Version(
                 seed=stage.pair.seed.hex(),
@@ -224,7 +224,7 @@ class HubKey:
 
 
 def write_private(path: Path, content: bytes, *, replace: bool) -> None:
-    """Write a file that only its owner can read, at once, so that nobody ever sees half of it."""
+    """Write a file that only its owner can read, atomically, so that nobody ever sees half of it."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -235,10 +235,10 @@ def write_private(path: Path, content: bytes, *, replace: bool) -> None:
         if replace:
             os.replace(draft, path)
         else:
-            os.link(draft, path)  # which never replaces a file, not even one that is made this very moment
+            os.link(draft, path)  # this never replaces a file, not even one that is being created
     finally:
         draft.unlink(missing_ok=True)
-    # The name, too, survives a power cut; where folders cannot be opened, the system sees to it.
+    # The name survives a power cut, too; where directories cannot be opened, the system ensures that.
     with suppress(OSError):
         folder = os.open(path.parent, os.O_RDONLY)
         try:

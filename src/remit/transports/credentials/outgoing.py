@@ -1,4 +1,4 @@
-"""What a hub sends along with a request to another hub, so that the other knows who asks and within which bounds."""
+"""The headers by which a hub authenticates its requests to another hub, and states their limits."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,22 +17,22 @@ from remit.transports.credentials.proof import prove
 
 
 class Addressee(Struct, frozen=True, kw_only=True):
-    """A hub that is asked."""
+    """A hub that is called."""
 
     name: Name
     keys: tuple[str, ...] = ()
-    """Its public keys, oldest first: the newest is named, and it answers to all of them."""
+    """Its public keys, oldest first: the newest is named, and it accepts all of them."""
     token: str | None = None
 
     def __repr__(self) -> str:
-        return f"Addressee({self.name!r})"  # a token shows in no traceback
+        return f"Addressee({self.name!r})"  # a token is shown in no traceback
 
 
 class CredentialHeaders:
-    """Makes the headers for what leaves a hub. Nothing that a user or a client came with is ever among them.
+    """Makes the headers of outgoing requests. They never hold anything that a user or a client sent.
 
-    *key* gives this hub's identity as it is now, *trusted* further keys of a peer, *held* the credentials under which
-    runs are carried out (`Authenticator`).
+    *key* returns this hub's current identity, *trusted* further keys of a peer, *held* the credentials of running runs
+    (`Authenticator`).
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class CredentialHeaders:
         self._held = held or RunCredentials(self._wall_ms)
 
     def credential(self, peer: Addressee) -> Credential:
-        """Return what makes the headers for each request to a peer, as an agent that lives there takes it."""
+        """Return the function that makes the headers of each request to a peer."""
         return partial(self.headers, peer)
 
     async def headers(self, peer: Addressee, request: Request, sending: OutgoingRequest) -> dict[str, str]:
-        """Return the headers for one sending: a credential and its proof, else the shared token; or a `RemitError`."""
+        """Return the headers of one request: credential and proof, else the shared token; or raise a `RemitError`."""
         keys = (*peer.keys, *self._trusted(peer.name))
         if self._key is None or not keys:
             return _bearer(peer)
         now_ms, held = self._wall_ms(), self._held.of(request.run)
-        # The block is signed with the key that the one before names: an older one, if that is being rotated.
+        # The block is signed with the key that the previous one names: an older one during a rotation.
         pair = self._key().signing(now_ms) if held is None else self._key().pair(held.to, now_ms)
         if pair is None:
             why = "the request came with a credential for a key that was retired since"

@@ -1,7 +1,7 @@
-"""The statement with which a hub proves, for one sending of one HTTP request, that it holds its key and sent just that.
+"""The proof of one HTTP request: that the hub that sends it holds its key, and sent exactly this request.
 
-It covers the method, the path, the body, the hub that is asked and the credential, so that nobody on the way can change
-one of them.
+It covers the method, the path, the body, the called hub and the credential, so that none of them can be changed in
+transit.
 """
 
 import secrets
@@ -21,9 +21,9 @@ from remit.runtime.ports import USED, OutgoingRequest, SingleUseProof
 from remit.transports.credentials.headers import EMPTY
 from remit.transports.credentials.keys import Pair, is_signed, raw, written
 
-# How far the clocks of two hubs may be apart, and for how long a proof can be used at all.
+# How far the clocks of two hubs may differ, and how long a proof is valid.
 WINDOW_MS = 30_000
-# Proofs made within one window that are remembered, each in about 100 bytes: at 8,000 requests a second it is full.
+# The number of proofs remembered within one window, about 100 bytes each: at 8,000 requests a second it is full.
 REMEMBERED = 250_000
 MAX_CHARS = 1_024
 
@@ -51,26 +51,26 @@ class Statement(Struct, frozen=True, kw_only=True, array_like=True, forbid_unkno
 
     @property
     def signer(self) -> str:
-        """The public key of who sends."""
+        """The public key of the sender."""
         return written(self.by)
 
 
 def digest_of(text: str) -> bytes:
-    """Return what stands for a request's id, or a credential, where others may read along."""
+    """Return a digest that replaces a request's id or a credential where others may read it."""
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 @lru_cache(_PATHS)
 def path_digest(path: str) -> bytes:
-    """Return what stands for a path and its query, however its percent-encoding is spelled: proxies may change that."""
+    """Return the digest of a path and its query, whatever its percent-encoding: proxies may change that."""
     place, mark, query = path.partition("?")
-    # Each part by itself: an id that holds a slash is not two parts.
+    # Each segment by itself: an id that holds a slash is not two segments.
     parts = (quote(unquote_to_bytes(part), safe="") for part in place.split("/"))
     return digest_of("/".join(parts) + mark + query)
 
 
 def prove(pair: Pair, sending: OutgoingRequest, *, to: str, request_id: str, now_ms: int, credential: str = "") -> str:
-    """Return the header that proves to the hub *to* that the owner of *pair* sends this; each sending needs its own."""
+    """Return the header that proves to the hub *to* that the owner of *pair* sends this; each request needs its own."""
     statement = msgspec.msgpack.encode(
         Statement(
             by=raw(pair.public),
@@ -88,7 +88,7 @@ def prove(pair: Pair, sending: OutgoingRequest, *, to: str, request_id: str, now
 
 
 class Proofs:
-    """Checks proofs, and takes each only once in this process; `once_of` is for all that share a store."""
+    """Checks proofs, and accepts each only once in this process; `once_of` is for all processes that share a store."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
@@ -106,10 +106,9 @@ class Proofs:
         body: bytes = EMPTY,
         credential: str = "",
     ) -> Statement | Fault:
-        """Return what one of the hubs that are *known* states to this one, or why that is not proven.
+        """Return the statement of a *known* hub to this one, or why it is not proven.
 
-        *me* are the keys that this hub answers to. *method*, *path*, *body* (its digest) and *credential* are what came
-        beside the proof.
+        *me* are the keys of this hub. *method*, *path*, *body* (its digest) and *credential* are those of the request.
         """
         read = _read(header)
         if read is None:
@@ -138,7 +137,7 @@ class Proofs:
         return self._remember(signed, statement, now_ms) or statement
 
     def taken(self, header: str) -> Statement | None:
-        """Return what a proof states that was taken a moment ago; None if it was not."""
+        """Return the statement of a proof that was just accepted; None if it was not."""
         read = _read(header)
         if read is None or _mark(read[1]) not in self._taken.get(read[2].at_ms // WINDOW_MS, ()):
             return None
@@ -157,7 +156,7 @@ class Proofs:
 
 
 def once_of(header: str) -> SingleUseProof:
-    """Return under which key a proof that was taken is remembered in a store, and until when it could be used again."""
+    """Return the key under which a store remembers an accepted proof, and until when it could be used again."""
     read = _read(header)
     assert read is not None, "it was taken"
     # As far as the clock may be off in either direction.
@@ -175,7 +174,7 @@ def _read(header: str) -> tuple[bytes, bytes, Statement] | None:
         content = urlsafe_b64decode(header)
         signature, signed = content[:_SIGNATURE], content[_SIGNATURE:]
         return signature, signed, msgspec.msgpack.decode(signed, type=Statement)
-    except ValueError:  # no Base64, no MessagePack, or no statement
+    except ValueError:  # not Base64, not MessagePack, or not a statement
         return None
 
 

@@ -1,4 +1,4 @@
-"""How many tokens all requests under one credential have been given, so that they never get more than it grants."""
+"""How many tokens the requests under one credential were given, so that they never get more than it grants."""
 
 from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
@@ -10,16 +10,17 @@ from remit.transports.credentials.hops import Verified
 from remit.transports.credentials.proof import WINDOW_MS
 
 Count = Callable[[str, int, int], Awaitable[int]]
-"""`incr` of a store: add to the counter of a key, within a window of so many milliseconds, and return its total."""
+"""`incr` of a store: add to the counter of a key, within a window of that many milliseconds, and return its total."""
 
-# Credentials live for minutes: so many at once, in 200 bytes each, are an attack.
+# Credentials live for minutes: this many at once, of 200 bytes each, are an attack.
 MAX_COUNTERS = 100_000
 
 
 class Counter(Struct, frozen=True):
-    """Where something is counted, and until when.
+    """A counter, and when it ends.
 
-    Counted from 1970 on, a window that is as long as it is late ends when the credential does, and none begins before.
+    Counted from 1970, a window that is as long as the expiry time ends when the credential does, and none begins
+    before.
     """
 
     key: str
@@ -37,7 +38,7 @@ class Share(Struct, frozen=True, kw_only=True):
 class Spending:
     """Counts what is spent under each block of a credential that others can add blocks to.
 
-    *count* is the `incr` of the hub's store, where several processes share one; else this process counts alone.
+    *count* is the `incr` of the hub's store, if several processes share one; else this process counts alone.
     """
 
     def __init__(self, count: Count | None = None, *, wall_ms: Callable[[], int]) -> None:
@@ -46,12 +47,12 @@ class Spending:
         self._incr = count or self._memory.incr
 
     async def reserve(self, verified: Verified, tokens: int, sender: str = "") -> Share | Fault:
-        """Set aside as many of *tokens* as the credential has left; none left is a fault.
+        """Reserve as many of *tokens* as the credential has left; none left is a fault.
 
-        The same request of the same *sender*, sent again, is counted once: it is carried out once.
+        A repeated request of the same *sender* is counted once: it runs once.
         """
         wanted = min(tokens, verified.grant.tokens)
-        # The last block is for one request, and so bounds that alone; those before may have been passed on many times.
+        # The last block is for one request, and limits that alone; those before may have been passed on many times.
         hops, ids = verified.chain.hops[:-1], verified.chain.ids[:-1]
         if not hops:
             return Share(tokens=wanted)
@@ -93,12 +94,12 @@ class Spending:
         return wanted
 
     async def _add(self, counter: Counter, amount: int) -> int:
-        # After its end a counter may be gone; what is given back then is of no use to anyone.
+        # After its end a counter may be gone; what is given back then has no use.
         return await self._incr(counter.key, amount, counter.until_ms) if self._wall_ms() < counter.until_ms else 0
 
 
 class _Counters:
-    """Counters in memory, each forgotten when its window ends and not before."""
+    """Counters in memory, each dropped when its window ends and not before."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
@@ -106,7 +107,7 @@ class _Counters:
         self._ends: list[tuple[int, str]] = []
 
     def has_room(self, more: int) -> bool:
-        """Say whether so many more could be counted."""
+        """Say whether this many more can be counted."""
         now_ms = self._wall_ms()
         while self._ends and self._ends[0][0] <= now_ms:
             del self._totals[heappop(self._ends)[1]]

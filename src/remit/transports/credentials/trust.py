@@ -1,4 +1,4 @@
-"""Files that people keep beside a hub: which keys are whose, and what was revoked."""
+"""Files that people keep beside a hub: which keys belong to whom, and what was revoked."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ from remit.transports.credentials.keys import public_of
 
 T = TypeVar("T")
 
-# Lines that people may have added to; nobody trusts that many hubs.
+# More lines than anyone needs; nobody trusts that many hubs.
 MAX_BYTES = 16 * 1024 * 1024
 REVOCATION = re.compile(r"[0-9a-f]{128}")
 
 
 class WatchedFile(Generic[T]):
-    """What a file says now: read again when it was changed. What cannot be read raises a `RemitError`."""
+    """The content of a file, read again when it changes. An unreadable file raises a `RemitError`."""
 
     def __init__(self, path: Path, read: Callable[[bytes], T], missing: T | None = None) -> None:
         self._path = path
@@ -28,7 +28,7 @@ class WatchedFile(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What the file says; *missing*, if that was given, where there is none."""
+        """The content of the file; *missing*, if given, when there is no file."""
         try:
             found = self._path.stat()
             state = (found.st_mtime_ns, found.st_size, found.st_ino)
@@ -48,7 +48,7 @@ class WatchedFile(Generic[T]):
 
 
 def trusted_keys(content: bytes) -> dict[str, tuple[str, ...]]:
-    """Return the keys of each peer in lines like `NAME ed25519/…`, oldest first; raise a ValueError naming a line."""
+    """Return the keys of each peer from lines like `NAME ed25519/…`, oldest first; raise a ValueError naming a line."""
     owners: dict[str, str] = {}
     for number, line in _lines(content):
         words = line.split()
@@ -65,10 +65,10 @@ def trusted_keys(content: bytes) -> dict[str, tuple[str, ...]]:
 
 
 def revoked_ids(content: bytes) -> frozenset[str]:
-    """Return the ids in a list of revocations, one a line; raise a ValueError that names a line that holds none."""
+    """Return the ids in a revocation list, one per line; raise a ValueError that names an invalid line."""
     found: set[str] = set()
     for number, line in _lines(content):
-        # A line that is not understood must not let something pass that somebody wanted to stop.
+        # An unreadable line must not let pass what somebody wanted to revoke.
         if REVOCATION.fullmatch(line.lower()) is None:
             raise ValueError(f"line {number} is not a credential id of 128 hexadecimal digits")
         found.add(line.lower())
@@ -76,7 +76,7 @@ def revoked_ids(content: bytes) -> frozenset[str]:
 
 
 def _lines(content: bytes) -> Iterator[tuple[int, str]]:
-    """Return the lines that say something, without comments, each with its number."""
+    """Return the lines without comments and empty lines, each with its number."""
     for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
         said = line.partition("#")[0].strip()
         if said:

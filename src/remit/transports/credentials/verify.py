@@ -1,4 +1,4 @@
-"""Whether a credential is good for one request, sent by one hub to another, now; decided without asking anyone."""
+"""Whether a credential is valid for one request, sent by one hub to another, now; decided without any IO."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Container
@@ -14,15 +14,15 @@ from remit.transports.credentials.chain import Stem, read_chain, read_on, stem_o
 from remit.transports.credentials.hops import CredentialChain, Hop, Verified
 from remit.transports.credentials.proof import WINDOW_MS, digest_of
 
-# A credential is for one request, which may be sent again, followed and cancelled; 5 kB each.
+# A credential is for one request, which may be repeated, followed and cancelled; 5 kB each.
 KEPT = 256
 
 
 class Chains:
-    """The credentials read last: what was signed once is not checked again, whatever else has to be.
+    """The last read credentials: signatures are checked once, everything else each time.
 
-    A hub that passes on several requests of one run adds a block for each to the credential that it was given itself.
-    So of the second of them only that block is checked.
+    A hub that passes on several requests of one run adds a block for each to the credential that it received. So for
+    the second of them only that block is checked.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
@@ -31,7 +31,7 @@ class Chains:
         self._stems: OrderedDict[bytes, Stem] = OrderedDict()
 
     def read(self, token: str, roots: Collection[str]) -> CredentialChain | Fault:
-        """Return what a credential says, like `chain.read`."""
+        """Return the content of a credential, like `chain.read`."""
         key = sha256(token.encode("utf-8", "surrogatepass")).digest()
         if (found := self._chains.get(key)) is not None and found.signers[0] in roots:
             self._chains.move_to_end(key)
@@ -45,10 +45,10 @@ class Chains:
 
     def _read_on(self, token: str, roots: Collection[str]) -> CredentialChain | None:
         """Read the last block alone, if the others were read before."""
-        # A hub that is only ever asked directly keeps none, and takes none apart.
+        # A hub that is only called directly keeps none, and parses none.
         parts = apart(token) if self._stems else None
         stem = None if parts is None else self._stems.get(_above(parts))
-        # A hub that was trusted when the stem was read may not be any more.
+        # A hub that was trusted when the stem was read may not be trusted any more.
         if parts is None or stem is None or stem.signers[0] not in roots:
             return None
         self._stems.move_to_end(_above(parts))
@@ -81,9 +81,9 @@ def verify(
 ) -> Verified | Fault:
     """Return what a credential grants for a request, or why it grants nothing.
 
-    *peer_key* is the key that the sender has proven to hold (`Proofs.check`), *me* are those that this hub answers to,
-    *roots* those of the hubs that may start a credential. *target*, if it is given, must be one that all hubs before
-    the sender let those below them ask. The grant is the narrowest of what the blocks say.
+    *peer_key* is the key that the sender proved (`Proofs.check`), *me* are the keys of this hub, *roots* those of the
+    hubs that may start a credential. *target*, if given, must be an agent that all hubs before the sender allow. The
+    grant is the narrowest of all blocks.
     """
     chain = (chains or Chains(0)).read(token, roots)
     if isinstance(chain, Fault):
@@ -96,7 +96,7 @@ def verify(
         return _invalid("it was issued for another request")
     if any(each in revoked for each in chain.ids):
         return _invalid("it was revoked")
-    # The clock that wrote it may be ahead or behind. What time is left, the request says too, without a clock.
+    # The clock that wrote it may be ahead or behind. The request also states the time left, without a clock.
     time_ms = chain.until_ms + WINDOW_MS - now_ms
     if time_ms <= 0:
         return fault(
