@@ -26,8 +26,7 @@ from remit.protocol.codec import decode_request, decode_response, decode_submiss
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError
 from remit.relay import wire
-from remit.relay.bridge.acp_meta import is_broken, tokens_in
-from remit.relay.bridge.acp_wire import PERMISSION, Updated, Wire
+from remit.relay.bridge.acp_wire import PERMISSION, Updated, Wire, is_broken, tokens_in
 from remit.relay.bridge.ndjson import NdjsonLink, _Asked
 from remit.relay.device.identity import make_card, read_card, read_link
 from remit.relay.e2e.frame import parcel

@@ -12,9 +12,8 @@ from gateways import NAME, Client, client_at, gateway_at, id_of, link_to
 from remit.protocol.errors import Code, Fault
 from remit.relay.client import delivery as post_module
 from remit.relay.gateway import upkeep
-from remit.relay.gateway.file import SCHEMA_VERSION
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
-from remit.relay.gateway.queue import ROW_BYTES
+from remit.relay.gateway.queue import ROW_BYTES, SCHEMA_VERSION
 from remit.relay.gateway.server import FILE, Gateway
 from remit.relay.gateway.serving import GatewayListener
 from remit.relay.wire import (

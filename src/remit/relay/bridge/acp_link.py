@@ -14,9 +14,8 @@ from pydantic import ValidationError
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge import acp_wire
 from remit.relay.bridge.acp_client import Client
-from remit.relay.bridge.acp_meta import is_broken, tokens_in
 from remit.relay.bridge.acp_turn import AcpTurn
-from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire
+from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire, is_broken, tokens_in
 from remit.relay.bridge.bounds import held, shown
 from remit.relay.bridge.files import FolderReader
 from remit.relay.bridge.frames import PromptRequest

@@ -16,7 +16,6 @@ from remit.relay.gateway.connection import DeviceConnection
 from remit.relay.gateway.exchange import Exchange
 from remit.relay.gateway.figures import TYPE, GatewayMetrics
 from remit.relay.gateway.limits import GatewayLimits
-from remit.relay.gateway.pace import Pace
 from remit.relay.gateway.queue import AdmittedDevice, Queue, open_queue
 from remit.relay.wire import (
     MAX_FRAME,
@@ -52,6 +51,39 @@ _LOCAL = networks(("127.0.0.0/8", "::1"))
 
 _log = logging.getLogger("remit.relay")
 _CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR})
+
+
+class Pace:
+    """What a device may still send at once, as two buckets that fill with time: one of frames, one of bytes.
+
+    Spending is always possible; it may have to be waited for afterwards.
+    """
+
+    __slots__ = ("_at", "_bytes", "_frames", "_limits")
+
+    def __init__(self, limits: GatewayLimits, now: float) -> None:
+        self._limits = limits
+        self._at = now
+        self._frames = limits.frames_burst
+        self._bytes = limits.bytes_burst
+
+    def spend(self, size: int, now: float, frames: int = 1) -> float:
+        """Take a frame of *size* bytes, and return for how many seconds no other is to be read."""
+        self._fill(now)
+        self._frames -= frames
+        self._bytes -= size
+        return max(0.0, -self._frames / self._limits.frames_per_s, -self._bytes / self._limits.bytes_per_s)
+
+    def full(self, now: float) -> bool:
+        """Whether it need not be remembered."""
+        self._fill(now)
+        return self._frames >= self._limits.frames_burst and self._bytes >= self._limits.bytes_burst
+
+    def _fill(self, now: float) -> None:
+        passed, self._at = now - self._at, now
+        limits = self._limits
+        self._frames = min(limits.frames_burst, self._frames + passed * limits.frames_per_s)
+        self._bytes = min(limits.bytes_burst, self._bytes + passed * limits.bytes_per_s)
 
 
 class Gateway:
