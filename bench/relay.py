@@ -24,7 +24,7 @@ from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.handshake import greet
 from remit.relay.device.identity import device_id
 from remit.relay.gateway.limits import GatewayLimits, HourlyRate
-from remit.relay.gateway.serving import serve_gateway
+from remit.relay.gateway.listener import serve_gateway
 from remit.relay.wire import MAX_BODY, PATH, Ack, Put, Welcome, encode_binary, encode_text, read_delivery
 from remit.transports.credentials.keys import Pair
 

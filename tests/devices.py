@@ -10,8 +10,8 @@ from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import Sealer
+from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import GatewayListener
 from remit.runtime.keys import HubKeys
 
 

@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 REMIT = str(Path(sys.executable).with_name("remit"))
 # What nobody imports before a command needs it, or only in a process of its own.
 _LEFT_OUT = ("remit.agents.frameworks", "remit.detectors.presidio")
-_LATER = ("__main__", "process_main", "keeper", "detached")
+_LATER = ("__main__", "process_main", "process_reaper", "detached")
 # What is imported besides when it is needed first, and what programs of tests import.
 _BESIDES = (
     "anyio._backends._asyncio",

@@ -19,8 +19,8 @@ from remit.relay.client.connection import GatewayConnection, Pauses
 from remit.relay.client.handshake import greet
 from remit.relay.device.identity import device_id
 from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.listener import GatewayListener, serve_gateway
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import GatewayListener, serve_gateway
 from remit.relay.wire import (
     PATH,
     Bye,

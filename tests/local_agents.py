@@ -7,7 +7,7 @@ from typing import Any
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.frames import PromptConstraints, PromptRequest
 from remit.relay.bridge.ports import Draft, DraftFailure
-from remit.relay.bridge.supervised import SupervisedAgent
+from remit.relay.bridge.supervised_agent import SupervisedAgent
 from waiting import PATIENCE_S, eventually
 
 TESTS = Path(__file__).resolve().parent

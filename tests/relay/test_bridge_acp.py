@@ -19,7 +19,7 @@ from remit.relay.bridge.acp import AcpAgent
 from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import Choice, PermissionRequest, deny
 from remit.relay.bridge.ports import Draft, DraftFailure
-from remit.relay.bridge.wording import in_words
+from remit.relay.bridge.prompt_text import in_words
 from remit.testing import TurnedClock
 from waiting import PATIENCE_S
 

@@ -13,7 +13,7 @@ from remit.protocol.records import Kind
 from remit.relay.bridge.frames import ConversationTurn
 from remit.relay.bridge.hub import HubAgent
 from remit.relay.bridge.ports import Draft
-from remit.relay.bridge.wording import in_words, split_answer
+from remit.relay.bridge.prompt_text import in_words, split_answer
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 

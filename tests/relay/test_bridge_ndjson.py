@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from local_agents import down, drafted, failed, gone, is_alive, noted, request, rogue
 from remit.agents.mcp.settings import Program
-from remit.relay.bridge.bounds import shown, time_limit_s
 from remit.relay.bridge.frames import ConversationTurn, PromptConstraints
+from remit.relay.bridge.limits import shown, time_limit_s
 from remit.relay.bridge.ndjson import NdjsonAgent
 from remit.relay.bridge.ports import Draft
-from remit.relay.bridge.turns import MAX_WAITING
+from remit.relay.bridge.prompt_queue import MAX_WAITING
 from remit.testing import TurnedClock
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "relay" / "agent.py"
@@ -142,7 +142,7 @@ def heed_all() -> None:
 
 
 async def test_it_gets_signals_and_files_as_any_program_does(make: Make) -> None:
-    """A keeper stands between: what that ignores, or has open, is not passed on."""
+    """The reaper stands between: what that ignores, or has open, is not passed on."""
     direct = subprocess.run(
         ["sh", "-c", f'echo "{SENSES}"'],
         capture_output=True,

@@ -17,9 +17,9 @@ from gateways import NAME, Client, Proxy, client_at, gateway_at, id_of, link_to,
 from remit.protocol.errors import Code, RemitError
 from remit.relay.client.handshake import greet
 from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.listener import GatewayListener, serve_gateway
 from remit.relay.gateway.queue import ROW_BYTES
 from remit.relay.gateway.server import FILE, Gateway, Pace
-from remit.relay.gateway.serving import GatewayListener, serve_gateway
 from remit.relay.wire import (
     MAX_FRAME,
     PATH,

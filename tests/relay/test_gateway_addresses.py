@@ -16,8 +16,8 @@ from remit.relay.client.handshake import greet, look
 from remit.relay.gateway import addresses as addresses_module
 from remit.relay.gateway.addresses import Addresses, client_of, counted, is_in, networks
 from remit.relay.gateway.limits import GatewayLimits, HourlyRate
+from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import GatewayListener
 from remit.relay.wire import PATH, Bye, Delivery, DeviceStatus, Done, Publish, Welcome, read_from_gateway
 from remit.testing import TurnedClock
 from waiting import PATIENCE_S, no_longer

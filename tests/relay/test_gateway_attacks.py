@@ -10,7 +10,7 @@ import pytest
 
 from gateways import NAME, client_at, gateway_at, id_of, pair_of
 from remit.relay.gateway.limits import GatewayLimits
-from remit.relay.gateway.serving import GatewayListener
+from remit.relay.gateway.listener import GatewayListener
 from remit.relay.wire import (
     MAX_ALLOWED,
     MAX_FRAME,

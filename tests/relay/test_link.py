@@ -19,8 +19,8 @@ from remit.relay.client.connection import GatewayConnection, Pauses, unreached
 from remit.relay.client.receive_queue import Arrivals
 from remit.relay.client.send_queue import Outcome, SendQueues
 from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import GatewayListener
 from remit.relay.wire import (
     MAX_BODY,
     PATH,

@@ -50,7 +50,7 @@ from remit.relay.session.moves import (
 from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.reducer import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition, step
 from remit.relay.session.review import Review
-from remit.relay.session.turns import MOST_UNANSWERED
+from remit.relay.session.transitions import MOST_UNANSWERED
 
 MANUAL = Review(rule="manual", why="In manual mode you see every draft first.")
 WHILE_PAUSED = Review(rule="paused", why="It came while the run was paused.")

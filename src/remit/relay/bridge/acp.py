@@ -7,12 +7,12 @@ from importlib.util import find_spec
 
 from remit.agents.mcp.settings import Program
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.bridge.bounds import WITH_TOOLS_MS
 from remit.relay.bridge.frames import PromptRequest
+from remit.relay.bridge.limits import WITH_TOOLS_MS
 from remit.relay.bridge.permissions import AskUser, deny
 from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.process import MissingError
-from remit.relay.bridge.supervised import AgentLink, SupervisedAgent
+from remit.relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 from remit.runtime.ports import Clock
 
 # Real ones take up to twelve seconds on a slow machine; `npx` may fetch some hundred megabytes first.

@@ -10,8 +10,8 @@ from acp import schema
 
 from remit.relay.bridge.acp_tools import ToolCallUpdate
 from remit.relay.bridge.acp_turn import AcpTurn
-from remit.relay.bridge.bounds import shown, tool_rounds_allowed
 from remit.relay.bridge.files import FolderReader, UnreadableError
+from remit.relay.bridge.limits import shown, tool_rounds_allowed
 from remit.relay.bridge.permissions import AskUser, Choice, PermissionRequest
 from remit.relay.bridge.ports import DraftFailure
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from remit.relay.bridge.bounds import shown
+from remit.relay.bridge.limits import shown
 
 MAX_DETAILS = 2_000
 

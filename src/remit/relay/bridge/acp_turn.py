@@ -4,8 +4,8 @@ import asyncio
 from contextlib import suppress
 
 from remit.relay.bridge.acp_tools import AcpToolCall
-from remit.relay.bridge.bounds import too_long, too_many_rounds, tool_rounds_allowed
 from remit.relay.bridge.frames import PromptRequest
+from remit.relay.bridge.limits import too_long, too_many_rounds, tool_rounds_allowed
 from remit.relay.bridge.ports import DraftFailure
 
 # What says that all is done does not count towards the length of a message, so there is a little room for it.

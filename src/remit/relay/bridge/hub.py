@@ -5,9 +5,11 @@ import asyncio
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError
-from remit.relay.bridge.bounds import WITH_TOOLS_MS, held, shown, time_limit_s
 from remit.relay.bridge.frames import PromptRequest
+from remit.relay.bridge.limits import WITH_TOOLS_MS, held, shown, time_limit_s
 from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.prompt_queue import OneAtATime
+from remit.relay.bridge.prompt_text import in_words, split_answer
 from remit.relay.bridge.turns import OneAtATime
 from remit.relay.bridge.wording import in_words, split_answer
 from remit.runtime.engine import Engine

@@ -1,7 +1,7 @@
 """A local agent's process: started, spoken with over its pipes, ended with all that it started.
 
-It leads a group of its own beside a small keeper (`keeper.py`), which ends everything when the host is killed, and
-which whatever the agent leaves behind falls to, even what has left the group (on Linux; elsewhere the group is ended).
+It runs in a process group of its own under a small parent process (`process_reaper.py`). That parent ends everything
+when the host is killed. On Linux it also adopts and kills processes that left the group; elsewhere it ends the group.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from pathlib import Path
 from remit.agents.leader import Leader
 from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
-from remit.relay.bridge.bounds import shown
+from remit.relay.bridge.limits import shown
 
 log = logging.getLogger("remit.relay")
 
@@ -35,7 +35,7 @@ MAX_LAST_WORDS = 300
 # Shorter ones are in ordinary words, and to strike them would only make what is shown unreadable.
 MIN_SECRET = 6
 
-KEEPER = str(Path(__file__).with_name("keeper.py"))
+REAPER = str(Path(__file__).with_name("process_reaper.py"))
 
 # What programs need to find their files, their user's language, the hour, and whom to trust; no variable that often
 # holds a secret, so no proxies and no keys: those are given by name in the profile.
@@ -68,12 +68,12 @@ class Child:
         environ = environment(program.env)
         path = _found(program, environ)
         lifeline, self._lifeline = os.pipe()
-        # Until the child has a session of its own, Ctrl-C is for it as well: the keeper lets it through again.
+        # Until the child has a session of its own, Ctrl-C is for it as well: the reaper lets it through again.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            # -I and -S: nothing in the folder or the environment changes what the keeper is.
+            # -I and -S: nothing in the folder or the environment changes what the reaper is.
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", KEEPER, str(lifeline), path, *program.args],
+                [sys.executable, "-I", "-S", REAPER, str(lifeline), path, *program.args],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -146,7 +146,7 @@ class Child:
         """End it and all that it started, at once."""
         if self._alive:
             self._alive = False
-            with suppress(OSError):  # the keeper is gone
+            with suppress(OSError):  # the reaper is gone
                 os.write(self._lifeline, b"k")
             os.close(self._lifeline)
 

@@ -10,11 +10,11 @@ from itertools import count
 from pathlib import Path
 
 from remit.relay.gateway import keys
+from remit.relay.gateway.cleanup import CleanupResult, passing
 from remit.relay.gateway.connection import DeliveryRoute, DeviceConnection
-from remit.relay.gateway.figures import GatewayMetrics
 from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.metrics import GatewayMetrics
 from remit.relay.gateway.queue import AdmittedDevice, NoRoom, Page, Queue
-from remit.relay.gateway.upkeep import CleanupResult, passing
 from remit.relay.gateway.writer import GatewayWriter
 from remit.relay.wire import (
     Ack,
@@ -67,7 +67,7 @@ class Exchange:
         self._slow: dict[str, int] = {}
         """For how many messages to a device it is not known yet whether they are taken."""
         self.troubled = False
-        self.figures = GatewayMetrics()
+        self.metrics = GatewayMetrics()
         self.held = queue
         """Of the file only its counts are looked at here."""
         self._writer = GatewayWriter(path, queue, settled=self._flush, troubled=self._let_go, commit_hook=commit_hook)
@@ -101,7 +101,7 @@ class Exchange:
             self.leave(connection)
             raise
         if isinstance(entered, NoRoom):
-            self.figures.refuse("device", entered.word)
+            self.metrics.refuse("device", entered.word)
             self.cut(connection, Bye(code="full", reason=entered.reason, retry_after_ms=60_000))
         elif not connection.closing:
             self._welcome(connection, entered)
@@ -160,8 +160,8 @@ class Exchange:
             return next(steps, None)
 
         while (step := await self._writer.ask(next_step)) is not None:
-            self.figures.expired += step.expired
-            self.figures.forgotten += step.devices
+            self.metrics.expired += step.expired
+            self.metrics.forgotten += step.devices
             for sender, expired in step.told:
                 if connection := self.devices.get(sender):
                     self._say(connection, expired)
@@ -247,10 +247,10 @@ class Exchange:
             if not at_once:
                 self._count_down(put.to)
             if isinstance(result, Refused):
-                self.figures.refuse("message", result.code)
+                self.metrics.refuse("message", result.code)
                 self._refused(connection, result)
                 return
-            self.figures.stored += result
+            self.metrics.stored += result
             if not connection.closing:
                 connection.receipt(Receipt(put.to, put.number, not result))
                 self._dirty[connection.number] = connection

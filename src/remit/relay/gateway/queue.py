@@ -102,7 +102,7 @@ class AdmittedDevice(NamedTuple):
 
 
 class NoRoom(NamedTuple):
-    """Why a device is not let in: a word for figures, a sentence for its owner."""
+    """Why a device is not let in: a word for metrics, a sentence for its owner."""
 
     word: str
     reason: str

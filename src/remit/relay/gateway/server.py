@@ -14,8 +14,8 @@ from remit.relay.device.identity import device_id
 from remit.relay.gateway.addresses import Addresses, Network, client_of, counted, is_in, networks
 from remit.relay.gateway.connection import DeviceConnection
 from remit.relay.gateway.exchange import Exchange
-from remit.relay.gateway.figures import TYPE, GatewayMetrics
 from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.metrics import TYPE, GatewayMetrics
 from remit.relay.gateway.queue import AdmittedDevice, Queue, open_queue
 from remit.relay.wire import (
     MAX_FRAME,
@@ -91,7 +91,7 @@ class Gateway:
 
     *name* is what devices know it by and sign: two gateways must not share one. Its *folder* holds one file, which it
     has for itself. Leaving the block tells every device, once all that was taken from it is durable. *proxies* are
-    those who may say for whom they pass a connection on, and *watchers* those who may see its figures (this machine).
+    those who may say for whom they pass a connection on, and *watchers* those who may see its metrics (this machine).
 
     It sees who sends how much to whom and when, and public keys; what is sent it cannot read.
     """
@@ -158,10 +158,10 @@ class Gateway:
         limits, address, now = self.limits, self._address_of(request), self._clock.now
         full = self._open >= limits.max_connections or self._unauthenticated >= limits.max_unauthenticated
         if self._closing or full:
-            self.figures.refuse("connection", "closing" if self._closing else "full")
+            self.metrics.refuse("connection", "closing" if self._closing else "full")
             return web.Response(status=503, headers={"Retry-After": "5"}, text="no room for another connection\n")
         if why := self.addresses.objection(address, now()):
-            self.figures.refuse("connection", why)
+            self.metrics.refuse("connection", why)
             return web.Response(status=429, headers={"Retry-After": "30"}, text=f"{TOO_MANY[why]}; try later\n")
         socket: web.WebSocketResponse = web.WebSocketResponse(
             timeout=limits.closing_s, autoping=False, autoclose=False, compress=False, max_msg_size=MAX_FRAME
@@ -211,7 +211,7 @@ class Gateway:
         try:
             found = await self._authenticate(socket)
             if isinstance(found, Bye):
-                self.figures.refuse("greeting", found.code)
+                self.metrics.refuse("greeting", found.code)
                 self.addresses.fail(address, self._clock.now())
                 await self._answer(socket, found, close=1008)
                 return None
@@ -326,9 +326,9 @@ class Gateway:
         return self._exchange.held
 
     @property
-    def figures(self) -> GatewayMetrics:
+    def metrics(self) -> GatewayMetrics:
         """What it has done since it was started."""
-        return self._exchange.figures
+        return self._exchange.metrics
 
     @property
     def is_well(self) -> bool:
@@ -347,5 +347,5 @@ class Gateway:
         is_behind = forwarded and not is_in(peer, self.proxies)
         if is_behind or not is_in(client_of(peer, forwarded, self.proxies), self._watchers):
             raise web.HTTPNotFound
-        page = self.figures.page(self.held, connections=len(self._exchange.devices), is_well=self.is_well)
+        page = self.metrics.page(self.held, connections=len(self._exchange.devices), is_well=self.is_well)
         return web.Response(text=page, headers={"Content-Type": TYPE})

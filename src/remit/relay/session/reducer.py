@@ -19,7 +19,7 @@ asked about a draft, or while one has taken over.
 from msgspec.structs import replace
 
 from remit.protocol.lifecycle import IllegalMoveError
-from remit.relay.session import turns
+from remit.relay.session import transitions
 from remit.relay.session.moves import (
     TABLE,
     Approve,
@@ -90,28 +90,28 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
         case Start():
             return _start(run)
         case Prompted(id=prompt):
-            return turns.not_awaited(run, prompt) or Transition(replace(run, state=SessionState.WAITING_LOCAL))
+            return transitions.not_awaited(run, prompt) or Transition(replace(run, state=SessionState.WAITING_LOCAL))
         case Drafted(id=prompt, draft=draft, reviews=reviews):
             answered = replace(run, prompt=None)
-            return turns.not_awaited(run, prompt) or turns.drafted(answered, prompt, draft, reviews, now_ms)
+            return transitions.not_awaited(run, prompt) or transitions.drafted(answered, prompt, draft, reviews, now_ms)
         case LocalFailed(id=prompt, failed=failed):
-            return turns.not_awaited(run, prompt) or turns.local_failed(replace(run, prompt=None), failed)
+            return transitions.not_awaited(run, prompt) or transitions.local_failed(replace(run, prompt=None), failed)
         case Approve(draft=draft, text=text):
             return _approve(run, draft, text, now_ms)
         case Reject(draft=draft, reason=reason):
             return _reject(run, draft, reason)
         case Sent(id=message):
-            return turns.sent(run, message, now_ms)
+            return transitions.sent(run, message, now_ms)
         case Arrived(text=text):
-            return turns.arrived(run, text, now_ms)
+            return transitions.arrived(run, text, now_ms)
         case RemoteFailed(reason=reason, lost=lost):
-            return turns.remote_failed(run, reason, lost=lost)
+            return transitions.remote_failed(run, reason, lost=lost)
         case Pause():
             return _pause(run)
         case Resume(agent=agent):
             return _resume(run if run.agent else replace(run, agent=agent))
         case Stop():
-            return turns.end(run, SessionState.STOPPED, "user")
+            return transitions.end(run, SessionState.STOPPED, "user")
         case TakeOver():
             return _take_over(run)
         case HandBack():
@@ -120,8 +120,8 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
             return _say(run, text, now_ms)
         case Tick():
             return (
-                turns.end_at(run, "max_duration_ms")
-                if run.back is None and turns.is_out_of_time(run)
+                transitions.end_at(run, "max_duration_ms")
+                if run.back is None and transitions.is_out_of_time(run)
                 else Transition(run)
             )
         case Restarted():
@@ -136,7 +136,7 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
 
 
 def _start(run: Overlay) -> Transition | MoveRefused:
-    return turns.go_on(run) if run.objective.strip() else MoveRefused("a run cannot start without an objective")
+    return transitions.go_on(run) if run.objective.strip() else MoveRefused("a run cannot start without an objective")
 
 
 def _approve(run: Overlay, draft: str, text: str | None, now_ms: int) -> Transition | MoveRefused:
@@ -146,8 +146,8 @@ def _approve(run: Overlay, draft: str, text: str | None, now_ms: int) -> Transit
     if text is not None and not text.strip():
         return MoveRefused("an empty message cannot be sent; reject the draft instead")
     if text is None or text == pending.text:
-        return turns.send(run, pending.text, "approved", now_ms)
-    return turns.send(run, text, "edited", now_ms)
+        return transitions.send(run, pending.text, "approved", now_ms)
+    return transitions.send(run, text, "edited", now_ms)
 
 
 def _reject(run: Overlay, draft: str, reason: str) -> Transition | MoveRefused:
@@ -157,7 +157,7 @@ def _reject(run: Overlay, draft: str, reason: str) -> Transition | MoveRefused:
     guidance = f"Your draft was not sent: {cut(pending.text, _LONGEST_REMINDER)}"
     if reason.strip():
         guidance = f"{guidance}\nThe reason: {reason}"
-    return turns.go_on(replace(run, pending=None, guidance=guidance))
+    return transitions.go_on(replace(run, pending=None, guidance=guidance))
 
 
 def _not_pending(run: Overlay, draft: str) -> MoveRefused:
@@ -170,14 +170,14 @@ def _say(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
         return MoveRefused("the agent says what is said next; take over first")
     if not text.strip():
         return MoveRefused("an empty message cannot be sent")
-    return turns.send(run, text, "yours", now_ms)
+    return transitions.send(run, text, "yours", now_ms)
 
 
 def _pause(run: Overlay) -> Transition:
     paused = replace(run, state=SessionState.PAUSED, back=run.state)
     if run.state in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE}:
         # What was not begun is not begun now; a draft that is being made is kept when it comes.
-        return Transition(replace(paused, prompt=None), turns.cancel(run))
+        return Transition(replace(paused, prompt=None), transitions.cancel(run))
     return Transition(paused)
 
 
@@ -187,13 +187,13 @@ def _resume(run: Overlay) -> Transition:
     if run.sending:
         return Transition(replace(run, state=SessionState.READY_TO_SEND))
     if back is SessionState.WAITING_REMOTE:
-        return turns.await_reply(run)
-    run = turns.with_kept(run)
+        return transitions.await_reply(run)
+    run = transitions.with_kept(run)
     if run.pending is not None:
-        return turns.complete(run, run.pending.text) if run.pending.done else turns.ask(run, run.pending)
+        return transitions.complete(run, run.pending.text) if run.pending.done else transitions.ask(run, run.pending)
     if back is SessionState.WAITING_LOCAL:
         return Transition(replace(run, state=back))
-    return turns.go_on(run)
+    return transitions.go_on(run)
 
 
 def _undraft(run: Overlay) -> Overlay:
@@ -202,7 +202,7 @@ def _undraft(run: Overlay) -> Overlay:
     run = replace(run, prompt=None, pending=None, guidance="")
     if not drafting:
         return run
-    left = turns.open_state(run)
+    left = transitions.open_state(run)
     return replace(run, state=left) if run.back is None else replace(run, back=left)
 
 
@@ -211,16 +211,20 @@ def _take_over(run: Overlay) -> Transition | MoveRefused:
         return MoveRefused("a person says what is said next already")
     taken = replace(_undraft(run), decides="person")
     if run.back is None:
-        return Transition(taken, turns.cancel(run))
+        return Transition(taken, transitions.cancel(run))
     resumed = _resume(taken)
-    return Transition(resumed.overlay, (*turns.cancel(run), *resumed.effects))
+    return Transition(resumed.overlay, (*transitions.cancel(run), *resumed.effects))
 
 
 def _hand_back(run: Overlay) -> Transition | MoveRefused:
     if run.decides == "agent":
         return MoveRefused("the agent says what is said next already")
     run = replace(run, decides="agent")
-    return turns.go_on(run) if run.state in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE} else Transition(run)
+    return (
+        transitions.go_on(run)
+        if run.state in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE}
+        else Transition(run)
+    )
 
 
 def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
@@ -229,11 +233,11 @@ def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
     run = replace(run, objective=objective)
     undrafted = _undraft(run)
     if run.back is not None or undrafted.state not in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE}:
-        return Transition(undrafted, turns.cancel(run))
+        return Transition(undrafted, transitions.cancel(run))
     if run.decides == "person":
         return Transition(run)
-    following = turns.go_on(undrafted)
-    return Transition(following.overlay, (*turns.cancel(run), *following.effects))
+    following = transitions.go_on(undrafted)
+    return Transition(following.overlay, (*transitions.cancel(run), *following.effects))
 
 
 # ── what a host does ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -244,4 +248,4 @@ def _restarted(run: Overlay) -> Overlay:
         return run
     paused = run if run.state is SessionState.PAUSED else replace(run, state=SessionState.PAUSED, back=run.state)
     # The agent that was drafting is gone.
-    return replace(paused, prompt=None, back=turns.open_state(run)) if run.prompt else paused
+    return replace(paused, prompt=None, back=transitions.open_state(run)) if run.prompt else paused

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from remit.relay.bridge.process import KEEPER
+from remit.relay.bridge.process import REAPER
 from waiting import PATIENCE_S
 
 # What is pending stays so over an exec: this is the moment in which the host's Ctrl-C reaches the child too.
@@ -21,7 +21,7 @@ def test_an_agent_outlives_a_ctrl_c_while_it_is_started_and_hears_later_ones() -
     lifeline, held = os.pipe()
     try:
         done = subprocess.run(
-            [sys.executable, "-c", STARTED, KEEPER, str(lifeline), sys.executable, "-c", SAYS],
+            [sys.executable, "-c", STARTED, REAPER, str(lifeline), sys.executable, "-c", SAYS],
             pass_fds=(lifeline,),
             capture_output=True,
             text=True,

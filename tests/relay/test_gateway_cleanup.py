@@ -13,9 +13,9 @@ from remit.protocol.errors import Code, Fault
 from remit.relay.client import delivery as post_module
 from remit.relay.gateway import upkeep
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
+from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.queue import ROW_BYTES, SCHEMA_VERSION
 from remit.relay.gateway.server import FILE, Gateway
-from remit.relay.gateway.serving import GatewayListener
 from remit.relay.wire import (
     Ack,
     AllowSenders,
@@ -291,9 +291,9 @@ async def test_trouble_with_the_disk_only_puts_off_what_is_to_be_forgotten(tmp_p
         clock.turn(MONTH_S)
         troubles = 1
         await gateway.tidy()
-        assert (gateway.figures.expired, gateway.is_well) == (0, False)
+        assert (gateway.metrics.expired, gateway.is_well) == (0, False)
         await gateway.tidy()
-        assert (gateway.figures.expired, gateway.is_well) == (1, True)
+        assert (gateway.metrics.expired, gateway.is_well) == (1, True)
     assert rows(tmp_path, "SELECT 1 FROM message") == []
 
 

@@ -1,8 +1,9 @@
-"""Keeps one process: when the host is gone, or the process itself, then so is all that the process started.
+"""Run one process, and kill everything that it started when it ends or when the host ends.
 
-A program of its own, `python -I -S keeper.py LIFELINE COMMAND ARGUMENT…`, that imports nothing of Remit, so that it is
-there in a few milliseconds. The host holds the other end of the pipe LIFELINE: its end means that the host is gone, a
-byte in it that everything has to end at once. The keeper leads a group of its own and ends as its process did.
+This is a program of its own, `python -I -S process_reaper.py LIFELINE COMMAND ARGUMENT…`. It imports nothing of Remit,
+so that it starts in a few milliseconds. The host holds the other end of the pipe LIFELINE: end of file means that the
+host is gone, a byte means that everything must end at once. The reaper leads its own process group, and exits with the
+status of its process.
 """
 
 import os
@@ -29,7 +30,7 @@ def main(lifeline: int, command: list[str]) -> NoReturn:
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    # Handlers, and not SIG_IGN, which the process would inherit: signals to the group are for it, not for its keeper.
+    # Handlers, and not SIG_IGN, which the process would inherit: signals to the group are for it, not for its reaper.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, _pass)
     # The host blocks it, so that a Ctrl-C of its own while this process is started does not end it.

@@ -1,7 +1,7 @@
 """A request in words, for agents that are spoken to in words, and how their answer says that all is done."""
 
-from remit.relay.bridge.bounds import tool_rounds_allowed
 from remit.relay.bridge.frames import PromptRequest, Role
+from remit.relay.bridge.limits import tool_rounds_allowed
 
 DONE = "[DONE]"
 """The last line of an answer after which nothing more need be said."""

@@ -5,11 +5,11 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 
-from remit.relay.bridge.bounds import WITH_TOOLS_MS, time_limit_s
 from remit.relay.bridge.frames import PromptRequest
+from remit.relay.bridge.limits import WITH_TOOLS_MS, time_limit_s
 from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.process import MissingError, NotStartedError
-from remit.relay.bridge.turns import OneAtATime
+from remit.relay.bridge.prompt_queue import OneAtATime
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
 

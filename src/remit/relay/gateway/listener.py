@@ -169,7 +169,7 @@ class GatewayListener:
     def _is_unwanted(self, address: str) -> bool:
         unwanted = self.gateway.addresses.is_hammering(address, self.gateway.now())
         if unwanted:
-            self.gateway.figures.refuse("connection", "address_attempts")
+            self.gateway.metrics.refuse("connection", "address_attempts")
         return unwanted
 
     async def _watch(self, bound: Doorway) -> None:
