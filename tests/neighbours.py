@@ -12,7 +12,7 @@ from remit.relay.call_shared import RemoteCaller, RemoteCalls
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Opened, Sealer
 from remit.relay.messages.types import QuestionMessage
-from remit.relay.remote_agents import DeviceAgent, DeviceLender, outposts_of
+from remit.relay.remote_agents import DeviceAgent, DeviceLender, lenders_of
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing, SharingEvent
 from remit.relay.session.profile import Profile
@@ -67,11 +67,11 @@ class Neighbour:
             self.sharing = Sharing(self.hub, self.sealer, self.post, self.shared, now_ms=NOW_MS, told=self.told.append)
             known = self.sharing.control if self.remembers else None
             errands = RemoteCalls(self.sealer, self.post, now_ms=NOW_MS, control_of=known)
-            for outpost in outposts_of(self.hub):
+            for outpost in lenders_of(self.hub):
                 stack.enter_context(outpost.lent(errands))
             self._watch()
             reading = asyncio.create_task(
-                route_messages(self.post, None, self.sharing, sealer=self.sealer, now_ms=NOW_MS, errands=errands)
+                route_messages(self.post, None, self.sharing, sealer=self.sealer, now_ms=NOW_MS, calls=errands)
             )
             try:
                 yield self

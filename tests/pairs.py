@@ -108,7 +108,7 @@ async def together(
             detect=pipeline(),
             now_ms=NOW_MS,
             requester="anna@example.org",
-            noted=notes.append,
+            recorded=notes.append,
         )
         async with host, asyncio.TaskGroup() as group:
             reading = [

@@ -21,7 +21,7 @@ from remit.relay.bridge.ndjson import NdjsonAgent
 from remit.relay.client.connection import GatewayConnection, Pauses
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Sealer
-from remit.relay.messages.types import Letter, write
+from remit.relay.messages.types import PeerMessage, write
 from remit.relay.messages.types import decode_message as read_letter
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing
@@ -111,7 +111,7 @@ class Stranger:
     def __init__(self, sealer: Sealer, post: MessageDelivery, bob: str) -> None:
         self.sealer, self._post, self.bob = sealer, post, bob
 
-    async def ask(self, letter: Letter) -> Letter:
+    async def ask(self, letter: PeerMessage) -> PeerMessage:
         """Send a letter, and return what comes back."""
         await self._post.send(self.bob, write(letter))
         async with asyncio.timeout(BOUND_S):
@@ -180,7 +180,7 @@ async def two_sides(
             now_ms=NOW_MS,
             requester=REQUESTER,
             changed=stepped,
-            noted=sides.noted.append,
+            recorded=sides.noted.append,
         )
         async with sides.host, asyncio.TaskGroup() as group:
             reading = [

@@ -282,21 +282,21 @@ def test_an_agent_on_another_device_is_an_agent_of_the_hub_within_what_its_secti
     text += 'description = "knows APIs"\nconcurrency = 7\nmax_hop_count = 4\nrate = { calls = 5, seconds = 1 }\n'
     hub = hub_of(team(folder, text))
     away, far = (each for each in hub.remotes.values() if isinstance(each, DeviceAgent))
-    assert away.errand == RemoteCaller(agent="away", device="bob")
+    assert away.caller == RemoteCaller(agent="away", device="bob")
     own = Profile(id="-")
-    assert (away.errand.max_hop_count, away.errand.max_concurrent_shared_calls, away.errand.rate) == (
+    assert (away.caller.max_hop_count, away.caller.max_concurrent_shared_calls, away.caller.rate) == (
         own.max_hop_count,
         own.max_concurrent_shared_calls,
         own.rate,
     )
     rate = Rate(calls=5, seconds=1)
-    assert far.errand == RemoteCaller(
+    assert far.caller == RemoteCaller(
         agent="far", device="carl", remote="api-expert", max_concurrent_shared_calls=7, max_hop_count=4, rate=rate
     )
     card_ = hub.cards["far"]
     assert (card_.description, card_.concurrency, card_.rate) == ("knows APIs", 7, rate)
     assert hub.cards["away"].concurrency == own.max_concurrent_shared_calls
-    assert away.outpost is far.outpost
+    assert away.lender is far.lender
 
 
 def test_the_program_of_a_profile_gets_its_secrets_and_runs_in_the_teams_folder(folder: Path) -> None:

@@ -102,7 +102,7 @@ async def ask(home: Path, objective: str, die_at: int, log: int) -> None:
             agent_of=lambda _: Local(),
             detect=pipeline(),
             now_ms=LoopClock().wall_ms,
-            noted=noted,
+            recorded=noted,
         ) as host:
             await go_on(host, bob, objective)
 

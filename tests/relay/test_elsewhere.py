@@ -22,7 +22,7 @@ from remit.protocol.submission import Submission
 from remit.relay.call_shared import RemoteCaller
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.messages import types
-from remit.relay.messages.types import AnswerMessage, DeclineMessage, Letter, QuestionMessage, WithdrawMessage
+from remit.relay.messages.types import AnswerMessage, DeclineMessage, PeerMessage, QuestionMessage, WithdrawMessage
 from remit.relay.remote_agents import DeviceAgent
 from remit.relay.session.profile import ControlEnvelope
 from two_sides import there
@@ -128,7 +128,7 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
     bob.hub.add("expert", slow)
     bob.shares("expert", anna, carl)
     anna.knows("bobs-expert", bob)
-    said: list[Letter] = []
+    said: list[PeerMessage] = []
     async with (
         gateway(tmp_path) as serving,
         all_at_work(serving.url, [bob, anna]),
@@ -364,12 +364,12 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
     bob.hub.add("expert", slow)
     bob.shares("expert", anna)
     control = ControlEnvelope(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
-    said: list[Letter] = [
+    said: list[PeerMessage] = [
         QuestionMessage(id="1", session="s", text="which one?", control=control),
         WithdrawMessage(to="1", session="s"),
         WithdrawMessage(to="of another time", session="s"),
     ]
-    answers: list[Letter] = []
+    answers: list[PeerMessage] = []
     async with bob.hub, gateway(tmp_path) as serving, asyncio.timeout(PATIENCE_S):
         async with there(bob.sealer, serving.url) as away, there(anna.sealer, serving.url) as post:
             for each in said:
@@ -412,10 +412,10 @@ async def test_a_device_that_goes_away_fails_what_waits_and_what_is_asked_later(
 class Plain:
     """A device that answers each question as it is told to, in place of a hub."""
 
-    def __init__(self, neighbour: Neighbour, answer: Callable[[QuestionMessage], Letter]) -> None:
+    def __init__(self, neighbour: Neighbour, answer: Callable[[QuestionMessage], PeerMessage]) -> None:
         self._neighbour = neighbour
         self._answer = answer
-        self.asked: list[Letter] = []
+        self.asked: list[PeerMessage] = []
 
     async def __call__(self, post: MessageDelivery) -> None:
         async for opened in post:
@@ -427,7 +427,7 @@ class Plain:
 
 
 @asynccontextmanager
-async def answered_by(path: Path, answer: Callable[[QuestionMessage], Letter]) -> AsyncGenerator[Neighbour]:
+async def answered_by(path: Path, answer: Callable[[QuestionMessage], PeerMessage]) -> AsyncGenerator[Neighbour]:
     """Have Anna ask a device that says what it likes."""
     anna, bob = Neighbour(path, "anna"), Neighbour(path, "bob")
     anna.knows("bobs-expert", bob)
@@ -568,7 +568,7 @@ async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) ->
         QuestionMessage(id="2", session="with\x1b[31m colour", text="hello", control=control),
         QuestionMessage(id="3", session="s", text="hello", control=control),
     ]
-    heard_back: list[Letter] = []
+    heard_back: list[PeerMessage] = []
     async with (
         gateway(tmp_path) as serving,
         all_at_work(serving.url, [bob]),
@@ -599,7 +599,7 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
     bob.shares("expert", anna)
     control = ControlEnvelope(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
     asks = QuestionMessage(id="run.1", session="s", text="which one?", control=control)
-    answers: list[Letter] = []
+    answers: list[PeerMessage] = []
     async with (
         gateway(tmp_path) as serving,
         all_at_work(serving.url, [bob]),
@@ -622,7 +622,7 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
     assert answers == [answer, answer], "one for both that came at once, and one for the last"
 
 
-async def collect(post: MessageDelivery, letters_: list[Letter]) -> None:
+async def collect(post: MessageDelivery, letters_: list[PeerMessage]) -> None:
     async for opened in post:
         await post.taken(opened)
         letters_.append(types.decode_message(opened.body))

@@ -23,8 +23,8 @@ from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.messages import audit, types
-from remit.relay.messages.types import AnswerMessage, DeclineMessage, Letter, QuestionMessage
-from remit.relay.serve_shared import NOTED_REFUSALS
+from remit.relay.messages.types import AnswerMessage, DeclineMessage, PeerMessage, QuestionMessage
+from remit.relay.serve_shared import RECORDED_REFUSALS
 from remit.relay.session.profile import ControlEnvelope
 from two_sides import heard, there
 from waiting import PATIENCE_S
@@ -37,13 +37,13 @@ def question(asker: Neighbour, name: str = "q", **more: Any) -> QuestionMessage:
     return structs.replace(QuestionMessage(id=name, session="s", text="hello", control=control), **more)
 
 
-async def answered(post: MessageDelivery) -> AsyncGenerator[Letter]:
+async def answered(post: MessageDelivery) -> AsyncGenerator[PeerMessage]:
     async for opened in post:
         await post.taken(opened)
         yield types.decode_message(opened.body)
 
 
-async def answer_to(post: MessageDelivery) -> Letter:
+async def answer_to(post: MessageDelivery) -> PeerMessage:
     return await anext(answered(post))
 
 
@@ -123,7 +123,7 @@ async def test_nobody_fills_the_record_with_what_they_are_turned_away_for(
 
     bob.hub.add("expert", expert)
     bob.shares("expert", anna)
-    many = NOTED_REFUSALS.calls + 20
+    many = RECORDED_REFUSALS.calls + 20
     asks = [question(anna, f"q{number}", agent="another") for number in range(many)]
     async with asked(tmp_path, bob, anna) as (post,):
         for each in (*asks, question(anna, "mine", agent="expert")):
@@ -134,7 +134,7 @@ async def test_nobody_fills_the_record_with_what_they_are_turned_away_for(
         assert not await bob.post.do(bob.sealer.device.state.rows, "SELECT 1 FROM facts WHERE name LIKE 'asked/%'")
     assert sum(isinstance(each, DeclineMessage) for each in answers) == many, "each is told"
     events = Counter(each.body.event for each in found if isinstance(each.body, SharedStep))
-    assert events == {"asked": NOTED_REFUSALS.calls + 1, "declined": NOTED_REFUSALS.calls, "answered": 1}
+    assert events == {"asked": RECORDED_REFUSALS.calls + 1, "declined": RECORDED_REFUSALS.calls, "answered": 1}
     assert caplog.text.count("turned away so often") == 1
 
 
@@ -169,7 +169,7 @@ async def test_the_same_id_and_words_of_two_devices_are_two_questions(tmp_path: 
     bob.hub.add("expert", expert)
     bob.shares("expert", anna, eve)
     async with asked(tmp_path, bob, anna, eve) as (mine, theirs):
-        said: list[Letter] = []
+        said: list[PeerMessage] = []
         for asker, post in ((anna, mine), (eve, theirs)):
             await post.send(
                 bob.id, types.write(question(asker, "run.1", request=Submission(target="x"))), requester="u"

@@ -32,7 +32,7 @@ from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import Sealer
 from remit.relay.messages.audit import Recording
 from remit.relay.messages.catalog import CatalogSender
-from remit.relay.remote_agents import outposts_of
+from remit.relay.remote_agents import lenders_of
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Sharing, SharingEvent
 from remit.relay.session.remote_commands import RemoteCommand
@@ -129,7 +129,7 @@ async def relaying(
             sharer = Sharing(hub, sealer, post, known.shared, now_ms=now_ms, told=tell)
             stack.push_async_callback(sharer.close)
         errands = RemoteCalls(sealer, post, now_ms=now_ms, control_of=sharer and sharer.control)
-        for outpost in outposts_of(hub) if hub is not None else ():
+        for outpost in lenders_of(hub) if hub is not None else ():
             stack.enter_context(outpost.lent(errands))
         runs = None
         if host:
@@ -143,7 +143,7 @@ async def relaying(
                 now_ms=now_ms,
                 requester=section.user,
                 changed=changed,
-                noted=note,
+                recorded=note,
                 unable=unable,
             )
             await stack.enter_async_context(runs)
@@ -157,7 +157,7 @@ async def relaying(
             sealer=sealer,
             now_ms=now_ms,
             shares_nothing=not sections,
-            errands=errands,
+            calls=errands,
         )
         works = (watch.look, watch.tell, reading)
         stack.push_async_callback(_stopped, [asyncio.create_task(watch.keep(work)) for work in works])

@@ -1,6 +1,6 @@
 """What agents of the hub ask of agents on other devices: each a sealed question, and one answer that is waited for.
 
-An errand is known by its delegation's place in its run. A hub that was killed and takes its run up again asks the same
+An caller is known by its delegation's place in its run. A hub that was killed and takes its run up again asks the same
 once more, and the other side answers what it has done already: nothing is carried out twice.
 """
 
@@ -38,7 +38,7 @@ from remit.relay.session.profile import (
 from remit.runtime.ports import RemoteHandle, StoreError
 from remit.transports.remote_calls import lost, outgoing, shielded
 
-# A gateway that is there has a letter by then; one that is not gets it when the device is next at work.
+# A gateway that is there has a message by then; one that is not gets it when the device is next at work.
 BROUGHT_S = 1.0
 # A hub that closes after its device was taken away stops what waits by itself, and can go on with it later.
 LEFT_S = 5.0
@@ -89,19 +89,19 @@ class RemoteCalls:
     """What is asked for a hub and not answered yet, while its device is at work.
 
     *control_of* says under which control the hub works on a request that a device sent; what it does not know is looked
-    for among the letters that wait.
+    for among the messages that wait.
     """
 
     def __init__(
         self,
         sealer: Sealer,
-        post: MessageDelivery,
+        delivery: MessageDelivery,
         *,
         now_ms: Callable[[], int],
         control_of: Callable[[str, str], ControlEnvelope | None] | None = None,
     ) -> None:
         self._sealer = sealer
-        self._post = post
+        self._delivery = delivery
         self._now_ms = now_ms
         self._control_of = control_of
         self._sent: dict[tuple[str, str], _Sent] = {}
@@ -114,7 +114,7 @@ class RemoteCalls:
         """Whether nothing can be asked any more."""
         return self._end is not None
 
-    async def run(self, errand: RemoteCaller, request: Request, line: RemoteHandle, *, sent: bool = False) -> Response:
+    async def run(self, caller: RemoteCaller, request: Request, line: RemoteHandle, *, sent: bool = False) -> Response:
         """Ask, and return what came of it; cancelled, say so to the other side before raising.
 
         *sent* says that the same was asked before a restart: whatever keeps it from being asked again, it may have been
@@ -124,17 +124,17 @@ class RemoteCalls:
         # Known here, in the loop that changes it; the rest is looked up in the one thread that may.
         above = self._control_of(root.via, root.id) if self._control_of is not None and root.via is not None else None
         try:
-            peer, above = await self._post.do(self._look, errand, root, above)
+            peer, above = await self._delivery.do(self._look, caller, root, above)
         except StoreError:
             raise
         except RemitError as error:
             return lost(request, error.fault, sent=sent)
-        profile, here = errand.profile(peer.device), self._sealer.device.id
+        profile, here = caller.profile(peer.device), self._sealer.device.id
         control = origin(profile, device=here, trace_id=_trace(line)) if above is None else above.onward(profile)
-        key = (errand.agent, peer.device)
+        key = (caller.agent, peer.device)
         # What was let through before a restart is only asked about now.
         standing = ProfileActivity(
-            in_flight=0 if sent else sum(each.agent == errand.agent for each in self._sent.values()),
+            in_flight=0 if sent else sum(each.agent == caller.agent for each in self._sent.values()),
             window=Window() if sent else self._windows.get(key, Window()),
         )
         now_ms = self._now_ms()
@@ -143,9 +143,9 @@ class RemoteCalls:
             return lost(request, why, sent=sent)
         if not sent:
             self._windows[key] = counted(standing.window, profile, now_ms)
-        asks = _letter(errand, request, line, control)
+        asks = _question_for(caller, request, line, control)
         try:
-            said = await self._exchange(errand, peer, asks, fitting(request.remit.user, MAX_REQUESTER), line)
+            said = await self._exchange(caller, peer, asks, fitting(request.remit.user, MAX_REQUESTER), line)
         except StoreError:
             raise
         except RemitError as error:
@@ -156,16 +156,16 @@ class RemoteCalls:
         return _response(request, said, peer.card.name)
 
     async def _exchange(
-        self, errand: RemoteCaller, peer: PeerDevice, asks: QuestionMessage, requester: str, line: RemoteHandle
+        self, caller: RemoteCaller, peer: PeerDevice, asks: QuestionMessage, requester: str, line: RemoteHandle
     ) -> AnswerMessage | DeclineMessage:
         if self._end is not None:
             raise self._end
         device = peer.device
         answer: asyncio.Future[AnswerMessage | DeclineMessage] = asyncio.get_running_loop().create_future()
-        self._sent[device, asks.id] = _Sent(errand.agent, answer)
+        self._sent[device, asks.id] = _Sent(caller.agent, answer)
         doubt = f"{peer.card.name} has not said what became of it"
         try:
-            await self._post.do(self._sealer.seal, device, types.write(asks), requester=requester)
+            await self._delivery.do(self._sealer.seal, device, types.write(asks), requester=requester)
             line.doubt(doubt)  # from now on it is on its way, whatever becomes of this process
             return await self._waited(peer, answer, line)
         except asyncio.CancelledError:
@@ -188,7 +188,7 @@ class RemoteCalls:
         since = loop.time()
         while not (await asyncio.wait({answer}, timeout=LOOK_S))[0]:
             says = ""
-            if why := self._post.obstacle(peer.device):
+            if why := self._delivery.obstacle(peer.device):
                 says = f"{name} is not reached: {why}; it is tried again"
             elif loop.time() - since >= SILENCE_S:
                 says = f"no answer yet: {name} may be busy or away, or may not let this device in"
@@ -201,18 +201,18 @@ class RemoteCalls:
         self, device: str, asks: QuestionMessage, answer: "asyncio.Future[AnswerMessage | DeclineMessage]"
     ) -> None:
         """Say that nobody waits any more, and hear that it was stopped: a command that was stopped ends soon after."""
-        letter = WithdrawMessage(to=asks.id, session=asks.session)
-        await self._post.do(self._sealer.seal, device, types.write(letter))
-        await self._post.emptied()
+        message = WithdrawMessage(to=asks.id, session=asks.session)
+        await self._delivery.do(self._sealer.seal, device, types.write(message))
+        await self._delivery.emptied()
         await asyncio.wait({answer})
 
-    async def take(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> bool:
+    async def take(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
         """Take what another device said, if that is waited for here."""
-        sent = self._sent.get((opened.sender, letter.to))
+        sent = self._sent.get((opened.sender, message.to))
         if sent is None or sent.answer.done():
             return False
-        sent.answer.set_result(letter)
-        await self._post.taken(opened)
+        sent.answer.set_result(message)
+        await self._delivery.taken(opened)
         return True
 
     def end(self, why: RemitError) -> None:
@@ -231,14 +231,14 @@ class RemoteCalls:
     # ── who is meant, and who asks ────────────────────────────────────────────────────────────────────────────────────
 
     def _look(
-        self, errand: RemoteCaller, root: Request, above: ControlEnvelope | None
+        self, caller: RemoteCaller, root: Request, above: ControlEnvelope | None
     ) -> tuple[PeerDevice, ControlEnvelope | None]:
         """Return the device, and under which control it is asked for another one, if it is."""
-        named = [each for each in self._sealer.peers.list() if errand.device in (each.device, each.card.name)]
+        named = [each for each in self._sealer.peers.list() if caller.device in (each.device, each.card.name)]
         peer = next((each for each in named if not each.revoked), None)
         if peer is None:
             what = "was revoked" if named else "is not known here"
-            why = f"{errand.agent} lives on the device {errand.device}, which {what}"
+            why = f"{caller.agent} lives on the device {caller.device}, which {what}"
             raise RemitError(
                 fault(Code.DELEGATION_UNAVAILABLE, why, suggestion="Ask its owner for a link: remit devices pair LINK")
             )
@@ -251,7 +251,7 @@ class RemoteCalls:
         return peer, above
 
     def _waiting(self, device: str, request: str) -> ControlEnvelope | None:
-        """Look among the letters for the one that a request came of: a hub may be quicker than who reads them."""
+        """Look among the messages for the one that a request came of: a hub may be quicker than who reads them."""
         after = 0
         while page := self._sealer.inbox(after):
             after = page[-1].id
@@ -264,10 +264,10 @@ class RemoteCalls:
 
 def _question(opened: Opened) -> QuestionMessage | None:
     try:
-        letter = types.decode_message(opened.body)
+        message = types.decode_message(opened.body)
     except RemitError:
         return None
-    return letter if isinstance(letter, QuestionMessage) else None
+    return message if isinstance(message, QuestionMessage) else None
 
 
 def _trace(line: RemoteHandle) -> str:
@@ -275,15 +275,17 @@ def _trace(line: RemoteHandle) -> str:
     return line.root.run if place is None else place.trace
 
 
-# ── letters ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _letter(errand: RemoteCaller, request: Request, line: RemoteHandle, control: ControlEnvelope) -> QuestionMessage:
+def _question_for(
+    caller: RemoteCaller, request: Request, line: RemoteHandle, control: ControlEnvelope
+) -> QuestionMessage:
     """Return what is asked, as a client of the other hub would: of this one's agents and tools it learns no name."""
     sent = outgoing(request, line)
     remit, name = sent.remit, fitting(request.path, MAX_ID)
     said = Submission(
-        target=errand.remote or "-",
+        target=caller.remote or "-",
         max_tokens=remit.tokens,
         deadline_ms=remit.time_ms,
         max_depth=remit.max_depth,
@@ -305,9 +307,9 @@ def _letter(errand: RemoteCaller, request: Request, line: RemoteHandle, control:
     return QuestionMessage(
         id=name,
         session=fitting(sent.session or name, MAX_ID) if chosen else name,
-        text=(sent.objective or text_of(sent.input) or sent.capability or errand.agent)[:SHOWN],
+        text=(sent.objective or text_of(sent.input) or sent.capability or caller.agent)[:SHOWN],
         control=control,
-        agent=errand.remote,
+        agent=caller.remote,
         request=said,
     )
 

@@ -27,17 +27,17 @@ class DeviceLender:
         self._opening = asyncio.Lock()
 
     @contextmanager
-    def lent(self, errands: RemoteCalls) -> Generator[None]:
-        """Have what is asked go by *errands* while the block lasts."""
-        before, self._lent = self._lent, errands
+    def lent(self, calls: RemoteCalls) -> Generator[None]:
+        """Have what is asked go by *calls* while the block lasts."""
+        before, self._lent = self._lent, calls
         try:
             yield
         finally:
             self._lent = before
-            errands.close()
+            calls.close()
 
-    async def errands(self) -> RemoteCalls:
-        """Return what takes errands, or raise a `RemitError` that says why nobody does."""
+    async def calls(self) -> RemoteCalls:
+        """Return what takes calls, or raise a `RemitError` that says why nobody does."""
         if self._is_wanting():
             async with self._opening:
                 if self._is_wanting():
@@ -67,32 +67,32 @@ class DeviceLender:
         await self._opened.aclose()
 
 
-def outposts_of(hub: Engine) -> set[DeviceLender]:
+def lenders_of(hub: Engine) -> set[DeviceLender]:
     """Return where the agents of a hub that live on other devices look for its own."""
-    return {each.outpost for each in hub.remotes.values() if isinstance(each, DeviceAgent)}
+    return {each.lender for each in hub.remotes.values() if isinstance(each, DeviceAgent)}
 
 
 class DeviceAgent(Remote):
     """One agent that another device shares."""
 
-    def __init__(self, errand: RemoteCaller, outpost: DeviceLender) -> None:
-        self.errand = errand
-        self.outpost = outpost
+    def __init__(self, caller: RemoteCaller, lender: DeviceLender) -> None:
+        self.caller = caller
+        self.lender = lender
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Ask by way of the hub's own device, and return how it ended there; cancelled, withdraw the question."""
-        left = await line.depart(f"{self.errand.remote or 'what is shared'} on the device {self.errand.device}")
+        left = await line.depart(f"{self.caller.remote or 'what is shared'} on the device {self.caller.device}")
         if left is not None and not is_known_there(line, left):
-            why = f"{self.errand.device} was asked too long ago to be asked again, and it is not known what came of it"
+            why = f"{self.caller.device} was asked too long ago to be asked again, and it is not known what came of it"
             return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
         try:
-            errands = await self.outpost.errands()
+            calls = await self.lender.calls()
         except StoreError:
             raise
         except RemitError as error:
-            why = f"{self.errand.agent}, which lives on another device, cannot be asked from here: "
+            why = f"{self.caller.agent}, which lives on another device, cannot be asked from here: "
             unavailable = fault(
                 Code.DELEGATION_UNAVAILABLE, why + error.fault.message, suggestion=error.fault.suggestion
             )
             return lost(request, unavailable, sent=left is not None)
-        return await errands.run(self.errand, request, line, sent=left is not None)
+        return await calls.run(self.caller, request, line, sent=left is not None)

@@ -14,8 +14,8 @@ from remit.relay.messages import catalog, types
 from remit.relay.messages.types import (
     AnswerMessage,
     DeclineMessage,
-    Letter,
     OffersMessage,
+    PeerMessage,
     QuestionMessage,
     WithdrawMessage,
 )
@@ -28,88 +28,88 @@ _log = logging.getLogger("remit.relay")
 
 
 async def route_messages(
-    post: MessageDelivery,
-    host: SessionService | None,
+    delivery: MessageDelivery,
+    service: SessionService | None,
     sharing: Sharing | None,
     *,
     sealer: Sealer,
     now_ms: Callable[[], int],
     shares_nothing: bool = False,
-    errands: RemoteCalls | None = None,
+    calls: RemoteCalls | None = None,
 ) -> None:
     """Give each message to whom it is for, until cancelled; what is for nobody is forgotten.
 
     Where nothing is *sharing*, a question waits for a process that does, unless this device *shares_nothing* at all.
     """
-    reading = _Reading(post, host, sharing, sealer, now_ms, shares_nothing, errands)
-    async for opened in post:
+    reading = _Reading(delivery, service, sharing, sealer, now_ms, shares_nothing, calls)
+    async for opened in delivery:
         try:
-            letter = types.decode_message(opened.body)
+            message = types.decode_message(opened.body)
         except RemitError as error:
             _log.warning("%s: %s", opened.sender, error.fault.message)
-            await post.taken(opened)
+            await delivery.taken(opened)
         else:
-            await reading.take(opened, letter)
+            await reading.take(opened, message)
 
 
 class _Reading:
     def __init__(
         self,
-        post: MessageDelivery,
-        host: SessionService | None,
+        delivery: MessageDelivery,
+        service: SessionService | None,
         sharing: Sharing | None,
         sealer: Sealer,
         now_ms: Callable[[], int],
         shares_nothing: bool,
-        errands: RemoteCalls | None,
+        calls: RemoteCalls | None,
     ) -> None:
-        self._post = post
-        self._host = host
+        self._delivery = delivery
+        self._service = service
         self._sharing = sharing
         self._sealer = sealer
         self._now_ms = now_ms
         self._shares_nothing = shares_nothing
-        self._errands = errands
+        self._calls = calls
         self._left: set[str] = set()
         """The messages whose answers stay in the inbox: each gets one."""
 
-    async def take(self, opened: Opened, letter: Letter) -> None:
-        match letter:
+    async def take(self, opened: Opened, message: PeerMessage) -> None:
+        match message:
             case OffersMessage():
-                await self._post.do(catalog.hear, self._sealer, opened, letter)
+                await self._delivery.do(catalog.hear, self._sealer, opened, message)
             case QuestionMessage():
-                await self._ask(opened, letter)
+                await self._ask(opened, message)
             case AnswerMessage() | DeclineMessage():
-                await self._answer(opened, letter)
+                await self._answer(opened, message)
             case WithdrawMessage():
-                await self._withdraw(opened, letter)
+                await self._withdraw(opened, message)
 
     async def _ask(self, opened: Opened, asks: QuestionMessage) -> None:
         if self._sharing is not None:
             self._sharing.take(opened, asks)
         elif self._shares_nothing:
             try:
-                await self._post.do(decline, self._sealer, opened, asks, NOTHING_SHARED, self._now_ms())
+                await self._delivery.do(decline, self._sealer, opened, asks, NOTHING_SHARED, self._now_ms())
             except RemitError as error:
                 _log.warning("a question could not be declined, and stays in the inbox: %s", error.fault.message)
 
-    async def _withdraw(self, opened: Opened, letter: WithdrawMessage) -> None:
+    async def _withdraw(self, opened: Opened, message: WithdrawMessage) -> None:
         if self._sharing is not None:
-            await self._sharing.withdraw(opened, letter)
+            await self._sharing.withdraw(opened, message)
         elif self._shares_nothing:
-            await self._post.taken(opened)  # the question was declined; else both wait for who shares
+            await self._delivery.taken(opened)  # the question was declined; else both wait for who shares
 
-    async def _answer(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> None:
-        if self._errands is not None and await self._errands.take(opened, letter):
+    async def _answer(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> None:
+        if self._calls is not None and await self._calls.take(opened, message):
             return
-        if self._host is not None:
-            await self._host.take(opened, letter)
-        elif letter.to not in self._left and await self._post.do(self._is_awaited, opened, letter):
-            self._left.add(letter.to)
+        if self._service is not None:
+            await self._service.take(opened, message)
+        elif message.to not in self._left and await self._delivery.do(self._is_awaited, opened, message):
+            self._left.add(message.to)
         else:
             _log.info("what the device %s answered came too late, or was not asked, and is forgotten", opened.sender)
-            await self._post.taken(opened)
+            await self._delivery.taken(opened)
 
-    def _is_awaited(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> bool:
+    def _is_awaited(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
         kept = remote_commands.kept_runs(self._sealer.device.state)
-        return any(run.state not in ENDED and awaits(run, opened, letter) for run in kept)
+        return any(run.state not in ENDED and awaits(run, opened, message) for run in kept)

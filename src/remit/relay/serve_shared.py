@@ -40,7 +40,7 @@ NOTHING_SHARED = fault(
 )
 
 # Enough to see what is going on. Whoever is turned away more often must not fill the record with it, which is for good.
-NOTED_REFUSALS = Rate(calls=60, seconds=60)
+RECORDED_REFUSALS = Rate(calls=60, seconds=60)
 
 _log = logging.getLogger("remit.relay")
 
@@ -90,7 +90,7 @@ class Sharing:
         self,
         hub: Engine,
         sealer: Sealer,
-        post: MessageDelivery,
+        delivery: MessageDelivery,
         shared: Mapping[str, Shared],
         *,
         now_ms: Callable[[], int],
@@ -98,7 +98,7 @@ class Sharing:
     ) -> None:
         self._hub = hub
         self._sealer = sealer
-        self._post = post
+        self._delivery = delivery
         self._shared = shared
         self._now_ms = now_ms
         self._told = told
@@ -121,23 +121,23 @@ class Sharing:
     def take(self, opened: Opened, asks: QuestionMessage) -> None:
         """Begin to answer a question; it is worked on beside others."""
         if (same := self._question(opened.sender, asks.id)) is not None:
-            same.letters.append(opened.id)  # who asks was started anew meanwhile: one answer is enough for both
+            same.messages.append(opened.id)  # who asks was started anew meanwhile: one answer is enough for both
             return
         question = _Question(opened, asks, self._name(opened, asks))
         task = asyncio.create_task(self._work_on(question))
         self._under_way[task] = question
         task.add_done_callback(self._ended)
 
-    async def withdraw(self, opened: Opened, letter: WithdrawMessage) -> None:
+    async def withdraw(self, opened: Opened, message: WithdrawMessage) -> None:
         """Stop what is done for a question that nobody waits for any more; it is answered as cancelled, once.
 
-        This letter is forgotten together with the question, so that after a restart neither is there without the other.
+        The withdrawal is deleted together with the question, so that a restart never finds one without the other.
         """
-        question = self._question(opened.sender, letter.to)
-        if question is None or question.asks.session != letter.session:
-            await self._post.taken(opened)  # it has been answered
+        question = self._question(opened.sender, message.to)
+        if question is None or question.asks.session != message.session:
+            await self._delivery.taken(opened)  # it has been answered
             return
-        question.letters.append(opened.id)
+        question.messages.append(opened.id)
         question.withdrawn = True
         if question.going is not None:
             try:
@@ -178,32 +178,32 @@ class Sharing:
     async def _work_on(self, question: "_Question") -> None:
         opened, asks, asked = question.opened, question.asks, None
         if opened.sender not in self._windows:
-            kept = await self._post.do(_kept_windows, self._sealer, opened.sender, self._now_ms())
+            kept = await self._delivery.do(_kept_windows, self._sealer, opened.sender, self._now_ms())
             self._answered.setdefault(opened.sender, kept)
             self._windows.setdefault(opened.sender, dict(kept))
         found = self._judged(question)
         if isinstance(found, Fault):
             question.turned_away = True
-            question.is_noted = self._is_noted(opened.sender)
-        await self._post.do(self._hear, question)
+            question.is_recorded = self._is_recorded(opened.sender)
+        await self._delivery.do(self._hear, question)
         self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
         if isinstance(found, Fault):
-            letter = declined(asks, found)
+            message = declined(asks, found)
         else:
             asked = found
             try:
-                letter = await self._answer(question, asked)
+                message = await self._answer(question, asked)
             except RemitError as error:
-                letter = declined(asks, error.fault)
+                message = declined(asks, error.fault)
         try:
-            await self._say(question, letter, asked)
+            await self._say(question, message, asked)
         except StoreError:
             raise
         except RemitError as error:
             await self._cannot_say(question, asked, error.fault)
         # What came about it while that was being said.
-        if question.letters:
-            await self._post.do(self._sealer.taken, *question.letters)
+        if question.messages:
+            await self._delivery.do(self._sealer.taken, *question.messages)
 
     async def _answer(self, question: "_Question", shared: Shared) -> AnswerMessage | DeclineMessage:
         asks = question.asks
@@ -253,26 +253,26 @@ class Sharing:
         windows[name] = counted(standing.window, profile, now_ms)
         return shared
 
-    async def _say(self, question: "_Question", letter: AnswerMessage | DeclineMessage, asked: Shared | None) -> None:
+    async def _say(self, question: "_Question", message: AnswerMessage | DeclineMessage, asked: Shared | None) -> None:
         """Seal what came of a question, and forget that; it counts if somebody was *asked*."""
-        opened, name, taken = question.opened, question.name, tuple(question.letters)
+        opened, name, taken = question.opened, question.name, tuple(question.messages)
         answered = self._answered[opened.sender]
         if asked is not None:
             answered[name] = counted(answered.get(name, Window()), asked.profile, self._now_ms())
         kept = dict(answered)
-        event, code = ("answered", "") if isinstance(letter, AnswerMessage) else ("declined", letter.code)
+        event, code = ("answered", "") if isinstance(message, AnswerMessage) else ("declined", message.code)
 
         def commit() -> None:
             with self._sealer.device.state.writing():
-                self._sealer.seal(opened.sender, types.write(letter))
+                self._sealer.seal(opened.sender, types.write(message))
                 self._sealer.taken(*taken)
                 self._close(question, event, code)
                 if asked is not None:
                     row, _ = self._sealer.peers.row(opened.sender)
                     self._sealer.device.state.keep(f"rates/{row}", kept)
 
-        await self._post.do(commit)
-        del question.letters[: len(taken)]
+        await self._delivery.do(commit)
+        del question.messages[: len(taken)]
         self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
 
     async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
@@ -281,27 +281,27 @@ class Sharing:
             await self._say(question, declined(question.asks, why), asked)
         elif why.code is Code.PERMISSION_DENIED:
             _log.warning("an answer to the device %s is forgotten: %s", question.opened.sender, why.message)
-            taken = tuple(question.letters)
+            taken = tuple(question.messages)
 
             def commit() -> None:
                 with self._sealer.device.state.writing():
                     self._sealer.taken(*taken)
                     self._close(question, "forgotten", why.code.value)
 
-            await self._post.do(commit)
-            del question.letters[: len(taken)]
+            await self._delivery.do(commit)
+            del question.messages[: len(taken)]
         else:
             raise RemitError(why)
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _is_noted(self, device: str) -> bool:
+    def _is_recorded(self, device: str) -> bool:
         """Say whether it is noted that a device is turned away once more, and count that."""
         window, now = self._turned_away.get(device, Window()), self._now_ms() / 1_000
-        self._turned_away[device] = count(window, NOTED_REFUSALS, now)
-        if not wait_ms(window, NOTED_REFUSALS, now):
+        self._turned_away[device] = count(window, RECORDED_REFUSALS, now)
+        if not wait_ms(window, RECORDED_REFUSALS, now):
             return True
-        if window.calls == NOTED_REFUSALS.calls:
+        if window.calls == RECORDED_REFUSALS.calls:
             _log.warning("the device %s is turned away so often that not all of it is put on record", device)
         return False
 
@@ -311,18 +311,18 @@ class Sharing:
         with state.writing():
             before_ms = state.fact(place, int)
             question.since_ms = self._now_ms() if before_ms is None else before_ms
-            if before_ms is None and question.is_noted:
+            if before_ms is None and question.is_recorded:
                 state.keep(place, question.since_ms)
-                audit.keep(state, self._note(question, "asked"))
+                audit.keep(state, self._audit_entry(question, "asked"))
 
     def _close(self, question: "_Question", event: str, code: str) -> None:
         """Note what a question came to, in the transaction in which it is forgotten."""
         state = self._sealer.device.state
         state.execute("DELETE FROM facts WHERE name = ?", _place(question.opened))
-        if question.is_noted:
-            audit.keep(state, self._note(question, event, code))
+        if question.is_recorded:
+            audit.keep(state, self._audit_entry(question, event, code))
 
-    def _note(self, question: "_Question", event: str, code: str = "") -> AuditEntry:
+    def _audit_entry(self, question: "_Question", event: str, code: str = "") -> AuditEntry:
         # A name that is not shared here is the other device's word.
         name, now_ms = question.name if question.name in self._shared else "", self._now_ms()
         took_ms = max(0, now_ms - question.since_ms)
@@ -338,7 +338,7 @@ class _Question:
         self.opened = opened
         self.asks = asks
         self.name = name
-        self.letters = [opened.id]
+        self.messages = [opened.id]
         """All that is forgotten with its answer."""
         self.going: ActiveRun | None = None
         self.task = ""
@@ -347,7 +347,7 @@ class _Question:
         self.withdrawn = False
         self.turned_away = False
         """Whether it was judged that nobody is asked: then it keeps nobody else from being."""
-        self.is_noted = True
+        self.is_recorded = True
 
 
 def _beside(control: ControlEnvelope, other: ControlEnvelope) -> bool:

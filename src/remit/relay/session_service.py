@@ -51,7 +51,7 @@ class SessionService:
     def __init__(
         self,
         sealer: Sealer,
-        post: MessageDelivery,
+        delivery: MessageDelivery,
         *,
         profiles: Mapping[str, Profile],
         agent_of: Callable[[str], LocalAgent],
@@ -59,19 +59,19 @@ class SessionService:
         now_ms: Callable[[], int],
         requester: str = "",
         changed: Callable[[Overlay], None] = lambda _: None,
-        noted: Callable[[SharedStep], None] = lambda _: None,
-        unable: Callable[[RemoteCommand, str], None] = lambda _wish, _why: None,
+        recorded: Callable[[SharedStep], None] = lambda _: None,
+        unable: Callable[[RemoteCommand, str], None] = lambda _command, _why: None,
     ) -> None:
         self._sealer = sealer
         self._state = sealer.device.state
-        self._post = post
+        self._delivery = delivery
         self._profiles = profiles
         self._agent_of = agent_of
         self._detect = detect
         self._now_ms = now_ms
         self._requester = requester
         self._changed = changed
-        self._noted = noted
+        self._recorded = recorded
         self._unable = unable
         self._kept = RunRepository(self._state)
         self._runs: dict[str, Overlay] = {}
@@ -83,8 +83,8 @@ class SessionService:
         self._windows: dict[tuple[str, str], Window] = {}
 
     async def __aenter__(self) -> "SessionService":
-        await self._post.do(remote_commands.forget_refusals, self._state)
-        for run in await self._post.do(self._kept.all):
+        await self._delivery.do(remote_commands.forget_refusals, self._state)
+        for run in await self._delivery.do(self._kept.all):
             self._runs[run.id] = run
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
             await self._do(run.id, moves.Restarted())
@@ -116,11 +116,11 @@ class SessionService:
 
     async def devices(self) -> list[PeerDevice]:
         """Return the devices that are known here, by name."""
-        return await self._post.do(self._sealer.peers.list)
+        return await self._delivery.do(self._sealer.peers.list)
 
     async def offers(self, device: str) -> tuple[AgentOffer, ...] | None:
         """Return what a known device says that it shares with this one; None if it has said nothing yet."""
-        return await self._post.do(latest_offers, self._state, device)
+        return await self._delivery.do(latest_offers, self._state, device)
 
     async def start(
         self,
@@ -149,7 +149,7 @@ class SessionService:
         )
         if (why := self._refusal(run)) is not None:
             await self._refuse(run, why, by)
-        _, peer = await self._post.do(self._sealer.peers.row, device)
+        _, peer = await self._delivery.do(self._sealer.peers.row, device)
         if not peer.may_talk:
             why = fault(
                 Code.PERMISSION_DENIED,
@@ -191,30 +191,30 @@ class SessionService:
         if run.agent and event.agent not in ("", run.agent):
             why = f"the run is with `{run.agent}`, and stays with it"
             raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion="Start another run for another agent."))
-        _, peer = await self._post.do(self._sealer.peers.row, run.device)
+        _, peer = await self._delivery.do(self._sealer.peers.row, run.device)
         if run.agent or not await self.offers(run.device):
             return event
         return moves.Resume(agent=await self._chosen(peer, event.agent))
 
     # ── what comes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def take(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> None:
+    async def take(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> None:
         """Take what a shared agent said to one of the runs; what belongs to none is forgotten."""
-        run = next((each for each in self._runs.values() if awaits(each, opened, letter)), None)
+        run = next((each for each in self._runs.values() if awaits(each, opened, message)), None)
         if run is None:
             # Such as that of an agent which stopped because nobody waited any more; so it is no warning.
             _log.info("what the device %s answered came too late, or was not asked, and is forgotten", opened.sender)
         else:
             event = (
-                moves.RemoteFailed(f"{letter.code}: {letter.reason}"[:500], lost=True)
-                if isinstance(letter, DeclineMessage)
-                else moves.Arrived(letter.text)
+                moves.RemoteFailed(f"{message.code}: {message.reason}"[:500], lost=True)
+                if isinstance(message, DeclineMessage)
+                else moves.Arrived(message.text)
             )
             refused = await self._do(run.id, event, opened)
             if refused is None:
                 return
             _log.info("what came for run %s changes nothing: %s", run.id, refused.why)
-        await self._post.taken(opened)
+        await self._delivery.taken(opened)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,12 +223,12 @@ class SessionService:
         run_id: str,
         event: Event,
         opened: Opened | None = None,
-        wish: str | None = None,
+        command: str | None = None,
         by: Person | None = None,
     ) -> MoveRefused | None:
         """Take a step, keep it, then do what follows; return why there was none.
 
-        The message or the wish that it comes of is forgotten in the same commit, in which it is also noted (S13).
+        The message or the command that it comes of is forgotten in the same commit, in which it is also recorded (S13).
         """
         async with self._locks.setdefault(run_id, asyncio.Lock()):
             taken = step(self._runs[run_id], event, self._now_ms())
@@ -236,11 +236,11 @@ class SessionService:
                 return taken
             while True:
                 send = next((each for each in taken.effects if isinstance(each, moves.Send)), None)
-                note = self._note(taken, type(event).__name__, by)
-                why = await self._keep(taken, note, send, opened, wish)
+                entry = self._audit_entry(taken, type(event).__name__, by)
+                why = await self._keep(taken, entry, send, opened, command)
                 run = self._runs[run_id] = taken.overlay
-                opened = wish = by = None
-                self._noted(note.step)
+                opened = command = by = None
+                self._recorded(entry.step)
                 self._changed(run)
                 self._follow(run, taken)
                 if send is None:
@@ -252,19 +252,19 @@ class SessionService:
                 taken = following
 
     async def _keep(
-        self, taken: Transition, note: AuditEntry, send: moves.Send | None, opened: Opened | None, wish: str | None
+        self, taken: Transition, entry: AuditEntry, send: moves.Send | None, opened: Opened | None, command: str | None
     ) -> Fault | None:
         """Keep a run together with what is sent by it, or without that: then say why it may not go."""
         run, why = taken.overlay, None
         if send is not None and (why := self._refusal(run)) is not None:
-            why = await self._post.do(self._revoked, run) or why
+            why = await self._delivery.do(self._revoked, run) or why
         if send is not None and why is None:
             key = (run.profile, run.device)
-            letter = QuestionMessage(
+            message = QuestionMessage(
                 id=send.id, session=run.session, text=send.text, control=self._control(run), agent=run.agent
             )
             try:
-                await self._post.do(self._commit, run, note, letter, opened, wish)
+                await self._delivery.do(self._commit, run, entry, message, opened, command)
             except StoreError:
                 raise
             except RemitError as error:
@@ -277,30 +277,30 @@ class SessionService:
         asked = run.asked if run.state in ENDED else None
         if asked is not None:
             with suppress(RemitError):  # to a device that was revoked meanwhile nothing is said
-                await self._post.do(
-                    self._commit, run, note, WithdrawMessage(to=asked, session=run.session), opened, wish
+                await self._delivery.do(
+                    self._commit, run, entry, WithdrawMessage(to=asked, session=run.session), opened, command
                 )
                 return why
-        await self._post.do(self._commit, run, note, None, opened, wish)
+        await self._delivery.do(self._commit, run, entry, None, opened, command)
         return why
 
     def _commit(
         self,
         run: Overlay,
-        note: AuditEntry,
-        letter: QuestionMessage | WithdrawMessage | None,
+        entry: AuditEntry,
+        message: QuestionMessage | WithdrawMessage | None,
         opened: Opened | None,
-        wish: str | None,
+        command: str | None,
     ) -> None:
         with self._state.writing():
-            audit.keep(self._state, note)
-            if letter is not None:
-                self._sealer.seal(run.device, types.write(letter), requester=self._requester)
+            audit.keep(self._state, entry)
+            if message is not None:
+                self._sealer.seal(run.device, types.write(message), requester=self._requester)
             self._kept.keep(run)
             if opened is not None:
                 self._sealer.taken(opened.id)
-            if wish is not None:
-                remote_commands.forget(self._state, wish)
+            if command is not None:
+                remote_commands.forget(self._state, command)
 
     def _refusal(self, run: Overlay) -> Fault | None:
         profile = self._profile(run.profile)
@@ -397,45 +397,45 @@ class SessionService:
                 if run.spent_ms(self._now_ms()) >= run.limits.max_duration_ms:
                     with suppress(RemitError):
                         await self._do(run.id, moves.Tick())
-            # A file that cannot be read now can be later: a wish stays until it is done.
+            # A file that cannot be read now can be later: a command stays until it is done.
             with suppress(RemitError, msgspec.DecodeError):
-                await self._grant()
+                await self._run_commands()
 
     # ── from other processes ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _grant(self) -> None:
+    async def _run_commands(self) -> None:
         """Do what was wanted of the runs in other processes; what cannot be done any more is forgotten."""
         # Not by `MessageDelivery.do`: that would have the outbox looked through each time.
-        for name, wish in await asyncio.to_thread(remote_commands.left, self._state):
-            run = self._runs.get(wish.run)
-            if run is not None and remote_commands.is_early(wish, run):
+        for name, command in await asyncio.to_thread(remote_commands.left, self._state):
+            run = self._runs.get(command.run)
+            if run is not None and remote_commands.is_early(command, run):
                 continue
-            by = Person(wish.by, "pending")
-            refused = None if run is None else await self._do(wish.run, wish.event, wish=name, by=by)
+            by = Person(command.by, "pending")
+            refused = None if run is None else await self._do(command.run, command.event, command=name, by=by)
             if run is None or refused is not None:
                 why = "that run is not on this device" if refused is None else refused.why
-                _log.info("what was wanted of run %s cannot be: %s", wish.run, why)
-                await self._post.do(remote_commands.refuse, self._state, name, why)
-                self._unable(wish, why)
+                _log.info("what was wanted of run %s cannot be: %s", command.run, why)
+                await self._delivery.do(remote_commands.refuse, self._state, name, why)
+                self._unable(command, why)
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _note(self, taken: Transition, event: str, by: Person | None, why: Fault | None = None) -> AuditEntry:
+    def _audit_entry(self, taken: Transition, event: str, by: Person | None, why: Fault | None = None) -> AuditEntry:
         return audit.of_step(
             taken, event, by, why, requester=self._requester, detect=self._detect, now_ms=self._now_ms()
         )
 
     async def _refuse(self, run: Overlay, why: Fault, by: Person | None) -> NoReturn:
         """Note that a run may not be, and say why."""
-        note = self._note(Transition(run), "Start", by, why)
-        await self._post.do(audit.keep, self._state, note)
-        self._noted(note.step)
+        entry = self._audit_entry(Transition(run), "Start", by, why)
+        await self._delivery.do(audit.keep, self._state, entry)
+        self._recorded(entry.step)
         raise RemitError(why)
 
 
-def awaits(run: Overlay, opened: Opened, letter: AnswerMessage | DeclineMessage) -> bool:
+def awaits(run: Overlay, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
     """Say whether this is what a run waits for: the first answer to its last message, of the device that it asked."""
-    return run.session == letter.session and run.device == opened.sender and letter.to == run.asked
+    return run.session == message.session and run.device == opened.sender and message.to == run.asked
 
 
 async def _draft_from(agent: LocalAgent, asked: PromptRequest) -> Draft | DraftFailure:

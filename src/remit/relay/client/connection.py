@@ -174,10 +174,10 @@ class GatewayConnection:
         """How many of this device's one-time keys the gateway has left to hand out, once it has said so."""
         self.expired: Callable[[Expired], None] = lambda _: None
         """Hears what was put and nobody fetched for so long that the gateway has deleted it; perhaps more than once."""
-        self._lanes = SendQueues(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
+        self._queues = SendQueues(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
         self._wake = asyncio.Event()
         self._arrivals = Arrivals(kept or {}, self._wake.set)
-        self._asking = PendingCalls(self._wake.set)
+        self._calls = PendingCalls(self._wake.set)
         self._allowed: AllowSenders | None = None
         self._eased = asyncio.Event()
         self._end: RemitError | None = None
@@ -213,17 +213,17 @@ class GatewayConnection:
         if self._end:
             raise self._end
         future: asyncio.Future[Outcome] = self._loop.create_future()
-        self._lanes.add(to, number, body, future)
+        self._queues.add(to, number, body, future)
         self._wake.set()
         return future
 
     def pauses(self) -> dict[str, Refused]:
         """For each device whose queue is full: what the gateway said about it."""
-        return self._lanes.pauses()
+        return self._queues.pauses()
 
     async def room(self, size: int = 4 * UNDERWAY_BYTES) -> None:
         """Return once no more than *size* bytes wait for their receipts: for those who have much to send."""
-        while self._lanes.bytes_waiting > size and not self._end:
+        while self._queues.bytes_waiting > size and not self._end:
             self._eased.clear()
             await self._eased.wait()
 
@@ -252,13 +252,13 @@ class GatewayConnection:
 
     async def publish(self, *, bundle: bytes | None = None, one_time: tuple[bytes, ...] = ()) -> Done | Denied:
         """Leave keys with the gateway for others: a signed bundle, and one-time keys that are handed out once each."""
-        answer = await self._asking.ask(lambda request: Publish(request=request, bundle=bundle, one_time=one_time))
+        answer = await self._calls.ask(lambda request: Publish(request=request, bundle=bundle, one_time=one_time))
         assert not isinstance(answer, BundleReply)
         return answer
 
     async def fetch(self, device: str) -> BundleReply | Denied:
         """Return the keys of another device, as it signed them: check that before you use them."""
-        answer = await self._asking.ask(lambda request: Fetch(request=request, device=device))
+        answer = await self._calls.ask(lambda request: Fetch(request=request, device=device))
         assert not isinstance(answer, Done)
         return answer
 
@@ -269,7 +269,7 @@ class GatewayConnection:
             self._allowed = AllowSenders(request=request, senders=senders)
             return self._allowed
 
-        await self._asking.ask(make)
+        await self._calls.ask(make)
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -339,9 +339,9 @@ class GatewayConnection:
                     task.exception()
 
     def _begin_again(self) -> None:
-        self._lanes.begin_again()
+        self._queues.begin_again()
         self._arrivals.begin_again()
-        self._asking.begin_again()
+        self._calls.begin_again()
         self._wake.set()
 
     async def _read(self, socket: ClientWebSocketResponse) -> Bye:
@@ -370,17 +370,17 @@ class GatewayConnection:
         match frame:
             case Stored(receipts=receipts):
                 for receipt in receipts:
-                    self._lanes.stored(receipt)
+                    self._queues.stored(receipt)
                 self._eased.set()
                 self._wake.set()
             case Refused():
-                if lane := self._lanes.refused(frame):
+                if queue := self._queues.refused(frame):
                     again = frame.retry_after_ms / 1_000 * self._uniform(1.0, 1.5)
-                    self._loop.call_later(again, self._go_on, lane)
+                    self._loop.call_later(again, self._go_on, queue)
                 self._eased.set()
                 self._wake.set()
             case Done() | BundleReply() | Denied():
-                self._asking.answered(frame)
+                self._calls.answered(frame)
                 if isinstance(frame, Done):
                     self.one_time_left = frame.one_time_left
             case KeysLeft(one_time_left=left):
@@ -390,17 +390,17 @@ class GatewayConnection:
             case Bye() | Challenge() | Welcome() | DeviceStatus():
                 raise Malformed(f"an unexpected {frame.__struct_config__.tag}")
 
-    def _go_on(self, lane: SendQueue) -> None:
-        self._lanes.go_on(lane)
+    def _go_on(self, queue: SendQueue) -> None:
+        self._queues.go_on(queue)
         self._wake.set()
 
     async def _write(self, socket: ClientWebSocketResponse) -> Bye:
         """Send whatever there is to send."""
         while True:
             self._wake.clear()
-            while asked := self._asking.next():
+            while asked := self._calls.next():
                 await socket.send_str(encode_text(asked).decode())
-            while put := self._lanes.next():
+            while put := self._queues.next():
                 await socket.send_bytes(encode_binary(put))
             if ack := self._arrivals.ack():
                 await socket.send_str(encode_text(ack).decode())
@@ -425,8 +425,8 @@ class GatewayConnection:
         if self._end:
             return
         self._end = error
-        self._lanes.end(error)
+        self._queues.end(error)
         self._arrivals.end(error)
-        self._asking.end(error)
+        self._calls.end(error)
         self._eased.set()
         self._become("ended", why)

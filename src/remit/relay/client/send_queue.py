@@ -1,4 +1,4 @@
-"""What a device has to send: a lane for each receiver, in which nothing overtakes.
+"""What a device has to send: a queue for each receiver, in which nothing overtakes.
 
 Pure: which message goes next, and what an answer means. Whoever sends owns the socket and the time.
 """
@@ -42,10 +42,10 @@ class SendQueue:
 
 
 class SendQueues:
-    """All lanes, and how much is under way in them."""
+    """All queues, and how much is under way in them."""
 
     def __init__(self, *, messages: int, size: int) -> None:
-        self._lanes: dict[str, SendQueue] = {}
+        self._queues: dict[str, SendQueue] = {}
         self._ready: dict[str, SendQueue] = {}
         """Those with something to send, in turns: the first is next, and then goes to the end."""
         self._messages_left = self._messages = messages
@@ -54,108 +54,108 @@ class SendQueues:
 
     def add(self, to: str, number: int, body: bytes, future: "asyncio.Future[Outcome]") -> None:
         """Take a message; raises a `ValueError` if its number does not grow."""
-        lane = self._lanes.get(to)
-        if lane is None:
-            lane = self._lanes[to] = SendQueue(to)
-        if number <= lane.highest:
-            raise ValueError(f"number {number} for {to} is not above {lane.highest}, which was put before")
-        lane.highest = number
-        lane.waiting.append(QueuedMessage(number, body, future))
+        queue = self._queues.get(to)
+        if queue is None:
+            queue = self._queues[to] = SendQueue(to)
+        if number <= queue.highest:
+            raise ValueError(f"number {number} for {to} is not above {queue.highest}, which was put before")
+        queue.highest = number
+        queue.waiting.append(QueuedMessage(number, body, future))
         self.bytes_waiting += len(body)
-        self._look(lane)
+        self._look(queue)
 
     def next(self) -> Put | None:
         """Return what to send now, if there is something and enough was answered."""
         if not self._ready or self._messages_left <= 0 or self._size_left <= 0:
             return None
-        to, lane = next(iter(self._ready.items()))
-        one = lane.waiting[lane.sent]
-        put = Put(to, one.number, one.body, lane.anew)
-        lane.anew = False
-        lane.sent += 1
-        lane.underway.append(len(one.body))
+        to, queue = next(iter(self._ready.items()))
+        one = queue.waiting[queue.sent]
+        put = Put(to, one.number, one.body, queue.anew)
+        queue.anew = False
+        queue.sent += 1
+        queue.underway.append(len(one.body))
         self._messages_left -= 1
         self._size_left -= len(one.body)
         del self._ready[to]
-        self._look(lane)
+        self._look(queue)
         return put
 
     def stored(self, receipt: Receipt) -> None:
         """The gateway holds a message."""
-        lane = self._answered(receipt.to)
-        if lane is None or not lane.waiting or lane.waiting[0].number != receipt.number:
+        queue = self._answered(receipt.to)
+        if queue is None or not queue.waiting or queue.waiting[0].number != receipt.number:
             return
-        one = lane.waiting.popleft()
-        lane.sent = max(0, lane.sent - 1)
+        one = queue.waiting.popleft()
+        queue.sent = max(0, queue.sent - 1)
         self.bytes_waiting -= len(one.body)
         # Of what was sent before, on a connection that broke, a repeat says nothing.
         surprising = receipt.repeated and not one.tried
         _tell(one.future, Receipt(receipt.to, receipt.number, surprising))
 
     def refused(self, refused: Refused) -> SendQueue | None:
-        """The gateway did not take a message; return its lane if it is to be sent again after a pause."""
-        lane = self._answered(refused.to)
-        if lane is None or refused.code == "behind":
+        """The gateway did not take a message; return its queue if it is to be sent again after a pause."""
+        queue = self._answered(refused.to)
+        if queue is None or refused.code == "behind":
             return None
-        lane.sent = 0
-        lane.anew = True
-        self._ready.pop(lane.to, None)
+        queue.sent = 0
+        queue.anew = True
+        self._ready.pop(queue.to, None)
         if refused.code == "full":
-            lane.pause = refused
-            return lane
+            queue.pause = refused
+            return queue
         # None of those behind it may come before it either, so they are given back together.
-        waiting, lane.waiting = lane.waiting, deque()
-        lane.highest = 0
+        waiting, queue.waiting = queue.waiting, deque()
+        queue.highest = 0
         for one in waiting:
             self.bytes_waiting -= len(one.body)
             _tell(one.future, Refused(to=refused.to, number=one.number, code=refused.code, reason=refused.reason))
         return None
 
-    def go_on(self, lane: SendQueue) -> None:
-        """The pause of a lane is over."""
-        lane.pause = None
-        self._look(lane)
+    def go_on(self, queue: SendQueue) -> None:
+        """The pause of a queue is over."""
+        queue.pause = None
+        self._look(queue)
 
     def begin_again(self) -> None:
         """There is a new connection: what was not answered is sent once more."""
         self._messages_left, self._size_left = self._messages, self._size
         self._ready.clear()
-        for to, lane in list(self._lanes.items()):
-            for one in list(lane.waiting)[: lane.sent]:
+        for to, queue in list(self._queues.items()):
+            for one in list(queue.waiting)[: queue.sent]:
                 one.tried = True
-            lane.sent = 0
-            lane.underway.clear()
-            lane.anew = False
-            lane.pause = None
-            if not lane.waiting:
+            queue.sent = 0
+            queue.underway.clear()
+            queue.anew = False
+            queue.pause = None
+            if not queue.waiting:
                 # Its numbers are known to whoever keeps them.
-                del self._lanes[to]
-            self._look(lane)
+                del self._queues[to]
+            self._look(queue)
 
     def pauses(self) -> dict[str, Refused]:
         """For each device to which nothing is sent for now: why."""
-        return {to: lane.pause for to, lane in self._lanes.items() if lane.pause is not None}
+        return {to: queue.pause for to, queue in self._queues.items() if queue.pause is not None}
 
     def end(self, error: Exception) -> None:
         """Nothing more can be sent."""
-        for lane in self._lanes.values():
-            for one in lane.waiting:
+        for queue in self._queues.values():
+            for one in queue.waiting:
                 if not one.future.done():
                     one.future.set_exception(error)
                     # Nobody need be there to hear it: what has no receipt is kept by the user anyway.
                     one.future.exception()
 
     def _answered(self, to: str) -> SendQueue | None:
-        lane = self._lanes.get(to)
-        if lane is None or not lane.underway:
+        queue = self._queues.get(to)
+        if queue is None or not queue.underway:
             return None
         self._messages_left += 1
-        self._size_left += lane.underway.popleft()
-        return lane
+        self._size_left += queue.underway.popleft()
+        return queue
 
-    def _look(self, lane: SendQueue) -> None:
-        if lane.sent < len(lane.waiting) and lane.pause is None:
-            self._ready[lane.to] = lane
+    def _look(self, queue: SendQueue) -> None:
+        if queue.sent < len(queue.waiting) and queue.pause is None:
+            self._ready[queue.to] = queue
 
 
 def _tell(future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:

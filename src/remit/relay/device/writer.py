@@ -45,7 +45,7 @@ class Commits:
     def __init__(self, state: DeviceFile, company: Callable[[list[Work]], None] = lambda _: None) -> None:
         self._state = state
         self._company = company
-        self._thread = ThreadPoolExecutor(1, "remit-post")
+        self._thread = ThreadPoolExecutor(1, "remit-device")
         self._waiting: deque[Work] = deque()
         self._idle = asyncio.Event()
         self._idle.set()

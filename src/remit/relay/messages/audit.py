@@ -1,6 +1,6 @@
 """What is to be recorded of a device's dealings with others: kept with the step itself, until the team's record has it.
 
-A note is committed in the device's file together with what it tells of. From there it is brought to the record, which
+An entry is committed in the device's file together with what it tells of. From there it is brought to the record, which
 takes each number of a device once: killed at any moment, no step is missing there and none stands there twice.
 """
 
@@ -106,27 +106,28 @@ def of_step(
 # ── in the device's file ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def keep(file: DeviceFile, note: AuditEntry) -> None:
-    """Keep a note, in the transaction with what it tells of if there is one."""
+def keep(file: DeviceFile, entry: AuditEntry) -> None:
+    """Keep an entry, in the transaction with what it tells of if there is one."""
     with file.writing():
         number = _last(file) + 1
         file.keep("notes", number)
-        file.keep(_name(number), note)
+        file.keep(_name(number), entry)
 
 
 def left(file: DeviceFile, after: int, limit: int = TOGETHER) -> list[NumberedRecord]:
-    """Return the notes that are kept, beginning after that number."""
+    """Return the entries that are kept, beginning after that number."""
     rows = file.rows(
         "SELECT name, value FROM facts WHERE name > ? AND name < 'note0' ORDER BY name LIMIT ?", _name(after), limit
     )
     found = [(int(name[5:], 16), file.unlock(value, f"facts/{name}", AuditEntry)) for name, value in rows]
     return [
-        NumberedRecord(number, Kind.SHARED, note.at_ms, note.run, note.session, note.step) for number, note in found
+        NumberedRecord(number, Kind.SHARED, entry.at_ms, entry.run, entry.session, entry.step)
+        for number, entry in found
     ]
 
 
 def forget(file: DeviceFile, until: int) -> None:
-    """Forget the notes up to that number."""
+    """Forget the entries up to that number."""
     with file.writing():
         file.execute("DELETE FROM facts WHERE name > 'note/' AND name <= ?", _name(until))
 

@@ -60,13 +60,13 @@ class CatalogSender:
 # ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def hear(sealer: Sealer, opened: Opened, letter: OffersMessage) -> None:
+def hear(sealer: Sealer, opened: Opened, message: OffersMessage) -> None:
     """Keep what a device says that it shares, in place of what it said before, and forget the message."""
     state = sealer.device.state
     with state.writing():
         row, peer = sealer.peers.row(opened.sender)
         if peer.may_talk:
-            state.keep(f"heard/{row}", letter.agents)
+            state.keep(f"heard/{row}", message.agents)
         sealer.taken(opened.id)
 
 

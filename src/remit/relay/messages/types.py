@@ -82,13 +82,13 @@ class OffersMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="of
             raise ValueError("an agent is offered twice")
 
 
-Letter = QuestionMessage | AnswerMessage | DeclineMessage | WithdrawMessage | OffersMessage
+PeerMessage = QuestionMessage | AnswerMessage | DeclineMessage | WithdrawMessage | OffersMessage
 
-_decoder = msgspec.json.Decoder(Letter)
+_decoder = msgspec.json.Decoder(PeerMessage)
 write = msgspec.json.Encoder().encode
 
 
-def decode_message(body: bytes) -> Letter:
+def decode_message(body: bytes) -> PeerMessage:
     """Return what another device said, or raise a `RemitError` that names the field."""
     try:
         return _decoder.decode(body)
