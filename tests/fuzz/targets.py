@@ -29,7 +29,7 @@ from remit.relay import wire
 from remit.relay.bridge.acp_wire import PERMISSION, Updated, Wire, is_broken, tokens_in
 from remit.relay.bridge.ndjson import NdjsonLink, _Asked
 from remit.relay.device.identity import make_card, read_card, read_link
-from remit.relay.e2e.frame import parcel
+from remit.relay.e2e.frame import split_frame
 from remit.relay.e2e.streams import START, Incoming, MessagePart, Piece, decode_piece, encode_piece
 from remit.relay.messages import types
 from remit.relay.session.profile import ControlEnvelope
@@ -168,7 +168,7 @@ def pairing_link(raw: bytes) -> object:
 
 def sealed(raw: bytes) -> object:
     # A shorter one is refused by its length.
-    return parcel(raw) if len(raw) > 1 else None
+    return split_frame(raw) if len(raw) > 1 else None
 
 
 # ── credentials ───────────────────────────────────────────────────────────────────────────────────────────────────────

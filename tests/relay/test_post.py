@@ -287,5 +287,5 @@ def _skip(sealer: Sealer, device: str, pieces: int) -> None:
     sender = sealer._sender  # pyright: ignore[reportPrivateUsage]
     with sealer.device.state.writing():
         row, _ = sealer.peers.row(device)
-        line = sender.line(row)
+        line = sender.streams(row)
         sender.keep(row, structs.replace(line, out=structs.replace(line.out, next=line.out.next + pieces)))

@@ -269,7 +269,7 @@ def test_who_asks_again_and_again_has_not_everything_sealed_each_time(tmp_path: 
         ticks.skip(600 if len(sealed) == 1 else 1)
         with bob.device.state.writing():
             row, peer = bob.peers.row(ada.device.id)
-            bob._sender.keep(row, bob._sender.ask(row, peer, bob._sender.line(row)))  # pyright: ignore[reportPrivateUsage]
+            bob._sender.keep(row, bob._sender.ask(row, peer, bob._sender.streams(row)))  # pyright: ignore[reportPrivateUsage]
         carry(bob, ada)
     assert sealed == [8, 8, 1]
     ticks.skip(600)

@@ -245,7 +245,7 @@ def forge(four: Four, piece: Piece | bytes, *, boxed: bool = True) -> bytes:
     state, sessions = four.ada.device.state, four.ada._sessions  # pyright: ignore[reportPrivateUsage]
     with state.writing():
         row, _ = four.ada.peers.row(four.bob.device.id)
-        live = sessions.load(four.ada._sender.line(row).session)  # pyright: ignore[reportPrivateUsage]
+        live = sessions.load(four.ada._sender.streams(row).session)  # pyright: ignore[reportPrivateUsage]
         assert live is not None
         if boxed:
             sealed = pack(live.session, plain, 0)
@@ -259,7 +259,7 @@ def forge(four: Four, piece: Piece | bytes, *, boxed: bool = True) -> bytes:
 def honest(four: Four) -> Piece:
     """Return the piece that ada would seal next for bob."""
     row, _ = four.ada.peers.row(four.bob.device.id)
-    line = four.ada._sender.line(row)  # pyright: ignore[reportPrivateUsage]
+    line = four.ada._sender.streams(row)  # pyright: ignore[reportPrivateUsage]
     (part,) = cut(b"m" * 16, line.out.chain, "message", "", b"body")
     return Piece(
         version=1,
@@ -320,7 +320,7 @@ def test_a_box_that_promises_more_than_it_holds_is_refused(four: Four):
     state, sessions = four.ada.device.state, four.ada._sessions  # pyright: ignore[reportPrivateUsage]
     with state.writing():
         row, _ = four.ada.peers.row(four.bob.device.id)
-        live = sessions.load(four.ada._sender.line(row).session)  # pyright: ignore[reportPrivateUsage]
+        live = sessions.load(four.ada._sender.streams(row).session)  # pyright: ignore[reportPrivateUsage]
         assert live is not None
         key = b"k" * 32
         kind, message = live.session.encrypt(key).to_parts()

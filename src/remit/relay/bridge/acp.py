@@ -86,16 +86,16 @@ class _LazyLink(AgentLink):
         assert self._link is not None, "opened before it is asked"
         return await self._link.ask(request, timer)
 
-    async def calm(self) -> bool:
-        return self._link is not None and await self._link.calm()
+    async def cancel_turn(self) -> bool:
+        return self._link is not None and await self._link.cancel_turn()
 
     async def end(self) -> None:
         self._ended = True
         if self._link is not None:
             await self._link.end()
 
-    async def obituary(self) -> str | None:
-        return None if self._link is None else await self._link.obituary()
+    async def exit_failure(self) -> str | None:
+        return None if self._link is None else await self._link.exit_failure()
 
     @property
     def is_up(self) -> bool:

@@ -159,13 +159,13 @@ class AcpLink(AgentLink):
                 async with asyncio.timeout(CLOSE_S):
                     await self._connection.close()
 
-    async def obituary(self) -> str | None:
+    async def exit_failure(self) -> str | None:
         if self._child is None:
             return None
         how = await self._child.how_it_ended()
         return None if self._child.exit_code == 0 else how
 
-    async def calm(self) -> bool:
+    async def cancel_turn(self) -> bool:
         turn, prompting, connection = self._turn, self._prompting, self._connection
         if turn is None or prompting is None or connection is None:
             return False  # it was still making a session, which cannot be cancelled
@@ -176,10 +176,10 @@ class AcpLink(AgentLink):
                     await connection.cancel(turn.session)
                     await asyncio.wait({prompting})
         self._turn = self._prompting = None
-        is_calm = prompting.done() and self.is_up
-        if not is_calm:
+        is_idle = prompting.done() and self.is_up
+        if not is_idle:
             self._sessions.pop(turn.request.session_id, None)
-        return is_calm
+        return is_idle
 
     # ── a turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -199,7 +199,7 @@ class AcpLink(AgentLink):
             if turn.failure.done():
                 # What it does next is not waited for; but if it stops when it is told to, it can be asked again.
                 failure = turn.failure.result()
-                return DraftFailure(reason=failure.reason, hard=not await self.calm())
+                return DraftFailure(reason=failure.reason, hard=not await self.cancel_turn())
             response = await prompting
         except OSError:
             # What broke the process once may do so again, so this session is not taken up by the next one.

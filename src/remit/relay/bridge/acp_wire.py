@@ -132,7 +132,7 @@ class Wire:
         """Return a message that is for the SDK; what is not is dealt with."""
         method, number = message.get("method"), message.get("id")
         if method == UPDATE:
-            self._note(message.get("params"))
+            self._handle_update(message.get("params"))
         elif method is not None and number is not None:
             if isinstance(method, str) and method in self._offered and isinstance(number, int | str):
                 return message
@@ -144,7 +144,7 @@ class Wire:
             return _answer(message, number)
         return None
 
-    def _note(self, params: Any) -> None:
+    def _handle_update(self, params: Any) -> None:
         try:
             updated = msgspec.convert(params, Updated)
         except msgspec.ValidationError:

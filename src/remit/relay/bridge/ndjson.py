@@ -104,7 +104,7 @@ class NdjsonLink(AgentLink):
         finally:
             self._asked = None
 
-    async def calm(self) -> bool:
+    async def cancel_turn(self) -> bool:
         return False
 
     async def end(self) -> None:
@@ -115,13 +115,13 @@ class NdjsonLink(AgentLink):
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
-    async def obituary(self) -> str | None:
+    async def exit_failure(self) -> str | None:
         if self._child is None:
             return None
         how = await self._child.how_it_ended()
         return None if self._child.exit_code == 0 else how
 
-    def remarks(self) -> str:
+    def explanation(self) -> str:
         said = [
             *([f"{self._garbage} lines that are no response"] if self._garbage else []),
             *([f"{self._violations} responses to something else"] if self._violations else []),

@@ -31,7 +31,7 @@ class AgentLink(ABC):
         """Ask for a draft; *timer* ends the wait, and may be put off while a person is asked."""
 
     @abstractmethod
-    async def calm(self) -> bool:
+    async def cancel_turn(self) -> bool:
         """Have it give up what it was asked and nobody waits for; return whether it can be asked again."""
 
     @abstractmethod
@@ -39,7 +39,7 @@ class AgentLink(ABC):
         """End the process and all that it started; also one that was never opened."""
 
     @abstractmethod
-    async def obituary(self) -> str | None:
+    async def exit_failure(self) -> str | None:
         """Return how the process failed since it was last asked; None: it did not, though it may have ended well."""
 
     @property
@@ -47,7 +47,7 @@ class AgentLink(ABC):
     def is_up(self) -> bool:
         """Whether it can be asked."""
 
-    def remarks(self) -> str:
+    def explanation(self) -> str:
         """Return what may explain that it did not answer, to stand behind a sentence; empty: nothing."""
         return ""
 
@@ -73,7 +73,7 @@ class SupervisedAgent:
         self._turns = OneAtATime()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._winding: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._failures = 0
         self._not_before = float("-inf")
         self._closed = False
@@ -88,7 +88,7 @@ class SupervisedAgent:
         if self._link is not None:
             await self._link.end()
         await self._idle.wait()
-        await self._wound()
+        await self._wait_until_ended()
 
     async def _prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         self._idle.clear()
@@ -98,7 +98,7 @@ class SupervisedAgent:
             self._idle.set()
 
     async def _ask(self, request: PromptRequest) -> Draft | DraftFailure:
-        await self._wound()
+        await self._wait_until_ended()
         link = await self._ready()
         if isinstance(link, DraftFailure):
             return link
@@ -107,12 +107,12 @@ class SupervisedAgent:
             async with asyncio.timeout(limit_s) as timer:
                 outcome = await link.ask(request, timer)
         except TimeoutError:
-            self._wind(link)
+            self._cancel_turn(link)
             return DraftFailure(
-                reason=f"the local agent did not answer within {limit_s:g} s{link.remarks()}", hard=True
+                reason=f"the local agent did not answer within {limit_s:g} s{link.explanation()}", hard=True
             )
         except BaseException:
-            self._wind(link, blamed=False)
+            self._cancel_turn(link, blamed=False)
             raise
         if self._closed:
             return _closed()
@@ -129,11 +129,11 @@ class SupervisedAgent:
         if self._link is not None:
             if self._link.is_up:
                 return self._link
-            died = await self._link.obituary()
+            died = await self._link.exit_failure()
             self._retire(self._link, blamed=died is not None)
             if died is not None:
                 return DraftFailure(reason=f"the local agent's process died since its last turn: {died}", hard=True)
-            await self._wound()
+            await self._wait_until_ended()
         if (wait_s := self._not_before - self._clock.now()) > 0:
             times = "once" if self._failures == 1 else f"{self._failures} times in a row"
             reason = f"the local agent failed {times}; it is started again in {max(wait_s, 0.1):.1f} s at the earliest"
@@ -163,30 +163,30 @@ class SupervisedAgent:
             self._failed()
         self._begin(link.end())
 
-    def _wind(self, link: AgentLink, *, blamed: bool = True) -> None:
+    def _cancel_turn(self, link: AgentLink, *, blamed: bool = True) -> None:
         """Have a link give up its turn, or end if it does not."""
 
-        async def wind() -> None:
-            if not self._closed and await link.calm():
+        async def cancel() -> None:
+            if not self._closed and await link.cancel_turn():
                 return
             self._link = None
             if blamed:
                 self._failed()
             await link.end()
 
-        self._begin(wind())
+        self._begin(cancel())
 
     def _begin(self, ending: Coroutine[object, object, None]) -> None:
-        self._winding = asyncio.get_running_loop().create_task(ending)
+        self._ending = asyncio.get_running_loop().create_task(ending)
 
-    async def _wound(self) -> None:
+    async def _wait_until_ended(self) -> None:
         """Return once whatever was let go is gone."""
-        if (winding := self._winding) is None:
+        if (ending := self._ending) is None:
             return
-        await asyncio.wait({winding})
-        if self._winding is winding:
-            self._winding = None
-        if not winding.cancelled() and (error := winding.exception()) is not None:
+        await asyncio.wait({ending})
+        if self._ending is ending:
+            self._ending = None
+        if not ending.cancelled() and (error := ending.exception()) is not None:
             log.error("a local agent could not be let go: %s", type(error).__name__)
 
     def _failed(self) -> None:

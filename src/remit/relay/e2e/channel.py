@@ -90,8 +90,8 @@ class Sealer:
         held = HeldMessage(message=token, content="message", requester=requester, body=plaintext)
         with self._state.writing():
             row, peer = self._talking(to)
-            line = self._sender.line(row)
-            self._sender.keep(row, self._sender.add(row, peer, line, held))
+            streams = self._sender.streams(row)
+            self._sender.keep(row, self._sender.add(row, peer, streams, held))
         return token.hex()
 
     def wanting(self) -> list[str]:
@@ -103,9 +103,9 @@ class Sealer:
         """Open a session with a device, if there is none; what is held for it goes into the outbox."""
         with self._state.writing():
             row, peer = self._talking(to)
-            line = self._sender.line(row)
-            if self._sessions.load(line.session) is None:
-                self._sender.keep(row, self._sender.begin(row, peer, line, _owned(prekey, peer), renew=False))
+            streams = self._sender.streams(row)
+            if self._sessions.load(streams.session) is None:
+                self._sender.keep(row, self._sender.begin(row, peer, streams, _owned(prekey, peer), renew=False))
 
     def renew(self, to: str, prekey: PreKey) -> bool:
         """Open a new session in place of one that broke, and ask the other side to begin its stream anew in it.
@@ -115,12 +115,12 @@ class Sealer:
         """
         with self._state.writing():
             row, peer = self._talking(to)
-            line = self._sender.line(row)
-            current = self._sessions.load(line.session)
-            waiting = current is not None and current.mine and not current.answered and line.out.renew
-            if waiting and 0 <= self._now_us() // 1_000 - line.renewed_ms < RENEWAL_MS:
+            streams = self._sender.streams(row)
+            current = self._sessions.load(streams.session)
+            waiting = current is not None and current.mine and not current.answered and streams.out.renew
+            if waiting and 0 <= self._now_us() // 1_000 - streams.renewed_ms < RENEWAL_MS:
                 return False
-            self._sender.keep(row, self._sender.begin(row, peer, line, _owned(prekey, peer), renew=True))
+            self._sender.keep(row, self._sender.begin(row, peer, streams, _owned(prekey, peer), renew=True))
             return True
 
     def ask(self) -> bool:
@@ -132,13 +132,13 @@ class Sealer:
         all_asked = True
         with self._state.writing():
             for (row,) in self._state.rows("SELECT peer FROM lines ORDER BY peer"):
-                peer, line = self.peers.at(row), self._sender.line(row)
-                if not (peer.may_talk and line.session):
+                peer, streams = self.peers.at(row), self._sender.streams(row)
+                if not (peer.may_talk and streams.session):
                     continue
-                if 0 <= self._now_us() // 1_000 - line.asked_ms < ASKED_MS:
+                if 0 <= self._now_us() // 1_000 - streams.asked_ms < ASKED_MS:
                     all_asked = False
                 else:
-                    self._sender.keep(row, self._sender.ask(row, peer, line))
+                    self._sender.keep(row, self._sender.ask(row, peer, streams))
         return all_asked
 
     def acknowledge(self, to: str, *, always: bool = False) -> bool:
@@ -148,10 +148,10 @@ class Sealer:
         """
         with self._state.writing():
             row, peer = self._talking(to)
-            line = self._sender.line(row)
-            if not (line.owed or always):
+            streams = self._sender.streams(row)
+            if not (streams.owed or always):
                 return False
-            self._sender.keep(row, self._sender.note(row, peer, line))
+            self._sender.keep(row, self._sender.note(row, peer, streams))
             return True
 
     def outbox(self, after: int = 0, limit: int = 100) -> list[OutboundMessage]:
@@ -209,7 +209,7 @@ class Sealer:
     def may_renew(self, device: str) -> bool:
         """Say whether there is room for what a device would send again after `renew`, and it was not just done."""
         row, _ = self.peers.row(device)
-        return self._receiver.has_room(row) and self._sender.may_restart(row, self._sender.line(row))
+        return self._receiver.has_room(row) and self._sender.may_restart(row, self._sender.streams(row))
 
     def losses(self, device: str) -> list[Loss]:
         """Return what was lost between this device and another because one of them was put back; both say the same."""
@@ -219,7 +219,7 @@ class Sealer:
     def session(self, device: str) -> str:
         """Return the name of the session in which this device sends to another; empty if there is none."""
         row, _ = self.peers.row(device)
-        live = self._sessions.load(self._sender.line(row).session)
+        live = self._sessions.load(self._sender.streams(row).session)
         return "" if live is None else live.session.session_id
 
     def _talking(self, device: str) -> tuple[int, PeerDevice]:

@@ -89,8 +89,8 @@ class Receiver:
         device = peer.device
         if not peer.may_talk:
             raise RejectedMessageError(RejectionReason.NOT_ALLOWED, device)
-        line = self._sender.line(row)
-        read = self._sessions.read(row, peer, sealed, line.session)
+        streams = self._sender.streams(row)
+        read = self._sessions.read(row, peer, sealed, streams.session)
         if not isinstance(read, Read):
             raise RejectedMessageError(read, device)
         piece = decode_piece(read.plain)
@@ -98,45 +98,45 @@ class Receiver:
             raise RejectedMessageError(RejectionReason.GARBAGE, device, "what was encrypted is no piece")
         if (piece.sender, piece.receiver) != (device, self._me):
             raise RejectedMessageError(RejectionReason.MISDIRECTED, device)
-        entered = enter(line.inc, piece)
+        entered = enter(streams.inc, piece)
         if isinstance(entered, RejectionReason):
             raise RejectedMessageError(entered, device)
         if piece.part is not None and self._is_full(row):
             raise RejectedMessageError(RejectionReason.FULL, device)
 
-        line = self._use(row, line, read, renewed=entered.fresh and piece.renew)
+        streams = self._use(row, streams, read, renewed=entered.fresh and piece.renew)
         self._sessions.mark(row, "sealed", digest_of(sealed))
-        line = structs.replace(line, inc=entered.incoming, owed=line.owed + is_numbered(piece))
+        streams = structs.replace(streams, inc=entered.incoming, owed=streams.owed + is_numbered(piece))
         if entered.fresh:
             self._state.execute("DELETE FROM pieces WHERE peer = ?", row)
-        opened, line = self._draw(row, peer, line, piece, lost=entered.lost)
-        gen = line.out.gen
-        line = self._sender.heard(row, peer, line, piece.ack)
+        opened, streams = self._draw(row, peer, streams, piece, lost=entered.lost)
+        gen = streams.out.gen
+        streams = self._sender.heard(row, peer, streams, piece.ack)
         if entered.fresh and piece.renew:
-            if line.out.gen == gen:
-                if not self._sender.may_restart(row, line):
+            if streams.out.gen == gen:
+                if not self._sender.may_restart(row, streams):
                     raise RejectedMessageError(RejectionReason.HURRIED, device)
-                line = self._sender.restart(row, peer, line)
-        elif piece.kind == "ask" and line.out.gen == gen:
-            line = self._sender.asked(row, peer, line, piece.ack)
+                streams = self._sender.restart(row, peer, streams)
+        elif piece.kind == "ask" and streams.out.gen == gen:
+            streams = self._sender.asked(row, peer, streams, piece.ack)
         else:
-            line = self._sender.catch_up(row, peer, line)
-        if line.owed >= ACK_EVERY:
-            line = self._sender.note(row, peer, line)
-        self._sender.keep(row, line)
+            streams = self._sender.catch_up(row, peer, streams)
+        if streams.owed >= ACK_EVERY:
+            streams = self._sender.note(row, peer, streams)
+        self._sender.keep(row, streams)
         return opened
 
-    def _use(self, row: int, line: StreamPair, read: Read, *, renewed: bool) -> StreamPair:
+    def _use(self, row: int, streams: StreamPair, read: Read, *, renewed: bool) -> StreamPair:
         """Keep the session that read this, and choose the one to send in."""
         if read.account is not None:
             self._sessions.keep_account(read.account)
         came_by = self._sessions.keep(row, read.live)
-        if came_by == line.session:
-            return line
-        current = self._sessions.load(line.session)
+        if came_by == streams.session:
+            return streams
+        current = self._sessions.load(streams.session)
         if renewed or current is None or (read.account is not None and not _stays(current, read.live)):
-            return structs.replace(line, session=came_by)
-        return line
+            return structs.replace(streams, session=came_by)
+        return streams
 
     def _lay(self, row: int, piece: Piece) -> None:
         """Put a piece where others wait."""
@@ -144,10 +144,10 @@ class Receiver:
         self._state.execute("INSERT INTO pieces VALUES (?, ?, ?)", row, piece.seq, content)
 
     def _draw(
-        self, row: int, peer: PeerDevice, line: StreamPair, came: Piece, *, lost: int
+        self, row: int, peer: PeerDevice, streams: StreamPair, came: Piece, *, lost: int
     ) -> tuple[list[Opened], StreamPair]:
         """Go on as far as there are pieces in a row, and deliver the messages that are whole by that."""
-        inc, opened, drawn = line.inc, list[Opened](), None
+        inc, opened, drawn = streams.inc, list[Opened](), None
         losses = [_Loss(forgot="here", direction="in", count=lost)] if lost else []
         inc, missing = forgotten(inc)
         losses += [_Loss(forgot="there", direction="in", count=missing)] if missing else []
@@ -183,10 +183,10 @@ class Receiver:
                     self._told(row, body)
         if is_numbered(came) and last_of(came) >= inc.next:
             self._lay(row, came)
-        line = structs.replace(line, inc=inc)
+        streams = structs.replace(streams, inc=inc)
         for loss in losses:
-            line = self._tell(row, peer, line, loss)
-        return opened, line
+            streams = self._tell(row, peer, streams, loss)
+        return opened, streams
 
     def _laid(self, row: int, came: Piece, seq: int) -> _Laid | None:
         """Return a piece that is here: the one that just *came*, or one that was laid among those that wait."""
@@ -226,7 +226,7 @@ class Receiver:
     def has_gap(self, row: int) -> bool:
         """Say whether pieces wait for an earlier one."""
         ((last,),) = self._state.rows("SELECT max(seq) FROM pieces WHERE peer = ?", row)
-        return last is not None and last >= self._sender.line(row).inc.next
+        return last is not None and last >= self._sender.streams(row).inc.next
 
     def has_room(self, row: int) -> bool:
         """Say whether so much was taken that it is worth while to have the rest sent again."""
@@ -244,13 +244,13 @@ class Receiver:
         kept = [self._state.unlock(content, f"losses/{row}", _Loss) for (content,) in found]
         return [Loss(peer=device, forgot=each.forgot, direction=each.direction, count=each.count) for each in kept]
 
-    def _tell(self, row: int, peer: PeerDevice, line: StreamPair, loss: _Loss) -> StreamPair:
+    def _tell(self, row: int, peer: PeerDevice, streams: StreamPair, loss: _Loss) -> StreamPair:
         """Note a loss, and say so to the other device."""
-        self._note(row, loss)
+        self._record_loss(row, loss)
         held = HeldMessage(
             message=secrets.token_bytes(16), content="loss", requester="", body=msgspec.msgpack.encode(loss)
         )
-        return self._sender.add(row, peer, line, held)
+        return self._sender.add(row, peer, streams, held)
 
     def _told(self, row: int, body: bytes) -> None:
         """Note a loss that the other device has found, as it looks from here."""
@@ -259,9 +259,9 @@ class Receiver:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         mirrored: dict[Side, Side] = {"here": "there", "there": "here"}
-        self._note(row, _Loss(forgot=mirrored[loss.forgot], direction="out", count=loss.count))
+        self._record_loss(row, _Loss(forgot=mirrored[loss.forgot], direction="out", count=loss.count))
 
-    def _note(self, row: int, loss: _Loss) -> None:
+    def _record_loss(self, row: int, loss: _Loss) -> None:
         self._state.execute(
             "INSERT INTO losses (peer, content) VALUES (?, ?)", row, self._state.lock(loss, f"losses/{row}")
         )

@@ -62,23 +62,23 @@ class OutboxWriter:
         self._sessions = sessions
         self._me = me
         self._now_us = now_us
-        self._lines = Recall(state, StreamPair)
+        self._known = Recall(state, StreamPair)
 
-    def line(self, peer: int) -> StreamPair:
+    def streams(self, peer: int) -> StreamPair:
         """Return where both directions with a device are."""
         found = self._state.one("SELECT content FROM lines WHERE peer = ?", peer)
-        return StreamPair() if found is None else self._lines.unlock(found[0], f"lines/{peer}")
+        return StreamPair() if found is None else self._known.unlock(found[0], f"lines/{peer}")
 
-    def keep(self, peer: int, line: StreamPair) -> None:
+    def keep(self, peer: int, streams: StreamPair) -> None:
         """Keep where both directions are."""
-        content = self._lines.lock(line, f"lines/{peer}")
+        content = self._known.lock(streams, f"lines/{peer}")
         self._state.execute("INSERT OR REPLACE INTO lines VALUES (?, ?)", peer, content)
 
-    def add(self, row: int, peer: PeerDevice, line: StreamPair, held: HeldMessage) -> StreamPair:
+    def add(self, row: int, peer: PeerDevice, streams: StreamPair, held: HeldMessage) -> StreamPair:
         """Hold a message, and seal it if there is a session to seal it for; the same message again changes nothing."""
         tag = self._state.tag(held.message.hex())
         if self._state.one("SELECT 1 FROM held WHERE peer = ? AND tag = ?", row, tag):
-            return line
+            return streams
         if held.content == "message":
             self._room(row, peer, len(held.body))
         content = self._state.lock(held, f"held/{row}")
@@ -89,10 +89,10 @@ class OutboxWriter:
             len(held.body),
             content,
         ).fetchall()
-        live = self._sessions.load(line.session)
-        return line if live is None else self._seal_held(row, peer, line, live, number, held)
+        live = self._sessions.load(streams.session)
+        return streams if live is None else self._seal_held(row, peer, streams, live, number, held)
 
-    def begin(self, row: int, peer: PeerDevice, line: StreamPair, prekey: PreKey, *, renew: bool) -> StreamPair:
+    def begin(self, row: int, peer: PeerDevice, streams: StreamPair, prekey: PreKey, *, renew: bool) -> StreamPair:
         """Open a new session, and begin a new stream in it."""
         try:
             live = self._sessions.begin(peer.card, prekey.key)
@@ -100,17 +100,17 @@ class OutboxWriter:
             raise RemitError(
                 fault(Code.CREDENTIAL_INVALID, f"the key for a session with {peer.device} is unusable: {error}")
             ) from error
-        line = structs.replace(line, session=self._sessions.keep(row, live), renewed_ms=self._now_us() // 1_000)
-        return self.restart(row, peer, line, renew=renew)
+        streams = structs.replace(streams, session=self._sessions.keep(row, live), renewed_ms=self._now_us() // 1_000)
+        return self.restart(row, peer, streams, renew=renew)
 
     def restart(
-        self, row: int, peer: PeerDevice, line: StreamPair, *, renew: bool = False, above: int = 0
+        self, row: int, peer: PeerDevice, streams: StreamPair, *, renew: bool = False, above: int = 0
     ) -> StreamPair:
         """Begin a new stream with all that is held, in the current session; its generation is larger than *above*."""
-        live = self._sessions.load(line.session)
+        live = self._sessions.load(streams.session)
         if live is None:
-            return line
-        was = line.out
+            return streams
+        was = streams.out
         self._state.execute("DELETE FROM outbox WHERE peer = ?", row)
         numbers: list[int] = [
             each[0] for each in self._state.rows("SELECT id FROM held WHERE peer = ? ORDER BY id", row)
@@ -124,111 +124,115 @@ class OutboxWriter:
             renew=renew,
             former=(*was.former, was.stream)[-FORMER:] if was.stream else was.former,
         )
-        line = structs.replace(self._counted(row, line), out=out)
-        return self._seal_all(row, peer, line, live, numbers) if numbers else self._put(row, peer, line, live, "open")
+        streams = structs.replace(self._counted(row, streams), out=out)
+        return (
+            self._seal_all(row, peer, streams, live, numbers)
+            if numbers
+            else self._put(row, peer, streams, live, "open")
+        )
 
-    def may_restart(self, row: int, line: StreamPair) -> bool:
+    def may_restart(self, row: int, streams: StreamPair) -> bool:
         """Say whether a new stream may begin now: there is little to seal for it, or that was not done too often."""
-        since_ms = self._now_us() // 1_000 - line.long_since_ms
-        return line.long_count < MOST_RESTARTS or not 0 <= since_ms < REPEATED_MS or not self._is_long(row)
+        since_ms = self._now_us() // 1_000 - streams.long_since_ms
+        return streams.long_count < MOST_RESTARTS or not 0 <= since_ms < REPEATED_MS or not self._is_long(row)
 
-    def _counted(self, row: int, line: StreamPair) -> StreamPair:
-        """Return the line with one more stream that begins, if there is much to seal for it."""
+    def _counted(self, row: int, streams: StreamPair) -> StreamPair:
+        """Return the streams with one more stream that begins, if there is much to seal for it."""
         now_ms = self._now_us() // 1_000
         if not self._is_long(row):
-            return line
-        if 0 <= now_ms - line.long_since_ms < REPEATED_MS:
-            return structs.replace(line, long_count=line.long_count + 1)
-        return structs.replace(line, long_since_ms=now_ms, long_count=1)
+            return streams
+        if 0 <= now_ms - streams.long_since_ms < REPEATED_MS:
+            return structs.replace(streams, long_count=streams.long_count + 1)
+        return structs.replace(streams, long_since_ms=now_ms, long_count=1)
 
     def _is_long(self, row: int) -> bool:
         count, total = self._held(row)
         return count > LITTLE_HELD or total > LITTLE_HELD_BYTES
 
-    def catch_up(self, row: int, peer: PeerDevice, line: StreamPair) -> StreamPair:
+    def catch_up(self, row: int, peer: PeerDevice, streams: StreamPair) -> StreamPair:
         """Seal what was held because there was no session, now that the other side may have opened one."""
         rows = self._state.rows("SELECT id FROM held WHERE peer = ? AND last IS NULL ORDER BY id", row)
-        live = self._sessions.load(line.session) if rows else None
-        return line if live is None else self._seal_all(row, peer, line, live, [number for (number,) in rows])
+        live = self._sessions.load(streams.session) if rows else None
+        return streams if live is None else self._seal_all(row, peer, streams, live, [number for (number,) in rows])
 
-    def note(self, row: int, peer: PeerDevice, line: StreamPair) -> StreamPair:
+    def note(self, row: int, peer: PeerDevice, streams: StreamPair) -> StreamPair:
         """Say how far this device is; nothing if there is no session to say it in."""
-        live = self._sessions.load(line.session)
-        return line if live is None else self._put(row, peer, self._started(line), live, "note")
+        live = self._sessions.load(streams.session)
+        return streams if live is None else self._put(row, peer, self._started(streams), live, "note")
 
-    def ask(self, row: int, peer: PeerDevice, line: StreamPair) -> StreamPair:
+    def ask(self, row: int, peer: PeerDevice, streams: StreamPair) -> StreamPair:
         """Ask for what is missing here; nothing if there is no session to do it in."""
-        live = self._sessions.load(line.session)
+        live = self._sessions.load(streams.session)
         if live is None:
-            return line
-        asked = structs.replace(line, asked_ms=self._now_us() // 1_000)
+            return streams
+        asked = structs.replace(streams, asked_ms=self._now_us() // 1_000)
         return self._put(row, peer, self._started(asked), live, "ask")
 
-    def asked(self, row: int, peer: PeerDevice, line: StreamPair, ack: StreamAck) -> StreamPair:
+    def asked(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
         """Begin anew if the other side misses something, else tell it that there is nothing more."""
         now_ms = self._now_us() // 1_000
-        if not misses(line.out, ack) or 0 <= now_ms - line.repeated_ms < REPEATED_MS:
-            return self.note(row, peer, self.catch_up(row, peer, line))
-        return self.restart(row, peer, structs.replace(line, repeated_ms=now_ms))
+        if not misses(streams.out, ack) or 0 <= now_ms - streams.repeated_ms < REPEATED_MS:
+            return self.note(row, peer, self.catch_up(row, peer, streams))
+        return self.restart(row, peer, structs.replace(streams, repeated_ms=now_ms))
 
-    def heard(self, row: int, peer: PeerDevice, line: StreamPair, ack: StreamAck) -> StreamPair:
+    def heard(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
         """Let go of what the other side has, or begin anew if it is ahead of what this device remembers."""
         found = self._state.one(
             "SELECT last, chain FROM held WHERE peer = ? AND last < ? ORDER BY last DESC LIMIT 1", row, ack.next
         )
         last, chain = found or (None, None)
-        match hear(line.out, ack, chain):
+        match hear(streams.out, ack, chain):
             case AckOutcome.STALE:
-                return line
+                return streams
             case AckOutcome.AHEAD:
-                if not self.may_restart(row, line):
+                if not self.may_restart(row, streams):
                     raise RejectedMessageError(RejectionReason.HURRIED, peer.device)
-                return self.restart(row, peer, line, above=ack.gen)
+                return self.restart(row, peer, streams, above=ack.gen)
             case AckOutcome.SETTLES:
                 if last is not None:
                     self._state.execute("DELETE FROM held WHERE peer = ? AND last <= ?", row, last)
                 self._state.execute("DELETE FROM outbox WHERE peer = ? AND seq < ?", row, ack.next)
-                floor = line.out.floor if last is None else last + 1
-                out = structs.replace(line.out, floor=floor, settled=max(line.out.settled, ack.got))
-                return structs.replace(line, out=out)
+                floor = streams.out.floor if last is None else last + 1
+                out = structs.replace(streams.out, floor=floor, settled=max(streams.out.settled, ack.got))
+                return structs.replace(streams, out=out)
 
-    def _started(self, line: StreamPair) -> StreamPair:
-        if line.out.gen:
-            return line
+    def _started(self, streams: StreamPair) -> StreamPair:
+        if streams.out.gen:
+            return streams
         out = Outgoing(gen=self._now_us() // 1_000, stream=secrets.token_bytes(16))
-        return structs.replace(line, out=out)
+        return structs.replace(streams, out=out)
 
-    def _seal_all(self, row: int, peer: PeerDevice, line: StreamPair, live: Live, numbers: list[int]) -> StreamPair:
+    def _seal_all(self, row: int, peer: PeerDevice, streams: StreamPair, live: Live, numbers: list[int]) -> StreamPair:
         # One at a time: together they may be more than fits into memory.
         for number in numbers:
             (content,) = self._state.rows("SELECT content FROM held WHERE id = ?", number)[0]
-            line = self._seal_held(
-                row, peer, line, live, number, self._state.unlock(content, f"held/{row}", HeldMessage)
+            streams = self._seal_held(
+                row, peer, streams, live, number, self._state.unlock(content, f"held/{row}", HeldMessage)
             )
-        return line
+        return streams
 
     def _seal_held(
-        self, row: int, peer: PeerDevice, line: StreamPair, live: Live, number: int, held: HeldMessage
+        self, row: int, peer: PeerDevice, streams: StreamPair, live: Live, number: int, held: HeldMessage
     ) -> StreamPair:
-        line = self._started(line)
-        chain = chained(line.out.chain, held.message)
-        for part in cut(held.message, line.out.chain, held.content, held.requester, held.body):
-            line = self._put(row, peer, line, live, "part", part, keep=part.index == part.count - 1)
-        self._state.execute("UPDATE held SET last = ?, chain = ? WHERE id = ?", line.out.next - 1, chain, number)
-        return structs.replace(line, out=structs.replace(line.out, chain=chain))
+        streams = self._started(streams)
+        chain = chained(streams.out.chain, held.message)
+        for part in cut(held.message, streams.out.chain, held.content, held.requester, held.body):
+            streams = self._put(row, peer, streams, live, "part", part, keep=part.index == part.count - 1)
+        self._state.execute("UPDATE held SET last = ?, chain = ? WHERE id = ?", streams.out.next - 1, chain, number)
+        return structs.replace(streams, out=structs.replace(streams.out, chain=chain))
 
     def _put(
         self,
         row: int,
         peer: PeerDevice,
-        line: StreamPair,
+        streams: StreamPair,
         live: Live,
         kind: Kind,
         part: MessagePart | None = None,
         *,
         keep: bool = True,
     ) -> StreamPair:
-        out = line.out
+        out = streams.out
         piece = Piece(
             version=1,
             sender=self._me,
@@ -242,7 +246,7 @@ class OutboxWriter:
             held=out.held,
             renew=out.renew,
             former=out.former,
-            ack=line.inc.ack(),
+            ack=streams.inc.ack(),
             part=part,
         )
         sealed = pack(live.session, encode_piece(piece), seen_size(piece))
@@ -257,7 +261,7 @@ class OutboxWriter:
         if keep:
             self._sessions.keep(row, live)
         after = structs.replace(out, next=out.next + 1) if is_numbered(piece) else out
-        return structs.replace(line, out=after, owed=0)
+        return structs.replace(streams, out=after, owed=0)
 
     def _next_id(self) -> int:
         # From the clock as well: the gateway takes a number from a sender once.

@@ -9,7 +9,7 @@ from remit.relay.device.identity import Card
 from remit.relay.device.peers import PeerDevice
 from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import PICKLE_KEY, keep_account, load_account
-from remit.relay.e2e.frame import parcel
+from remit.relay.e2e.frame import split_frame
 from remit.relay.e2e.olm import OlmAccount, OlmMessage, OlmSession, olm
 from remit.relay.e2e.streams import MAX_SEALED, RejectionReason
 
@@ -104,14 +104,14 @@ class OlmSessions:
 
     def read(self, row: int, peer: PeerDevice, sealed: bytes, current: int) -> Read | RejectionReason:
         """Return what *peer*, whose rows are under *row*, has sealed, or why nobody can read it. Changes nothing."""
-        if not 1 < len(sealed) <= MAX_SEALED or (came := parcel(sealed)) is None:
+        if not 1 < len(sealed) <= MAX_SEALED or (frame := split_frame(sealed)) is None:
             return RejectionReason.GARBAGE
         if self.is_marked(row, "sealed", digest_of(sealed)):
             return RejectionReason.REPLAY
-        found = self._read(row, peer, came.kind, came.ratchet, current)
+        found = self._read(row, peer, frame.kind, frame.ratchet, current)
         if isinstance(found, RejectionReason):
             return found
-        plain = came.unpacked(found.plain)
+        plain = frame.opened(found.plain)
         return RejectionReason.UNREADABLE if plain is None else structs.replace(found, plain=plain)
 
     def _read(self, row: int, peer: PeerDevice, kind: int, ratchet: bytes, current: int) -> Read | RejectionReason:

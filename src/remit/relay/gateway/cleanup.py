@@ -92,7 +92,7 @@ def _pairs(queue: Queue) -> Iterator[CleanupResult]:
             queue.connection.execute("DELETE FROM pair WHERE receiver = ? AND sender = ?", pair)
         if old:
             queue.kept -= ROW_BYTES * len(old)
-            queue.forget_ways()
+            queue.forget_routes()
         looked = len(rows)
         after = rows[-1][:2] if rows else after
         yield CleanupResult(looked == ROWS)

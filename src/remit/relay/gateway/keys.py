@@ -79,7 +79,7 @@ def fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
 
 def allow(queue: Queue, device: int, asked: AllowSenders) -> Done:
     """Replace the list of those who may reach a device; also where the gateway is full, as it may be shorter."""
-    queue.forget_ways()
+    queue.forget_routes()
     ((before,),) = queue.connection.execute("SELECT count(*) FROM allowed WHERE receiver = ?", (device,)).fetchall()
     queue.connection.execute("UPDATE device SET is_open = ? WHERE key = ?", (asked.senders is None, device))
     queue.connection.execute("DELETE FROM allowed WHERE receiver = ?", (device,))

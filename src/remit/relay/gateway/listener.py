@@ -1,4 +1,4 @@
-"""Where a gateway listens, until it is told to end."""
+"""The listening socket of a gateway, and the function that serves it until it is told to stop."""
 
 import asyncio
 import signal
@@ -19,16 +19,16 @@ from remit.relay.gateway.server import Gateway
 from remit.stores.connection import Durability
 from remit.transports.listening import BACKLOG, listening
 
-# Who asks for nothing but the health page may keep its connection for so long: less than `GatewayLimits.hello_s`.
+# An idle HTTP connection (health page) is kept open this long: less than `GatewayLimits.hello_s`.
 KEEP_ALIVE_S = 5.0
-# So soon a certificate that was renewed is used.
+# A renewed certificate is noticed within this time.
 LOOK_S = 60.0
-# So many are turned away before others of the event loop have their turn.
+# Reject at most this many connections before other tasks of the event loop get their turn.
 _AT_ONCE = 100
 
 
-class _Guest(socket.socket):
-    """A connection that tells when it is closed, however far it came: asyncio knows nothing of it before TLS is."""
+class _PendingSocket(socket.socket):
+    """A socket that reports when it is closed: asyncio does not know it until the TLS handshake is done."""
 
     __slots__ = ("gone",)
     gone: Callable[[int], None]
@@ -39,12 +39,13 @@ class _Guest(socket.socket):
         super().close()
 
 
-class Doorway(socket.socket):
-    """A listening socket that hands out no more connections than may be undecided at once.
+class GatewaySocket(socket.socket):
+    """A listening socket that limits the number of pending connections.
 
-    A connection is undecided until it is closed or `seat`ed, as that of somebody who is about to greet. Before, it may
-    be silent, or speak TLS and HTTP as slowly as it likes; meanwhile it is a file and up to 300 kB. *is_unwanted* says
-    from which addresses none is taken at all. What a proxy passes on counts for nobody here.
+    A connection is pending until it is closed or `release`d, which happens when it becomes a WebSocket. Until then a
+    client may be silent, or speak TLS and HTTP as slowly as it likes; meanwhile it takes a file descriptor and up to
+    300 kB. *is_unwanted* says from which addresses no connection is accepted. Connections through a proxy count for no
+    address here.
     """
 
     def __init__(
@@ -61,13 +62,13 @@ class Doorway(socket.socket):
         self._proxies = proxies
         self._is_unwanted = is_unwanted
         self._now = now
-        self._undecided: dict[int, tuple[_Guest, str, float]] = {}
-        """By their file numbers, oldest first; a number is used again only after its connection is closed."""
+        self._pending: dict[int, tuple[_PendingSocket, str, float]] = {}
+        """By file descriptor, oldest first; a descriptor is reused only after its connection is closed."""
         self._counts: Counter[str] = Counter()
-        self._gone = self.seat  # one for all
+        self._gone = self.release  # one for all
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection that may come in."""
+        """Return the next connection that is accepted."""
         for _ in range(_AT_ONCE):
             arrived, peer = super().accept()
             address = "" if is_in(peer[0], self._proxies) else counted(peer[0])
@@ -76,40 +77,40 @@ class Doorway(socket.socket):
             ):
                 arrived.close()
                 continue
-            guest = _Guest(arrived.family, arrived.type, arrived.proto, arrived.detach())
-            guest.gone = self._gone
-            self._undecided[guest.fileno()] = guest, address, self._now()
+            pending = _PendingSocket(arrived.family, arrived.type, arrived.proto, arrived.detach())
+            pending.gone = self._gone
+            self._pending[pending.fileno()] = pending, address, self._now()
             self._counts[address] += 1
-            if len(self._undecided) > self._limits.max_unauthenticated:
-                # Whoever means it needs a moment, and is not the one that has taken longest.
-                self._show_out(next(iter(self._undecided)))
-            return guest, peer
+            if len(self._pending) > self._limits.max_unauthenticated:
+                # A real client needs only a moment, so it is not the oldest pending one.
+                self._hang_up(next(iter(self._pending)))
+            return pending, peer
         raise BlockingIOError
 
-    def seat(self, number: int) -> None:
-        """Count a connection no more: it is decided, or closed."""
-        if found := self._undecided.pop(number, None):
+    def release(self, number: int) -> None:
+        """Stop counting a connection: it became a WebSocket, or was closed."""
+        if found := self._pending.pop(number, None):
             _, address, _ = found
             self._counts[address] -= 1
             if not self._counts[address]:
                 del self._counts[address]
 
-    def show_out(self, since: float) -> None:
-        """Hang up on those who came before a time and are still undecided."""
-        for number, (_, _, came) in list(self._undecided.items()):
+    def close_stale(self, since: float) -> None:
+        """Close the connections that were accepted before a time and are still pending."""
+        for number, (_, _, came) in list(self._pending.items()):
             if came > since:
                 return
-            self._show_out(number)
+            self._hang_up(number)
 
-    def _show_out(self, number: int) -> None:
-        guest, _, _ = self._undecided[number]
-        self.seat(number)
-        with suppress(OSError):  # it may have left by itself
-            guest.shutdown(socket.SHUT_RDWR)
+    def _hang_up(self, number: int) -> None:
+        pending, _, _ = self._pending[number]
+        self.release(number)
+        with suppress(OSError):  # the client may have closed it
+            pending.shutdown(socket.SHUT_RDWR)
 
 
 class GatewayListener:
-    """A gateway with its socket, open while the block lasts; leaving it tells every device to go."""
+    """A gateway with its listening socket, open while the block lasts; at its end every device is told to disconnect."""
 
     def __init__(
         self, gateway: Gateway, *, host: str = "127.0.0.1", port: int = 0, certificate: Certificate | None = None
@@ -127,7 +128,7 @@ class GatewayListener:
 
     async def __aenter__(self) -> "GatewayListener":
         gateway = self.gateway
-        bound = Doorway(
+        bound = GatewaySocket(
             listening(self._host, self._port),
             gateway.limits,
             proxies=gateway.proxies,
@@ -135,7 +136,7 @@ class GatewayListener:
             now=time.monotonic,
         )
         self._port = bound.getsockname()[1]
-        gateway.seated = bound.seat
+        gateway.upgraded = bound.release
         self._runner = web.AppRunner(
             self.gateway.app,
             access_log=None,
@@ -162,7 +163,7 @@ class GatewayListener:
         self._listening.close()
         for task in self._tasks:
             task.cancel()
-        # First the gateway: its devices are told to go while there is still something that carries it.
+        # First the gateway: its devices are told to disconnect while the HTTP server still runs.
         await self.gateway.__aexit__()
         await self._runner.cleanup()
 
@@ -172,12 +173,12 @@ class GatewayListener:
             self.gateway.metrics.refuse("connection", "address_attempts")
         return unwanted
 
-    async def _watch(self, bound: Doorway) -> None:
-        """Cut connections that do not come to the point: aiohttp waits for a request without end, asyncio for TLS."""
+    async def _watch(self, bound: GatewaySocket) -> None:
+        """Close connections that stay pending: aiohttp has no time limit for a request, asyncio none for TLS."""
         hello_s = self.gateway.limits.hello_s
         while True:
             await asyncio.sleep(hello_s / 2)
-            bound.show_out(time.monotonic() - hello_s)
+            bound.close_stale(time.monotonic() - hello_s)
 
     async def _renew(self, certificate: Certificate) -> None:
         while True:
@@ -199,9 +200,9 @@ async def serve_gateway(
     started: Callable[[str], None] = lambda _: None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve a gateway until *stop* is set, or without one until SIGTERM or SIGINT; *started* hears its address.
+    """Serve a gateway until *stop* is set (default: until SIGTERM or SIGINT); *started* is called with its address.
 
-    Raises a `RemitError` if it cannot listen there, and a `StoreError` if its file cannot be used.
+    Raises a `RemitError` if the address is not available, and a `StoreError` if its file cannot be used.
     """
     told = stop or asyncio.Event()
     loop = asyncio.get_running_loop()

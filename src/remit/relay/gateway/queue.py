@@ -81,8 +81,8 @@ _ROWS = 16
 _INSERT = "INSERT INTO message (place, receiver, sender, number, at_ms, body) VALUES "
 _INSERT_ONE = _INSERT + "(?, ?, ?, ?, ?, ?)"
 _INSERT_MANY = _INSERT + ", ".join(["(?, ?, ?, ?, ?, ?)"] * _ROWS)
-# So many ways from one device to another are remembered as being allowed.
-_MOST_WAYS = 20_000
+# So many routes from one device to another are remembered as being allowed.
+_MOST_ROUTES = 20_000
 # So many a sender is told of when it connects; of the others the next time.
 _MOST_EXPIRED = 1_000
 ROW_BYTES = 64
@@ -115,7 +115,7 @@ class Page(NamedTuple):
     more: bool
 
 
-class _Way:
+class _Route:
     """A sender that may reach a receiver, and the last number that it used."""
 
     __slots__ = ("number", "receiver")
@@ -189,7 +189,7 @@ class Queue:
         """How many bytes everything but messages takes: keys, lists, who sent to whom."""
         self._shut: dict[int, set[str]] = {}
         """For each connection those devices for which a message was refused, and none was put anew."""
-        self._ways: dict[tuple[int, str], _Way] = {}
+        self._routes: dict[tuple[int, str], _Route] = {}
         self._new: list[tuple[int, int, int, int, int, bytes]] = []
         """The rows that are not written yet, and below them the last numbers."""
         self._used: dict[tuple[int, int], int] = {}
@@ -264,7 +264,7 @@ class Queue:
             self.connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (key,))
         self.kept -= freed
         self.devices -= 1
-        self.forget_ways()
+        self.forget_routes()
 
     def _expired_of(self, sender: int) -> tuple[Expired, ...]:
         rows = self.connection.execute(
@@ -290,20 +290,20 @@ class Queue:
         shut = self._shut.get(connection)
         if shut is not None and put.to in shut and not put.anew:
             return Refused(to=put.to, number=put.number, code="behind", reason="an earlier message was refused")
-        way = self._way(sender, sender_id, put.to)
-        if way is None:
+        route = self._route(sender, sender_id, put.to)
+        if route is None:
             return self._refuse(connection, put, "unreachable", UNREACHABLE)
-        if put.number > way.number and (objection := self._objection(way.receiver, sender, len(put.body))):
+        if put.number > route.number and (objection := self._objection(route.receiver, sender, len(put.body))):
             return self._refuse(connection, put, "full", objection, self.limits.full_retry_ms)
         if shut:
             shut.discard(put.to)
-        if put.number <= way.number:
+        if put.number <= route.number:
             return False
-        if not way.number:
+        if not route.number:
             self.kept += ROW_BYTES
-        way.number = self._used[way.receiver, sender] = put.number
-        self._new.append((place, way.receiver, sender, put.number, self.wall_ms(), put.body))
-        self.count(way.receiver, sender, 1, len(put.body))
+        route.number = self._used[route.receiver, sender] = put.number
+        self._new.append((place, route.receiver, sender, put.number, self.wall_ms(), put.body))
+        self.count(route.receiver, sender, 1, len(put.body))
         return True
 
     def write(self) -> None:
@@ -324,15 +324,15 @@ class Queue:
         new.clear()
         used.clear()
 
-    def forget_ways(self) -> None:
+    def forget_routes(self) -> None:
         """Who may reach whom has changed."""
         self.write()
-        self._ways.clear()
+        self._routes.clear()
 
-    def _way(self, sender: int, sender_id: str, to: str) -> _Way | None:
-        way = self._ways.get((sender, to))
-        if way is not None:
-            return way
+    def _route(self, sender: int, sender_id: str, to: str) -> _Route | None:
+        route = self._routes.get((sender, to))
+        if route is not None:
+            return route
         row = self.connection.execute(
             "SELECT d.key, coalesce(p.number, 0) FROM device d"
             " LEFT JOIN allowed a ON a.receiver = d.key AND a.sender = ?1"
@@ -342,10 +342,10 @@ class Queue:
         ).fetchone()
         if row is None:
             return None
-        if len(self._ways) >= _MOST_WAYS:
-            self.forget_ways()
-        way = self._ways[sender, to] = _Way(*row)
-        return way
+        if len(self._routes) >= _MOST_ROUTES:
+            self.forget_routes()
+        route = self._routes[sender, to] = _Route(*row)
+        return route
 
     def page(self, receiver: int, after: int, messages: int, size: int) -> Page:
         """Return what stands after a place: at least one message, and no more than so many or so large."""

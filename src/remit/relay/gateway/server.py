@@ -120,8 +120,8 @@ class Gateway:
         self.proxies = proxies
         self._watchers = _LOCAL if watchers is None else watchers
         self.addresses = Addresses(self.limits)
-        self.seated: Callable[[int], None] = lambda _: None
-        """Hears the file number of each connection on which somebody is about to greet."""
+        self.upgraded: Callable[[int], None] = lambda _: None
+        """Called with the file descriptor of each connection that has become a WebSocket."""
         self._open = 0
         self._unauthenticated = 0
         self._is_warned = False
@@ -172,7 +172,7 @@ class Gateway:
             # It has gone already; what is returned reaches nobody.
             return web.Response(status=503)
         if request.transport is not None:
-            self.seated(request.transport.get_extra_info("socket").fileno())
+            self.upgraded(request.transport.get_extra_info("socket").fileno())
         self._open += 1
         self.addresses.enter(address, now())
         connection: DeviceConnection | None = None
