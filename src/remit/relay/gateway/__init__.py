@@ -1,1 +1,1 @@
-"""The relay server: it carries sealed messages between devices, and can read none of them."""
+"""The relay server: it forwards encrypted messages between devices and cannot read them."""

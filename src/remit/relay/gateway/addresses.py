@@ -1,6 +1,6 @@
-"""How much a gateway lets one network address ask of it.
+"""Rate and connection limits of a gateway for each network address.
 
-Pure: whoever asks says what time it is.
+Pure: the caller passes the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,15 @@ from remit.relay.gateway.limits import GatewayLimits, HourlyRate
 
 Network = IPv4Network | IPv6Network
 
-# So many addresses are remembered: some 10 MB. Beyond, those are forgotten first that came first and have gone.
+# Addresses remembered at once: about 10 MB. Beyond that, the oldest without open connections are forgotten first.
 MOST = 20_000
-# A customer has a /64 or more, and so any number of addresses in it.
+# A customer has a /64 or more, with any number of addresses in it.
 _IPV6_PREFIX = 64
 _HOUR_S = 3_600.0
 
 
 class _Bucket:
-    """What is left of a rate, which comes back with time."""
+    """A token bucket that refills with time."""
 
     __slots__ = ("_at", "level")
 
@@ -43,7 +43,7 @@ class _Address:
 
 
 class Addresses:
-    """What each address has open, and has lately asked for."""
+    """The open connections and recent attempts of each address."""
 
     def __init__(self, limits: GatewayLimits) -> None:
         self._limits = limits
@@ -53,10 +53,10 @@ class Addresses:
         return len(self._known)
 
     def objection(self, address: str, now: float) -> str:
-        """Count an attempt to connect, and say why it comes to nothing: a word, or none if it does not."""
+        """Count a connection attempt; return the name of the limit that it exceeds, or an empty string."""
         limits, found = self._limits, self._of(address, now)
         left = found.attempts.fill(limits.address_attempts, now)
-        # Below nothing, too, so that who does not leave it at that is not even listened to any more.
+        # The level may go below zero, so that a client that keeps trying is rejected when it connects (`is_hammering`).
         found.attempts.level = max(-limits.address_attempts.burst, left - 1)
         if left < 1:
             return "address_attempts"
@@ -69,32 +69,32 @@ class Addresses:
         return ""
 
     def is_hammering(self, address: str, now: float) -> bool:
-        """Whether somebody there has been told to wait as often as may be, and has not."""
+        """Whether an address keeps connecting although it was told to wait many times."""
         rate = self._limits.address_attempts
         found = self._known.get(address)
         return found is not None and found.attempts.fill(rate, now) <= 1 - rate.burst
 
     def enter(self, address: str, now: float) -> None:
-        """A connection is taken."""
+        """Count a connection that was accepted."""
         self._of(address, now).open += 1
 
     def greet(self, address: str, now: float) -> None:
-        """It has shown who it is."""
+        """Count a connection that was authenticated."""
         self._of(address, now).greeted += 1
 
     def leave(self, address: str, now: float, *, greeted: bool) -> None:
-        """It has ended."""
+        """Stop counting a connection that has ended."""
         found = self._of(address, now)
         found.open -= 1
         found.greeted -= greeted
 
     def fail(self, address: str, now: float) -> None:
-        """It could not show who it is."""
+        """Count a failed authentication."""
         found = self._of(address, now)
         found.failures.level = max(0.0, found.failures.fill(self._limits.address_failures, now) - 1)
 
     def take_device(self, address: str, now: float) -> bool:
-        """Take one of the new devices that may come from there, if there is one left."""
+        """Count a new device from an address; return False if it has used up its share."""
         bucket = self._of(address, now).devices
         if bucket.fill(self._limits.address_devices, now) < 1:
             return False
@@ -102,12 +102,12 @@ class Addresses:
         return True
 
     def give_back_device(self, address: str, now: float) -> None:
-        """It was known already."""
+        """Undo `take_device`: the device was known already."""
         bucket = self._of(address, now).devices
         bucket.level = min(self._limits.address_devices.burst, bucket.level + 1)
 
     def sweep(self, now: float) -> None:
-        """Forget those that have nothing open, and all of what they may ask for."""
+        """Forget addresses without open connections whose limits are fully refilled."""
         limits = self._limits
         for address, found in list(self._known.items()):
             if not found.open and (
@@ -126,22 +126,22 @@ class Addresses:
         return found
 
     def _make_room(self) -> None:
-        # A tenth at once, so that it is not done for each.
+        # A tenth at once, so that this does not run for each new address.
         gone = [address for address, found in self._known.items() if not found.open]
         for address in gone[: MOST // 10]:
             del self._known[address]
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Return addresses and networks; raises a `ValueError` that names the one that is none."""
+    """Return the addresses and networks; raise a `ValueError` that names the invalid one."""
     return tuple(ip_network(text.strip(), strict=False) for text in texts)
 
 
 def client_of(peer: str, forwarded: Sequence[str], proxies: Sequence[Network]) -> str:
-    """Return the address from which somebody comes.
+    """Return the address of the client.
 
-    That is the *peer*'s, unless it is a proxy: then the last in its `X-Forwarded-For` that is none itself. What stands
-    before that one the client may have made up.
+    That is *peer*, unless it is a trusted proxy: then it is the last address in `X-Forwarded-For` that is not a proxy
+    itself. The client may have made up the addresses before that one.
     """
     if not is_in(peer, proxies):
         return peer
@@ -153,7 +153,7 @@ def client_of(peer: str, forwarded: Sequence[str], proxies: Sequence[Network]) -
 
 
 def is_in(address: str, known: Sequence[Network]) -> bool:
-    """Whether an address belongs to one of some networks."""
+    """Whether an address belongs to one of the networks."""
     if not known:
         return False
     try:
@@ -165,7 +165,7 @@ def is_in(address: str, known: Sequence[Network]) -> bool:
 
 
 def counted(address: str) -> str:
-    """Return what an address is counted under; whatever is none, under one name for all."""
+    """Return the key under which an address is counted; all invalid addresses share one key."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

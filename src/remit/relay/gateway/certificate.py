@@ -1,4 +1,4 @@
-"""The certificate of a gateway, which is renewed while it runs."""
+"""The TLS certificate of a gateway, reloaded when its files change."""
 
 import logging
 from pathlib import Path
@@ -10,7 +10,7 @@ _log = logging.getLogger("remit.relay")
 
 
 class Certificate:
-    """A certificate with its key, and what speaks TLS with them; raises a `RemitError` if they cannot be used."""
+    """A certificate, its key and their TLS context; raises a `RemitError` if they cannot be used."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate = certificate
@@ -19,9 +19,9 @@ class Certificate:
         self.context = self._load()
 
     def look(self) -> bool:
-        """If the files were written anew, use them for whoever connects from now on; say whether they were.
+        """Reload the files if they changed, for new connections; return whether they were reloaded.
 
-        What cannot be used (half of it is written, or the two do not belong together yet) is left for the next time.
+        Files that cannot be used now (half written, or not matching yet) are tried again the next time.
         """
         written = self._times()
         if written == self._written:
@@ -30,21 +30,23 @@ class Certificate:
             self._load()
             self.context.load_cert_chain(self._certificate, self._key, password="")
         except (RemitError, SSLError, OSError, ValueError) as error:
-            _log.warning("the certificate that is used is still the former one: %s", error)
+            _log.warning("the new certificate cannot be used, so the previous one stays in use: %s", error)
             return False
         self._written = written
-        _log.info("%s is used from now on", self._certificate)
+        _log.info("using the new certificate %s", self._certificate)
         return True
 
     def _load(self) -> SSLContext:
         context = SSLContext(PROTOCOL_TLS_SERVER)
         context.minimum_version = TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(self._certificate, self._key, password="")  # else OpenSSL would ask at the terminal
+            context.load_cert_chain(
+                self._certificate, self._key, password=""
+            )  # without it OpenSSL would prompt at the terminal
         except (SSLError, OSError, ValueError) as error:
             why = f"{self._certificate} with {self._key} cannot be used: {getattr(error, 'reason', None) or error}"
             suggestion = (
-                "Give the PEM file of the certificate, with those above it, and that of its key, without a password."
+                "Pass the PEM file of the certificate with its chain, and the PEM file of its key, without a password."
             )
             raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=suggestion)) from error
         return context

@@ -1,7 +1,7 @@
-"""What a gateway forgets with time, a little at each step.
+"""The cleanup of a gateway's file in small steps.
 
-A pass goes once through each table, some rows at a step, so that nobody waits for it. Everything runs in the writer's
-thread, inside a transaction; if that fails, the next pass comes by the same rows.
+A pass goes once through each table, a few rows at each step, so that nobody waits for it. Everything runs in the
+writer's thread, inside a transaction; if that fails, the next pass visits the same rows.
 """
 
 from collections.abc import Iterator
@@ -11,22 +11,22 @@ from remit.relay.gateway.limits import DAY_S
 from remit.relay.gateway.queue import ROW_BYTES, Queue
 from remit.relay.wire import Expired
 
-# So many rows take a few milliseconds; between two steps others have their turn.
+# This many rows take a few milliseconds; between two steps other work gets its turn.
 ROWS = 500
 
 
 class CleanupResult(NamedTuple):
-    """What was forgotten, and what its senders are to be told."""
+    """What one step deleted, and which notices its senders get."""
 
     full: bool
-    """Whether there was as much to look at as one step may."""
+    """Whether the step examined as many rows as it may, so that there may be more."""
     told: tuple[tuple[str, Expired], ...] = ()
     expired: int = 0
     devices: int = 0
 
 
 def passing(queue: Queue) -> Iterator[CleanupResult]:
-    """Go through everything once; each step may be a transaction of its own."""
+    """Clean up everything once; each step may be a transaction of its own."""
     yield from _messages(queue)
     yield from _pairs(queue)
     yield from _one_time(queue)
@@ -34,7 +34,7 @@ def passing(queue: Queue) -> Iterator[CleanupResult]:
 
 
 def _messages(queue: Queue) -> Iterator[CleanupResult]:
-    """Delete what was not fetched for too long; what is for a device that is there now, it is about to get."""
+    """Delete messages that were not fetched in time, except those for connected devices, which get them soon."""
     after, looked = 0, ROWS
     while looked == ROWS:
         queue.write()
@@ -48,14 +48,14 @@ def _messages(queue: Queue) -> Iterator[CleanupResult]:
         looked = len(rows)
         if rows:
             after = rows[-1][0]
-            # Places stand in the order of time: what follows one that is young enough is younger.
+            # Places are in the order of time: all messages after a recent one are more recent.
             if rows[-1][5] >= before_ms:
                 looked = 0
         yield _expire(queue, old, full=looked == ROWS)
 
 
 def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: bool) -> CleanupResult:
-    """Delete messages (place, receiver, sender, number, size), and keep for their senders that they were."""
+    """Delete messages (place, receiver, sender, number, size), and remember that for their senders."""
     now_ms = queue.wall_ms()
     last: dict[tuple[int, int], int] = {}
     for place, receiver, sender, number, size in rows:
@@ -64,7 +64,7 @@ def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: b
         last[receiver, sender] = max(number, last.get((receiver, sender), 0))
     told: list[tuple[str, Expired]] = []
     for (receiver, sender), number in last.items():
-        # Used now, so that the sender hears of it though it comes only weeks later.
+        # Marked as used now, so that the sender is notified even if it connects only weeks later.
         queue.connection.execute(
             "UPDATE pair SET expired = ?, used_ms = ? WHERE receiver = ? AND sender = ?",
             (number, now_ms, receiver, sender),
@@ -77,7 +77,7 @@ def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: b
 
 
 def _pairs(queue: Queue) -> Iterator[CleanupResult]:
-    """Forget who sent what so long ago that no repeat can come any more."""
+    """Forget pairs of sender and receiver that are so old that no repeat can come."""
     after, looked = (0, 0), ROWS
     while looked == ROWS:
         queue.write()
@@ -99,7 +99,7 @@ def _pairs(queue: Queue) -> Iterator[CleanupResult]:
 
 
 def _one_time(queue: Queue) -> Iterator[CleanupResult]:
-    """Forget which keys were handed out so long ago that nobody publishes them again."""
+    """Forget keys that were handed out so long ago that nobody publishes them again."""
     after, looked = 0, ROWS
     while looked == ROWS:
         before_ms = _before_ms(queue, queue.limits.repeat_days * DAY_S)
@@ -116,7 +116,7 @@ def _one_time(queue: Queue) -> Iterator[CleanupResult]:
 
 
 def _devices(queue: Queue) -> Iterator[CleanupResult]:
-    """Forget devices that were not there for too long, and note which are there."""
+    """Forget devices that were away for too long, and update when connected devices were last seen."""
     after, looked = 0, ROWS
     while looked == ROWS:
         now_ms, present = queue.wall_ms(), queue.present()
@@ -130,7 +130,7 @@ def _devices(queue: Queue) -> Iterator[CleanupResult]:
             if key in present:
                 if seen_ms < now_ms - DAY_S * 1_000:
                     queue.connection.execute("UPDATE device SET seen_ms = ? WHERE key = ?", (now_ms, key))
-            # The newest stays: else the next would be given its key, and with it what others still hold of it.
+            # The newest stays: otherwise the next device would get its key, and what others still store under it.
             elif seen_ms < before_ms and not is_newest:
                 gone.append(key)
         looked = len(rows)
@@ -141,7 +141,7 @@ def _devices(queue: Queue) -> Iterator[CleanupResult]:
 
 
 def _device(queue: Queue, key: int, before_ms: float) -> Iterator[CleanupResult]:
-    """Forget a device, after all that waits for it; unless it came between two steps."""
+    """Delete the messages for a device, then the device; unless it connected between two steps."""
     while True:
         seen = queue.connection.execute("SELECT seen_ms FROM device WHERE key = ?", (key,)).fetchone()
         if seen is None or seen[0] >= before_ms:

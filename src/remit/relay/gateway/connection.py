@@ -1,4 +1,4 @@
-"""One device's connection, as the gateway sees it: what was sent, what was acknowledged, what waits to be written."""
+"""The gateway's side of one device connection: what was sent, what was acknowledged, what waits to be written."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,7 @@ _GOING_AWAY = (1001).to_bytes(2)
 
 
 class DeliveryRoute:
-    """A way from one connection to another on which a message was taken, so that the next will be."""
+    """A route between two connections on which a message was accepted, so that the next one will be."""
 
     __slots__ = ("access", "number", "receiver")
 
@@ -22,14 +22,14 @@ class DeliveryRoute:
         self.receiver = receiver
         self.access = access
         self.number = number
-        """The last one."""
+        """The number of the last message."""
 
 
 class DeviceConnection:
-    """What is known of one connection. Frames are gathered and leave together, with `flush`.
+    """The state of one connection. Frames are collected and sent together by `flush`.
 
-    They are written to the transport as they are, past aiohttp's writer: that is a coroutine for each frame, and
-    results come in a callback, many at once.
+    They are written to the transport directly, not through aiohttp's writer: that needs a coroutine for each frame,
+    and results arrive in a callback, many at once.
     """
 
     __slots__ = (
@@ -64,46 +64,46 @@ class DeviceConnection:
         self.closing = False
         self.heard = self.progress = now
         self.live = False
-        """Whether everything in the file was sent, so that what is stored next can follow at once."""
+        """Whether everything in the file was sent, so that new messages can be sent at once."""
         self.paging = False
-        """Whether the next page was asked for."""
+        """Whether the next page is being read."""
         self.sent = 0
         """The place up to which everything was sent."""
         self.acked = 0
         self.access = 0
-        """Counts how often the device has said who may reach it."""
+        """Counts how often the device changed its list of allowed senders."""
         self.routes: dict[str, DeliveryRoute] | None = None
-        """To whom messages of this device were taken lately."""
+        """The routes on which messages of this device were accepted recently."""
         self.acking = False
-        """Whether the last acknowledgement still waits to be written."""
+        """Whether the last acknowledgement is not written yet."""
         self.unstored = 0
-        """How many bytes it has sent that are not durable."""
+        """How many bytes it has sent that are not durable yet."""
         self.room: asyncio.Future[None] | None = None
-        """Who waits until those are fewer."""
+        """Resolved when there are fewer of them."""
         self.refused_to: set[str] | None = None
         self._window: deque[tuple[int, int]] | None = None
         self._window_bytes = 0
         self._out: list[bytes] = []
         self._receipts: list[Receipt] = []
 
-    # ── what leaves ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def say(self, frame: Struct) -> None:
-        """Add a control frame to what leaves next."""
+        """Add a control frame to the next flush."""
         self._add(_TEXT, encode_text(frame))
 
     def receipt(self, receipt: Receipt) -> None:
-        """Tell of one more message that is durable."""
+        """Add the receipt of a message that is durable."""
         self._receipts.append(receipt)
 
     def pong(self, payload: bytes) -> None:
         self._add(_PONG, payload)
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
-        """Send messages, which stay in the window until they are acknowledged."""
+        """Send messages; they stay in the window until they are acknowledged."""
         window = self._window
         if window is None:
-            # Most devices have nothing under way, and an empty deque takes 600 bytes.
+            # Most devices have no unacknowledged messages, and an empty deque takes 600 bytes.
             window = self._window = deque()
         for delivery in deliveries:
             size = len(delivery.body)
@@ -113,7 +113,7 @@ class DeviceConnection:
             self._add(_BINARY, encode_binary(delivery))
 
     def flush(self, now: float) -> None:
-        """Let everything leave that was added."""
+        """Send everything that was added."""
         if self._receipts:
             self._add(_TEXT, encode_text(Stored(tuple(self._receipts))))
             self._receipts.clear()
@@ -125,7 +125,7 @@ class DeviceConnection:
                 self._transport.writelines(out)
 
     def cut(self, bye: Bye, closing_s: float, now: float) -> None:
-        """End the connection: say why, give the device a moment to close it, then close it anyway."""
+        """End the connection: say why, give the device a moment to close it, then abort it."""
         if self.closing:
             return
         self.closing = True
@@ -135,7 +135,7 @@ class DeviceConnection:
         asyncio.get_running_loop().call_later(closing_s, self._transport.abort)
 
     def _add(self, opcode: int, payload: bytes) -> None:
-        # A server's frames are neither masked (RFC 6455, 5.1) nor, here, in pieces or compressed.
+        # Frames of a server are not masked (RFC 6455, 5.1), and these are neither fragmented nor compressed.
         size = len(payload)
         if size < 126:
             self._out.append(bytes((0x80 | opcode, size)) + payload)
@@ -145,10 +145,10 @@ class DeviceConnection:
             self._out.append(bytes((0x80 | opcode, 127)) + size.to_bytes(8))
             self._out.append(payload)
 
-    # ── how far it is ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── acknowledgements ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def acknowledge(self, place: int, now: float) -> bool:
-        """Take everything up to a place out of the window; say whether that was anything."""
+        """Remove everything up to a place from the window; return whether anything was removed."""
         window = self._window
         if not window or place < window[0][0]:
             return False
@@ -161,17 +161,17 @@ class DeviceConnection:
         return True
 
     def has_room(self, limits: GatewayLimits) -> bool:
-        """Whether more may be sent before anything is acknowledged."""
+        """Whether the window has room for more messages."""
         return self._window is None or (
             len(self._window) < limits.window_messages and self._window_bytes < limits.window_bytes
         )
 
     def room_left(self, limits: GatewayLimits) -> tuple[int, int]:
-        """How many messages and bytes that is."""
+        """The room that is left in the window, in messages and bytes."""
         return limits.window_messages - len(self._window or ()), limits.window_bytes - self._window_bytes
 
     def stuck(self, now: float, slow_s: float) -> bool:
-        """Whether the device takes nothing of what waits to leave."""
+        """Whether the device has not read anything for *slow_s* although data waits for it."""
         if not self._transport.get_write_buffer_size():
             self.progress = now
         return now - self.progress > slow_s

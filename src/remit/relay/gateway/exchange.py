@@ -1,7 +1,7 @@
-"""Who is connected to a gateway, and how messages get from one device to another.
+"""The connected devices of a gateway, and how messages get from one to another.
 
-Everything here happens in the event loop, without waiting: what concerns the file is handed to the writer, and its
-results come back in the order in which they were asked for.
+Everything here runs in the event loop without waiting: work on the file goes to the writer, and results come back in
+the order of the requests.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from remit.relay.wire import (
 )
 from remit.runtime.ports import Clock
 
-# What asks the file for more than a row counts as so many frames, and one more for each row that it writes; so nobody
-# empties another's one-time keys quickly, nor has all others wait while long lists are written again and again.
+# A request that needs more than one row of the file counts as this many frames, plus one for each row that it writes.
+# So no device can use up another's one-time keys quickly, or make others wait by writing long lists again and again.
 ASKING_FRAMES = 20
-# So many devices may have refused one connection before it has to begin anew; a device knows far fewer.
+# A connection ends after this many receivers refused its messages; a device knows far fewer.
 MOST_REFUSED = 1_000
 MOST_ROUTES = 1_000
-# Between two steps of tidying up whatever else there is to write has its turn.
+# Pause between two steps of the cleanup, in which other writes get their turn.
 BETWEEN_STEPS_S = 0.05
 
 
@@ -62,36 +62,36 @@ class Exchange:
         self._unstored = 0
         self._crowd: list[asyncio.Future[None]] = []
         self._dirty: dict[int, DeviceConnection] = {}
-        """The connections for which something is ready to leave."""
+        """The connections that have something to flush."""
         self._place = queue.last_place()
         self._slow: dict[str, int] = {}
-        """For how many messages to a device it is not known yet whether they are taken."""
+        """The number of messages to each device that are not accepted or refused yet."""
         self.troubled = False
         self.metrics = GatewayMetrics()
         self.held = queue
-        """Of the file only its counts are looked at here."""
+        """Here only its counters are read."""
         self._writer = GatewayWriter(path, queue, settled=self._flush, troubled=self._let_go, commit_hook=commit_hook)
 
     async def close(self) -> None:
-        """Write whatever was taken, tell its senders, then tell everyone to go."""
+        """Write all accepted messages, send their receipts, then tell every device to disconnect."""
         await self._writer.stop()
         for connection in list(self.devices.values()):
             back_ms = self._limits.back_ms
-            self.cut(connection, Bye(code="closing", reason="the gateway is shut down", retry_after_ms=back_ms))
+            self.cut(connection, Bye(code="closing", reason="the gateway is shutting down", retry_after_ms=back_ms))
 
-    # ── who comes and goes ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── connecting and disconnecting ──────────────────────────────────────────────────────────────────────────────────
 
     async def enter(
         self, transport: asyncio.Transport, device: str, *, may_be_new: bool
     ) -> tuple[DeviceConnection, AdmittedDevice | NoRoom]:
-        """Return the connection of a device, which has then been told that it is welcome, or that it is not.
+        """Return the connection of a device after it was admitted or refused.
 
         Raises `OSError` if the file cannot be written.
         """
         connection = DeviceConnection(transport, number=next(self._numbers), device=device, now=self._clock.now())
-        # Before anything else: from here on nothing more is taken from the older connection.
+        # First of all: from here on nothing more is accepted from the older connection.
         if older := self.devices.get(device):
-            self.cut(older, Bye(code="replaced", reason="the device has connected once more"))
+            self.cut(older, Bye(code="replaced", reason="the device has connected again"))
         self.devices[device] = connection
         try:
             entered = await self._writer.ask(
@@ -108,7 +108,7 @@ class Exchange:
         return connection, entered
 
     async def look(self, device: str) -> DeviceStatus:
-        """Return how a device stands here; nothing changes by it."""
+        """Return the status of a device, without changing anything."""
         found = await self._writer.ask(lambda queue: queue.look(device))
         waiting, left = found or (0, 0)
         connected = device in self.devices
@@ -131,7 +131,7 @@ class Exchange:
         self._writer.do(lambda queue: queue.leave(connection.number), lambda _: None)
 
     def cut(self, connection: DeviceConnection, bye: Bye) -> None:
-        """End a connection, and tell its device why."""
+        """End a connection and tell its device why."""
         if self.devices.get(connection.device) is connection:
             del self.devices[connection.device]
         connection.cut(bye, self._limits.closing_s, self._clock.now())
@@ -139,16 +139,16 @@ class Exchange:
             connection.room.set_result(None)
 
     def sweep(self) -> None:
-        """Cut those who are silent, or take nothing of what is sent to them."""
+        """End connections that are silent or do not read."""
         now, limits = self._clock.now(), self._limits
         for connection in list(self.devices.values()):
             if now - connection.heard > limits.idle_s:
-                self.cut(connection, Bye(code="idle", reason=f"nothing was heard for {limits.idle_s:g} s"))
+                self.cut(connection, Bye(code="idle", reason=f"no frame was received for {limits.idle_s:g} s"))
             elif connection.stuck(now, limits.slow_s):
-                self.cut(connection, Bye(code="slow", reason=f"nothing was taken for {limits.slow_s:g} s"))
+                self.cut(connection, Bye(code="slow", reason=f"the device read nothing for {limits.slow_s:g} s"))
 
     async def tidy(self) -> None:
-        """Have the file forget what is too old, a little at a time, and tell senders what nobody fetched.
+        """Delete what is too old from the file in small steps, and notify the senders of undelivered messages.
 
         Raises `OSError` if the file cannot be written.
         """
@@ -170,7 +170,7 @@ class Exchange:
                 await asyncio.sleep(BETWEEN_STEPS_S)
 
     def _let_go(self, _: Exception) -> None:
-        """The file cannot be written: nobody was promised anything since, and all have to begin where they stood."""
+        """Disconnect everyone after a failed write: devices send again whatever has no receipt."""
         self.troubled = True
         self._unstored = 0
         self._slow.clear()
@@ -178,10 +178,10 @@ class Exchange:
             back_ms = self._limits.back_ms
             self.cut(connection, Bye(code="trouble", reason="the gateway cannot write", retry_after_ms=back_ms))
 
-    # ── what a device asks for ────────────────────────────────────────────────────────────────────────────────────────
+    # ── requests of a device ──────────────────────────────────────────────────────────────────────────────────────────
 
     def hear(self, connection: DeviceConnection, frame: FromDevice) -> int:
-        """Do what a control frame asks for, and return as how many frames it counts."""
+        """Handle a control frame; return how many frames it counts as."""
         match frame:
             case Ack(place=place):
                 self._acknowledge(connection, place)
@@ -194,7 +194,7 @@ class Exchange:
                 return ASKING_FRAMES + len(asked.one_time)
             case AllowSenders():
                 listed = frame
-                # From here on every route to this device has to be found anew, after the list is written.
+                # From here on every route to this device must be looked up again, after the list is written.
                 connection.access += 1
                 self._writer.do(
                     lambda queue: keys.allow(queue, connection.key, listed), lambda done: self._say(connection, done)
@@ -223,10 +223,10 @@ class Exchange:
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def put(self, connection: DeviceConnection, put: Put) -> None:
-        """Have a message stored; its sender hears of it once it is, and its receiver gets it if that is connected.
+        """Store a message; its sender gets a receipt once it is durable, and a connected receiver gets the message.
 
-        On a route that is known the receiver gets it at once, while it is being written. If that fails, or the gateway
-        dies just then, the sender has no receipt and puts it again, and the receiver knows it by its number.
+        On a known route the receiver gets it at once, while it is being written. If writing fails, or the gateway dies
+        meanwhile, the sender has no receipt and sends it again, and the receiver recognises it by its number.
         """
         self._place = place = self._place + 1
         size = len(put.body)
@@ -267,7 +267,7 @@ class Exchange:
         )
 
     def _is_known(self, connection: DeviceConnection, receiver: DeviceConnection, put: Put) -> bool:
-        """Whether a message will be taken for sure, and nothing that is still being written stands before it."""
+        """Whether a message will certainly be accepted, and no earlier message is still being written."""
         route = None if connection.routes is None else connection.routes.get(put.to)
         if (
             route is None
@@ -275,7 +275,7 @@ class Exchange:
             or route.receiver is not receiver
             or route.access != receiver.access
             or put.number <= route.number
-            # A receiver acknowledges all up to a place, so places leave in order.
+            # A receiver acknowledges everything up to a place, so places are sent in order.
             or put.to in self._slow
             or not receiver.has_room(self._limits)
         ):
@@ -297,7 +297,7 @@ class Exchange:
             self._slow[to] -= 1
 
     def _soon(self, connection: DeviceConnection) -> None:
-        """Let what is ready leave when every task that is ready has run: much of it shares one write then."""
+        """Flush a connection after all ready tasks have run, so that much of it shares one write."""
         if not self._dirty:
             asyncio.get_running_loop().call_soon(self._flush_dirty)
         self._dirty[connection.number] = connection
@@ -321,10 +321,10 @@ class Exchange:
             connection.refused_to = set()
         connection.refused_to.add(refused.to)
         if len(connection.refused_to) > MOST_REFUSED:
-            self.cut(connection, Bye(code="full", reason=f"more than {MOST_REFUSED} devices refused messages"))
+            self.cut(connection, Bye(code="full", reason=f"messages to more than {MOST_REFUSED} devices were refused"))
 
     def _acknowledge(self, connection: DeviceConnection, place: int) -> None:
-        # A place that was not sent yet is not acknowledged by anyone in good faith.
+        # An honest device does not acknowledge a place that was not sent yet.
         if not connection.acknowledge(min(place, connection.sent), connection.heard):
             return
         if not connection.acking:
@@ -333,7 +333,7 @@ class Exchange:
             self._next_page(connection)
 
     def _write_ack(self, connection: DeviceConnection) -> None:
-        """Have deleted what is acknowledged so far; what is meanwhile, follows together."""
+        """Delete what is acknowledged so far; later acknowledgements follow together."""
         connection.acking = True
         place = connection.acked
 
@@ -343,11 +343,11 @@ class Exchange:
             else:
                 connection.acking = False
 
-        # The place is that of now: what was delivered after it may not be in the file yet, and would stay there.
+        # The current place: what was delivered after it may not be in the file yet, and would stay there.
         self._writer.do(lambda queue: queue.acknowledge(connection.key, place), written, urgent=False)
 
     def _next_page(self, connection: DeviceConnection) -> None:
-        """Have the file read on, if there is room for what is in it and nobody reads already."""
+        """Read the next page of the file, if the window has room and no page is being read."""
         messages, size = connection.room_left(self._limits)
         if connection.paging or messages <= 0 or size <= 0:
             return
@@ -357,7 +357,7 @@ class Exchange:
             connection.paging = False
             if connection.closing:
                 return
-            # What was stored after this page was read is passed on after it: results come in the order of the jobs.
+            # Messages stored after this page was read are delivered after it: results come in the order of the jobs.
             connection.live = not page.more
             if page.deliveries:
                 connection.deliver(page.deliveries)
@@ -369,19 +369,19 @@ class Exchange:
         self._writer.do(lambda queue: queue.page(connection.key, after, messages, size), found)
 
     def has_room(self, connection: DeviceConnection) -> bool:
-        """Whether more may be taken from a device, and from all of them, before what was taken is written."""
+        """Whether more may be read from a device, given what it and all others have waiting to be written."""
         limits = self._limits
         return connection.unstored <= limits.unstored_bytes and self._unstored <= limits.all_unstored_bytes
 
     async def room(self, connection: DeviceConnection) -> None:
-        """Return once what waits to be written is little enough; until then the device is not read."""
+        """Return once little enough waits to be written; until then the device is not read."""
         while not (connection.closing or self.has_room(connection)):
             connection.room = asyncio.get_running_loop().create_future()
             self._crowd.append(connection.room)
             await connection.room
 
     def _flush(self) -> None:
-        """After each batch: let everything leave that came of it, and read on from those that had to wait."""
+        """After each batch: flush all connections, and continue reading from those that had to wait."""
         self._flush_dirty()
         if self._crowd:
             crowd, self._crowd = self._crowd, []

@@ -18,14 +18,14 @@ FROM device d WHERE d.key = ?
 
 
 class Fetched(NamedTuple):
-    """The answer to a fetch, and how many one-time keys of the other device are left."""
+    """The reply to a fetch, and how many one-time keys the other device has left."""
 
     answer: BundleReply | Denied
     one_time_left: int
 
 
 def publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:
-    """Keep a bundle and one-time keys; a key that was published before stays what it was, also if it is used up."""
+    """Store a bundle and one-time keys; publishing a key again changes nothing, even if it is used up."""
     ((bundle, one_time, count),) = queue.connection.execute(_SIZES, (device,)).fetchall()
     added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - bundle)
     if reason := _objection(queue, count + len(asked.one_time), bundle + one_time, added):
@@ -45,7 +45,7 @@ def publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:
 
 
 def _objection(queue: Queue, count: int, size: int, added: int) -> str:
-    """Why a device cannot leave *added* bytes more; nothing if it can. To leave less is always possible."""
+    """Return why a device cannot store *added* more bytes; empty if it can. Storing less is always possible."""
     limits = queue.limits
     if count > limits.one_time_keys:
         return f"the gateway keeps {limits.one_time_keys} one-time keys of a device; publish fewer"
@@ -57,7 +57,7 @@ def _objection(queue: Queue, count: int, size: int, added: int) -> str:
 
 
 def fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
-    """Hand out the keys of a device to one that may reach it; its one-time key is gone with that."""
+    """Hand out the keys of a device to an allowed sender; the one-time key is used up by that."""
     row = queue.connection.execute(
         "SELECT d.key, d.bundle FROM device d LEFT JOIN allowed a ON a.receiver = d.key AND a.sender = ?"
         " WHERE d.id = ? AND d.bundle IS NOT NULL AND (d.is_open OR a.sender IS NOT NULL)",
@@ -78,7 +78,7 @@ def fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
 
 
 def allow(queue: Queue, device: int, asked: AllowSenders) -> Done:
-    """Replace the list of those who may reach a device; also where the gateway is full, as it may be shorter."""
+    """Replace the list of allowed senders of a device; also when the gateway is full, as the list may get shorter."""
     queue.forget_routes()
     ((before,),) = queue.connection.execute("SELECT count(*) FROM allowed WHERE receiver = ?", (device,)).fetchall()
     queue.connection.execute("UPDATE device SET is_open = ? WHERE key = ?", (asked.senders is None, device))

@@ -110,7 +110,7 @@ class GatewaySocket(socket.socket):
 
 
 class GatewayListener:
-    """A gateway with its listening socket, open while the block lasts; at its end every device is told to disconnect."""
+    """A gateway with its socket, open while the block lasts; at its end every device is told to disconnect."""
 
     def __init__(
         self, gateway: Gateway, *, host: str = "127.0.0.1", port: int = 0, certificate: Certificate | None = None

@@ -1,4 +1,4 @@
-"""What a gateway has done, in numbers, as Prometheus reads them; none of them tells of one device."""
+"""Metrics of a gateway in the Prometheus text format; none of them is about a single device."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ What = Literal["connection", "greeting", "device", "message"]
 
 
 class GatewayMetrics:
-    """What was counted since the gateway was started."""
+    """Counters since the gateway was started."""
 
     def __init__(self) -> None:
         self.stored = 0
@@ -21,28 +21,33 @@ class GatewayMetrics:
         self._refused: Counter[tuple[What, str]] = Counter()
 
     def refuse(self, what: What, why: str) -> None:
-        """Count something that was not taken."""
+        """Count a refusal."""
         self._refused[what, why] += 1
 
     def page(self, held: Queue, *, connections: int, is_well: bool) -> str:
-        """Return the numbers as Prometheus reads them."""
+        """Return the metrics in the Prometheus text format."""
         lines = (
-            *_one("up", "gauge", "1: it can write; 0: it cannot, or is about to end.", int(is_well)),
-            *_one("connections", "gauge", "Devices that are connected.", connections),
-            *_one("devices", "gauge", "Devices that are known.", held.devices),
-            *_one("queued_messages", "gauge", "Messages that wait for their receivers.", held.all.messages),
-            *_one("queued_bytes", "gauge", "What these take.", held.all.size),
-            *_one("held_bytes", "gauge", "What everything takes that is kept, against max_bytes.", held.size()),
-            *_one("max_bytes", "gauge", "What it may take.", held.limits.total_bytes),
-            *_one("messages_total", "counter", "Messages that were taken.", self.stored),
-            *_one("expired_total", "counter", "Messages that nobody fetched in time.", self.expired),
-            *_one("forgotten_devices_total", "counter", "Devices that were not there for too long.", self.forgotten),
+            *_one("up", "gauge", "1: the gateway can write; 0: it cannot, or is shutting down.", int(is_well)),
+            *_one("connections", "gauge", "Connected devices.", connections),
+            *_one("devices", "gauge", "Known devices.", held.devices),
+            *_one("queued_messages", "gauge", "Messages waiting for their receivers.", held.all.messages),
+            *_one("queued_bytes", "gauge", "Size of the waiting messages.", held.all.size),
+            *_one("held_bytes", "gauge", "Size of everything that is stored, limited by max_bytes.", held.size()),
+            *_one("max_bytes", "gauge", "Limit of held_bytes.", held.limits.total_bytes),
+            *_one("messages_total", "counter", "Messages accepted.", self.stored),
+            *_one("expired_total", "counter", "Messages deleted because they were not fetched in time.", self.expired),
+            *_one(
+                "forgotten_devices_total",
+                "counter",
+                "Devices forgotten after a long absence.",
+                self.forgotten,
+            ),
             *self._refusals(),
         )
         return "".join(f"{line}\n" for line in lines)
 
     def _refusals(self) -> Iterator[str]:
-        yield from _head("refusals_total", "counter", "What was not taken, and why.")
+        yield from _head("refusals_total", "counter", "Refusals by kind and reason.")
         for (what, why), count in sorted(self._refused.items()):
             yield f'remit_gateway_refusals_total{{what="{what}",why="{why}"}} {count}'
 

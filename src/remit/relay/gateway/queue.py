@@ -1,7 +1,7 @@
-"""The messages that a gateway holds until their receivers have acknowledged them.
+"""The messages that a gateway stores until their receivers have acknowledged them.
 
-Everything here runs in the writer's thread, inside a transaction, in the order in which it was asked for. So what is
-refused, in which order messages stand, and what is durable is decided in one place.
+Everything here runs in the writer's thread, inside a transaction, in the order of the requests. So refusals, the order
+of messages and durability are decided in one place.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from remit.relay.wire import Delivery, Expired, Put, RefusalCode, Refused
 from remit.stores.connection import Durability, SqliteConnection, connect_writer
 
 SCHEMA_VERSION = 2
-# What is looked at often stands before the body, which may fill many pages.
+# Columns that are read often come before the body, which may fill many pages.
 _MESSAGE = """
 CREATE TABLE message (
     place INTEGER PRIMARY KEY,
@@ -41,8 +41,8 @@ CREATE TABLE allowed (
     PRIMARY KEY (receiver, sender)
 ) WITHOUT ROWID;
 {message}
--- The last number of each sender for each receiver: what is not above it was put before. And the last one of those that
--- were deleted because nobody fetched them, until something new is put.
+-- The last number of each sender for each receiver: a number that is not above it is a repeat. And the last number that
+-- was deleted because nobody fetched it, until the sender sends something new.
 CREATE TABLE pair (
     receiver INTEGER NOT NULL,
     sender INTEGER NOT NULL,
@@ -63,7 +63,7 @@ CREATE TABLE one_time (
 );
 CREATE INDEX one_time_left ON one_time (device) WHERE body IS NOT NULL;
 """
-# Of what an older version has queued nobody knows since when: since now, then.
+# Version 1 did not store when a message was queued, so the time of the migration is used.
 _FROM_1 = """
 ALTER TABLE message RENAME TO message_1;
 DROP INDEX message_of;
@@ -73,36 +73,36 @@ DROP TABLE message_1;
 ALTER TABLE pair ADD COLUMN expired INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX pair_expired ON pair (sender) WHERE expired > 0;
 """
-# Folding the log into the file less often than SQLite would: most messages are gone again before it comes to that.
+# Checkpoint less often than the default of SQLite: most messages are deleted before that.
 _CHECKPOINT_PAGES = 4_000
 
-# Each statement lets go of the interpreter and has to get it back from a busy event loop, so one adds many rows.
+# Each statement releases the GIL and must get it back from a busy event loop, so one statement adds many rows.
 _ROWS = 16
 _INSERT = "INSERT INTO message (place, receiver, sender, number, at_ms, body) VALUES "
 _INSERT_ONE = _INSERT + "(?, ?, ?, ?, ?, ?)"
 _INSERT_MANY = _INSERT + ", ".join(["(?, ?, ?, ?, ?, ?)"] * _ROWS)
-# So many routes from one device to another are remembered as being allowed.
+# Allowed routes between two devices that are remembered.
 _MOST_ROUTES = 20_000
-# So many a sender is told of when it connects; of the others the next time.
+# Expired messages reported to a sender when it connects; the others are reported the next time.
 _MOST_EXPIRED = 1_000
 ROW_BYTES = 64
-"""What a row takes besides what it holds, or a name in a list: roughly, so that many small ones count too."""
-FULL = "the gateway holds as much as it may"
-UNREACHABLE = "there is no such device, or it does not accept messages from this one"
+"""The approximate overhead of a row or of a list entry, so that many small ones count too."""
+FULL = "the gateway is full"
+UNREACHABLE = "the device does not exist, or does not accept messages from this device"
 
 
 class AdmittedDevice(NamedTuple):
-    """A device that has shown who it is."""
+    """An authenticated device."""
 
     key: int
     one_time_left: int
     is_new: bool
     expired: tuple[Expired, ...]
-    """What of its messages nobody fetched."""
+    """Which of its messages nobody fetched."""
 
 
 class NoRoom(NamedTuple):
-    """Why a device is not let in: a word for metrics, a sentence for its owner."""
+    """Why a device is refused: a word for the metrics, a sentence for its owner."""
 
     word: str
     reason: str
@@ -116,7 +116,7 @@ class Page(NamedTuple):
 
 
 class _Route:
-    """A sender that may reach a receiver, and the last number that it used."""
+    """A receiver that a sender may reach, and the last number that the sender used."""
 
     __slots__ = ("number", "receiver")
 
@@ -126,7 +126,7 @@ class _Route:
 
 
 class QueueSize:
-    """So many messages, and so many bytes."""
+    """A number of messages and their size in bytes."""
 
     __slots__ = ("messages", "size")
 
@@ -136,10 +136,10 @@ class QueueSize:
 
 
 def _open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -> SqliteConnection:
-    """Return a gateway's file, brought up to date; nobody else can open it meanwhile."""
+    """Open the file of a gateway, locked for other processes, and migrate it if it is older."""
     connection = connect_writer(path, durability, busy_seconds=1.0)
     try:
-        # Alone with its file, SQLite needs no shared memory for its log; and a second gateway is refused.
+        # With an exclusive lock SQLite needs no shared memory for its log, and a second gateway is refused.
         connection.pragma("locking_mode", "exclusive")
         connection.pragma("journal_mode", "wal")
         connection.pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
@@ -150,7 +150,7 @@ def _open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -
         elif version == 1:
             connection.execute(_FROM_1.format(message=_MESSAGE, now_ms=wall_ms()))
         elif version != SCHEMA_VERSION:
-            raise OSError(f"it was written by another version of Remit ({version}, this one writes {SCHEMA_VERSION})")
+            raise OSError(f"unsupported schema version {version} (this version of Remit supports {SCHEMA_VERSION})")
         connection.pragma("user_version", SCHEMA_VERSION)
         connection.execute("COMMIT")
     except BaseException:
@@ -160,7 +160,7 @@ def _open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -
 
 
 def open_queue(path: Path, durability: Durability, limits: GatewayLimits, wall_ms: Callable[[], int]) -> "Queue":
-    """Return what a gateway's file holds; nobody else can open it meanwhile."""
+    """Return the queue in a gateway's file, which is locked for other processes."""
     connection = _open_file(path, durability, wall_ms)
     try:
         return Queue(connection, limits, wall_ms)
@@ -170,7 +170,7 @@ def open_queue(path: Path, durability: Durability, limits: GatewayLimits, wall_m
 
 
 class Queue:
-    """What is queued for whom, and who may queue it."""
+    """The queued messages, and which devices may send to which."""
 
     def __init__(self, connection: SqliteConnection, limits: GatewayLimits, wall_ms: Callable[[], int]) -> None:
         self.connection = connection
@@ -181,17 +181,17 @@ class Queue:
         self.reload()
 
     def reload(self) -> None:
-        """Count what the file holds: at the start, and after a transaction that failed."""
+        """Load all counters from the file: at the start, and after a failed transaction."""
         self._receivers: defaultdict[int, QueueSize] = defaultdict(QueueSize)
         self._pairs: defaultdict[tuple[int, int], QueueSize] = defaultdict(QueueSize)
         self.all = QueueSize()
         self.kept = 0
-        """How many bytes everything but messages takes: keys, lists, who sent to whom."""
+        """The size of everything but messages: keys, lists, pairs of sender and receiver."""
         self._shut: dict[int, set[str]] = {}
-        """For each connection those devices for which a message was refused, and none was put anew."""
+        """For each connection the receivers for which a message was refused, until one is put `anew`."""
         self._routes: dict[tuple[int, str], _Route] = {}
         self._new: list[tuple[int, int, int, int, int, bytes]] = []
-        """The rows that are not written yet, and below them the last numbers."""
+        """The rows that are not written yet; `_used` has their last numbers."""
         self._used: dict[tuple[int, int], int] = {}
         counted = "SELECT receiver, sender, count(*), sum(length(body)) FROM message GROUP BY receiver, sender"
         for receiver, sender, messages, size in self.connection.execute(counted):
@@ -205,20 +205,20 @@ class Queue:
             self.kept += ROW_BYTES * rows
 
     def last_place(self) -> int:
-        """Where the last message stands."""
+        """The place of the last message."""
         return int(self.connection.execute("SELECT coalesce(max(place), 0) FROM message").fetchall()[0][0])
 
-    # ── who comes and goes ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── connecting and disconnecting ──────────────────────────────────────────────────────────────────────────────────
 
     def enter(self, connection: int, device: str, *, may_be_new: bool) -> AdmittedDevice | NoRoom:
-        """Return a device that has shown who it is, or why there is no room for another."""
+        """Admit an authenticated device, or return why there is no room for it."""
         now_ms = self.wall_ms()
         row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
         if is_new := row is None:
             if not may_be_new:
-                return NoRoom("address_devices", "too many new devices have come from this network address; try later")
+                return NoRoom("address_devices", "too many new devices from this network address; try again later")
             if self.devices >= self.limits.max_devices or self.size() >= self.limits.total_bytes:
-                return NoRoom("devices", "the gateway takes no further devices")
+                return NoRoom("devices", "the gateway accepts no more devices")
             self.connection.execute("INSERT INTO device (id, seen_ms) VALUES (?, ?)", (device, now_ms))
             row = self.connection.execute("SELECT last_insert_rowid()").fetchall()[0]
             self.devices += 1
@@ -230,7 +230,7 @@ class Queue:
         return AdmittedDevice(key, self.one_time_left(key), is_new, self._expired_of(key))
 
     def leave(self, connection: int) -> None:
-        """Forget a connection that has ended, and what was refused on it."""
+        """Forget a connection that has ended, and its refusals."""
         self._shut.pop(connection, None)
         self._present.pop(connection, None)
 
@@ -239,7 +239,7 @@ class Queue:
         return frozenset(self._present.values())
 
     def look(self, device: str) -> tuple[int, int] | None:
-        """Return how many messages wait for a device, and how many of its keys are left; None: it is not known."""
+        """Return how many messages wait for a device and how many one-time keys it has left; None if it is unknown."""
         row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
         if row is None:
             return None
@@ -247,12 +247,12 @@ class Queue:
         return held.messages if held else 0, self.one_time_left(row[0])
 
     def one_time_left(self, device: int) -> int:
-        """How many one-time keys of a device can be handed out."""
+        """How many one-time keys a device has left."""
         left = "SELECT count(*) FROM one_time WHERE device = ? AND body IS NOT NULL"
         return int(self.connection.execute(left, (device,)).fetchall()[0][0])
 
     def remove_device(self, key: int) -> None:
-        """Forget a device for which nothing waits, and all that it left here."""
+        """Delete a device for which no message waits, with its keys and lists."""
         size = (
             "SELECT coalesce(length(bundle), 0)"
             " + (SELECT coalesce(sum(coalesce(length(body), 0) + ?2), 0) FROM one_time WHERE device = ?1)"
@@ -275,17 +275,17 @@ class Queue:
         return tuple(self.expired(to, number) for to, number in rows)
 
     def expired(self, to: str, number: int) -> Expired:
-        """What a sender is told of what nobody fetched."""
+        """The notice to a sender about messages that nobody fetched."""
         days = self.limits.keep_s / DAY_S
-        return Expired(to=to, number=number, reason=f"it was not fetched for {days:g} days")
+        return Expired(to=to, number=number, reason=f"not fetched for {days:g} days")
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def put(self, place: int, connection: int, sender: int, sender_id: str, put: Put) -> bool | Refused:
-        """Queue a message at a place; False if it was put before.
+        """Queue a message at a place; return False if it is a repeat.
 
-        After a refusal nothing more is taken for the same receiver on the same connection, until its sender has heard
-        of it and says so: no message overtakes one that was sent before it.
+        After a refusal nothing more is accepted for the same receiver on the same connection until the sender confirms
+        the refusal (`anew`): no message overtakes an earlier one.
         """
         shut = self._shut.get(connection)
         if shut is not None and put.to in shut and not put.anew:
@@ -307,7 +307,7 @@ class Queue:
         return True
 
     def write(self) -> None:
-        """Write what was queued: before it is looked for, and at the end of each transaction."""
+        """Write the queued rows: before each query on them, and at the end of each transaction."""
         new, used = self._new, self._used
         whole = len(new) - len(new) % _ROWS
         for start in range(0, whole, _ROWS):
@@ -325,7 +325,7 @@ class Queue:
         used.clear()
 
     def forget_routes(self) -> None:
-        """Who may reach whom has changed."""
+        """Forget all remembered routes, because permissions have changed."""
         self.write()
         self._routes.clear()
 
@@ -348,7 +348,7 @@ class Queue:
         return route
 
     def page(self, receiver: int, after: int, messages: int, size: int) -> Page:
-        """Return what stands after a place: at least one message, and no more than so many or so large."""
+        """Return the messages after a place: at least one if there is any, up to *messages* and *size* bytes."""
         self.write()
         rows = self.connection.execute(
             "SELECT m.place, d.id, m.number, m.body FROM message m JOIN device d ON d.key = m.sender"
@@ -364,7 +364,7 @@ class Queue:
         return Page(found, more=False)
 
     def acknowledge(self, receiver: int, place: int) -> None:
-        """Delete what the receiver has."""
+        """Delete what the receiver has acknowledged."""
         self.write()
         gone = (
             "SELECT sender, count(*), sum(length(body)) FROM message WHERE receiver = ? AND place <= ? GROUP BY sender"
@@ -374,25 +374,25 @@ class Queue:
         self.connection.execute("DELETE FROM message WHERE receiver = ? AND place <= ?", (receiver, place))
 
     def holds(self, receiver: int, sender: int) -> bool:
-        """Whether something of one device waits for another."""
+        """Whether a message from one device waits for another."""
         return (receiver, sender) in self._pairs
 
     def takes(self, size: int) -> bool:
-        """Whether there is room for so much more, of all that the gateway may hold."""
+        """Whether the gateway has room for *size* more bytes."""
         return self.size() + size <= self.limits.total_bytes
 
     def size(self) -> int:
-        """How many bytes everything takes that is kept."""
+        """The size of everything that is stored."""
         return self.all.size + ROW_BYTES * self.all.messages + self.kept
 
     def _objection(self, receiver: int, sender: int, size: int) -> str:
-        """Why a message does not fit; nothing if it does."""
+        """Return why a message does not fit; empty if it does."""
         limits = self.limits
         pair, whole = self._pairs.get((receiver, sender)), self._receivers.get(receiver)
         if pair and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
-            return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the other to connect"
+            return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the receiver"
         if whole and (whole.messages >= limits.receiver_messages or whole.size + size > limits.receiver_bytes):
-            return "the other device has not fetched what others sent it"
+            return "the queue of the receiver is full with messages from other devices"
         if not self.takes(size):
             return FULL
         return ""
@@ -402,7 +402,7 @@ class Queue:
         return Refused(to=put.to, number=put.number, code=code, reason=reason, retry_after_ms=retry_after_ms)
 
     def count(self, receiver: int, sender: int, messages: int, size: int) -> None:
-        """Have so many more messages and bytes of one device wait for another."""
+        """Add a number of messages and bytes from one device to another to the counters."""
         whole, pair = self._receivers[receiver], self._pairs[receiver, sender]
         for held in (whole, pair, self.all):
             held.messages += messages

@@ -1,4 +1,4 @@
-"""A gateway: devices connect to it, and it carries sealed messages between them."""
+"""The gateway server: authenticate devices, and forward encrypted messages between them."""
 
 import asyncio
 import logging
@@ -42,10 +42,10 @@ FILE = "gateway.db"
 SWEEP_S = 5.0
 TIDY_S = 3_600.0
 TOO_MANY = {
-    "address_attempts": "too many connections have been tried from this network address",
-    "address_failures": "too many who could not show who they are have come from this network address",
-    "address_connections": "too many connections are open from this network address",
-    "address_unauthenticated": "too many who have not said who they are have come from this network address",
+    "address_attempts": "too many connection attempts from this network address",
+    "address_failures": "too many failed authentications from this network address",
+    "address_connections": "too many open connections from this network address",
+    "address_unauthenticated": "too many unauthenticated connections from this network address",
 }
 _LOCAL = networks(("127.0.0.0/8", "::1"))
 
@@ -54,9 +54,9 @@ _CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsg
 
 
 class Pace:
-    """What a device may still send at once, as two buckets that fill with time: one of frames, one of bytes.
+    """The rate limit of one device: two token buckets, one for frames and one for bytes.
 
-    Spending is always possible; it may have to be waited for afterwards.
+    A frame is always accepted; the device may have to wait afterwards.
     """
 
     __slots__ = ("_at", "_bytes", "_frames", "_limits")
@@ -68,14 +68,14 @@ class Pace:
         self._bytes = limits.bytes_burst
 
     def spend(self, size: int, now: float, frames: int = 1) -> float:
-        """Take a frame of *size* bytes, and return for how many seconds no other is to be read."""
+        """Count a frame of *size* bytes; return for how many seconds no other frame should be read."""
         self._fill(now)
         self._frames -= frames
         self._bytes -= size
         return max(0.0, -self._frames / self._limits.frames_per_s, -self._bytes / self._limits.bytes_per_s)
 
     def full(self, now: float) -> bool:
-        """Whether it need not be remembered."""
+        """Whether both buckets are full, so that this need not be remembered."""
         self._fill(now)
         return self._frames >= self._limits.frames_burst and self._bytes >= self._limits.bytes_burst
 
@@ -87,13 +87,14 @@ class Pace:
 
 
 class Gateway:
-    """The devices that are connected, and the queue for those that are not; `app` serves it.
+    """The connected devices, and the queues of all others; `app` serves it.
 
-    *name* is what devices know it by and sign: two gateways must not share one. Its *folder* holds one file, which it
-    has for itself. Leaving the block tells every device, once all that was taken from it is durable. *proxies* are
-    those who may say for whom they pass a connection on, and *watchers* those who may see its metrics (this machine).
+    *name* is part of what devices sign when they connect: two gateways must not share one. *folder* holds one file,
+    which is locked for other processes. When the block ends, every device is disconnected after all accepted messages
+    are durable. *proxies* are trusted to set `X-Forwarded-For`. *watchers* may read the metrics (default: this
+    machine).
 
-    It sees who sends how much to whom and when, and public keys; what is sent it cannot read.
+    The gateway sees who sends how much to whom and when, and public keys; it cannot read messages.
     """
 
     def __init__(
@@ -135,9 +136,9 @@ class Gateway:
     async def __aenter__(self) -> "Gateway":
         try:
             queue = await asyncio.to_thread(open_queue, self.path, self._durability, self.limits, self._clock.wall_ms)
-        except apsw.BusyError as error:  # it is opened by one process alone, so that is another gateway
-            why = f"{self.path}: another gateway has it, in another process"
-            todo = "End that one, or give this one a folder of its own (--folder)."
+        except apsw.BusyError as error:  # the file is opened exclusively, so that is another gateway
+            why = f"{self.path} is in use by another gateway process"
+            todo = "Stop that process, or choose another folder (--folder)."
             raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo)) from error
         except TROUBLE as error:
             raise translate(error, self.path) from error
@@ -159,17 +160,17 @@ class Gateway:
         full = self._open >= limits.max_connections or self._unauthenticated >= limits.max_unauthenticated
         if self._closing or full:
             self.metrics.refuse("connection", "closing" if self._closing else "full")
-            return web.Response(status=503, headers={"Retry-After": "5"}, text="no room for another connection\n")
+            return web.Response(status=503, headers={"Retry-After": "5"}, text="too many connections\n")
         if why := self.addresses.objection(address, now()):
             self.metrics.refuse("connection", why)
-            return web.Response(status=429, headers={"Retry-After": "30"}, text=f"{TOO_MANY[why]}; try later\n")
+            return web.Response(status=429, headers={"Retry-After": "30"}, text=f"{TOO_MANY[why]}; try again later\n")
         socket: web.WebSocketResponse = web.WebSocketResponse(
             timeout=limits.closing_s, autoping=False, autoclose=False, compress=False, max_msg_size=MAX_FRAME
         )
         try:
             await socket.prepare(request)
         except OSError:
-            # It has gone already; what is returned reaches nobody.
+            # The client is gone; nobody gets this response.
             return web.Response(status=503)
         if request.transport is not None:
             self.upgraded(request.transport.get_extra_info("socket").fileno())
@@ -182,7 +183,7 @@ class Gateway:
                 self.addresses.greet(address, now())
                 await self._read(socket, connection)
         except OSError as error:
-            # What it is about stands in the gateway's log; a device can only come back.
+            # The cause is in the gateway's log; a device can only reconnect.
             _log.debug("a connection ended: %s", error)
         finally:
             self._open -= 1
@@ -196,8 +197,8 @@ class Gateway:
         if forwarded and not self._is_warned and not is_in(peer, self.proxies):
             self._is_warned = True
             _log.warning(
-                "%s passes connections on for others, which all count as its own; if it is your proxy, say so: "
-                "--behind-proxy %s",
+                "%s sends X-Forwarded-For but is not a trusted proxy, so all its clients count as one address; "
+                "if it is your proxy, use --behind-proxy %s",
                 peer,
                 peer,
             )
@@ -206,7 +207,7 @@ class Gateway:
     async def _enter(
         self, request: web.Request, socket: web.WebSocketResponse, address: str
     ) -> DeviceConnection | None:
-        """Return the connection of a device that has shown who it is; None if it could not, or only looks."""
+        """Return the connection of an authenticated device; None if it failed, or only asks for its status."""
         self._unauthenticated += 1
         try:
             found = await self._authenticate(socket)
@@ -235,7 +236,7 @@ class Gateway:
         await socket.close(code=close)
 
     async def _authenticate(self, socket: web.WebSocketResponse) -> tuple[str, bool] | Bye:
-        """Return which device this is, and whether it only looks; or why it is turned away."""
+        """Return the device id and whether it only asks for its status; or why it is refused."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         try:
             async with asyncio.timeout(self.limits.hello_s):
@@ -247,18 +248,20 @@ class Gateway:
         except Malformed as error:
             return Bye(code="malformed", reason=str(error))
         if not isinstance(hello, Hello):
-            return Bye(code="malformed", reason="the first frame is a hello, as text")
+            return Bye(code="malformed", reason="the first frame must be a hello, as text")
         if hello.version != VERSION:
-            return Bye(code="version", reason=f"this gateway speaks version {VERSION}, not {hello.version}")
+            return Bye(
+                code="version", reason=f"unsupported protocol version {hello.version} (the gateway supports {VERSION})"
+            )
         public = written(hello.public)
         device = device_id(public)
         text = signed_text(gateway=self.name, nonce=nonce, device=device, looks=hello.looks)
         if not is_signed(public, hello.signature, text):
-            return Bye(code="unauthenticated", reason="the signature is not that of this key, gateway and connection")
+            return Bye(code="unauthenticated", reason="invalid signature for this key, gateway and connection")
         return device, hello.looks
 
     async def _read(self, socket: web.WebSocketResponse, connection: DeviceConnection) -> None:
-        """Take what a device sends, as fast as it may be and as can be written, until its connection ends."""
+        """Read frames of a device, within its rate and as fast as they can be written, until its connection ends."""
         exchange, limits, now = self._exchange, self.limits, self._clock.now
         pace = self._paces.setdefault(connection.device, Pace(limits, now()))
         while True:
@@ -266,7 +269,7 @@ class Gateway:
             kind = message.type
             if kind in _CLOSED:
                 return
-            # After a bye its frames are only waited out, so that it reads why before the connection is gone.
+            # After a bye its frames are ignored, so that it can read the reason before the connection closes.
             if connection.closing or self._closing:
                 continue
             connection.heard = at = now()
@@ -292,11 +295,11 @@ class Gateway:
     # ── the whole ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def connected(self) -> list[str]:
-        """The devices that are connected now."""
+        """The connected devices."""
         return list(self._exchange.devices)
 
     def sweep(self) -> None:
-        """Cut those who are silent or take nothing, and forget paces and addresses that no longer matter."""
+        """End connections that are silent or do not read; forget rate limits and addresses that are not needed."""
         self._exchange.sweep()
         self.addresses.sweep(self._clock.now())
         now, devices = self._clock.now(), self._exchange.devices
@@ -304,11 +307,11 @@ class Gateway:
             del self._paces[device]
 
     async def tidy(self) -> None:
-        """Forget what nobody fetched in time, and devices that were not there for too long."""
+        """Delete undelivered messages and forget devices that have been away for too long."""
         try:
             await self._exchange.tidy()
         except OSError as error:
-            _log.debug("what is old is forgotten later: %s", error)
+            _log.debug("cleanup failed and is tried again later: %s", error)
 
     async def _sweep_now_and_then(self) -> None:
         while True:
@@ -322,17 +325,17 @@ class Gateway:
 
     @property
     def held(self) -> Queue:
-        """How much it holds; only to be counted here."""
+        """The queue; only its counters may be read here."""
         return self._exchange.held
 
     @property
     def metrics(self) -> GatewayMetrics:
-        """What it has done since it was started."""
+        """The metrics since the start."""
         return self._exchange.metrics
 
     @property
     def is_well(self) -> bool:
-        """Whether it takes messages."""
+        """Whether it accepts messages."""
         return not (self._closing or self._exchange.troubled)
 
     async def _health(self, _: web.Request) -> web.Response:
@@ -342,7 +345,7 @@ class Gateway:
         )
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        # A proxy that is not known as one passes on whoever comes, and looks as if it came itself.
+        # Clients of an untrusted proxy look as if the proxy itself had connected.
         forwarded, peer = request.headers.getall("X-Forwarded-For", ()), request.remote or ""
         is_behind = forwarded and not is_in(peer, self.proxies)
         if is_behind or not is_in(client_of(peer, forwarded, self.proxies), self._watchers):

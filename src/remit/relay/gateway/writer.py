@@ -1,8 +1,8 @@
-"""What touches a gateway's file, one transaction at a time: whatever is asked for meanwhile shares the next.
+"""The writer of a gateway's file, with group commit: requests made during a transaction share the next one.
 
-A thread does it, so that a slow disk does not hold up the event loop. While the last transaction was quick and there is
-little to do, the loop does it itself, as long as the thread rests: to hand over and back takes longer than that. A disk
-that becomes slow all at once is noticed by the one transaction that holds the loop up.
+A thread runs the transactions, so that a slow disk does not block the event loop. While the last transaction was fast
+and there is little to do, the loop runs it itself if the thread is idle: switching threads would take longer. A disk
+that suddenly becomes slow blocks the loop for one transaction.
 """
 
 import asyncio
@@ -19,28 +19,28 @@ from remit.stores.connection import write_lock
 
 T = TypeVar("T")
 
-# Those who came first would wait too long for larger ones, and gain nothing.
+# With larger batches the first jobs would wait too long and gain nothing.
 MAX_BATCH = 1_000
 
-# A disk as quick as this, and so few jobs, cost less than waking another thread and being woken by it.
+# With a disk this fast and this few jobs, a transaction costs less than switching threads twice.
 QUICK_S = 0.001
 FEW = 32
 
-# What nobody waits for urgently waits this long for company: a commit costs more than all that is in it.
+# Jobs that are not urgent wait this long for others: a commit costs more than its content.
 PATIENCE_S = 0.003
 
 _log = logging.getLogger("remit.relay")
 
 
 class Job(NamedTuple):
-    """Something to do in the thread, and who hears of it in the event loop once it is durable."""
+    """A function to run in the thread, and a callback for the event loop once its result is durable."""
 
     run: Callable[[Queue], Any]
     then: Callable[[Any], None]
 
 
 class GatewayWriter:
-    """The jobs and the thread behind them. Everything but `_run` and what it calls happens in the event loop alone."""
+    """The job queue and its thread. Everything but `_run` and what it calls runs in the event loop."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class GatewayWriter:
         self._troubled = troubled
         self._commit_hook = commit_hook
         self._jobs: deque[Job | None] = deque()
-        """What is to be done, in order; None ends a time of trouble."""
+        """The jobs, in order; None marks the end of a failure."""
         self._gate = threading.Lock()
         self._gate.acquire()
         self._signalled = False
         self._resting = False
-        """Whether the thread waits for a signal, and so touches nothing."""
+        """Whether the thread waits for a signal, and so does not use the file."""
         self._quick = False
-        """Whether the last transaction was over before anybody could have noticed."""
+        """Whether the last transaction was fast (`QUICK_S`)."""
         self._planned = False
         self._later: asyncio.TimerHandle | None = None
         self._failed = False
@@ -79,19 +79,19 @@ class GatewayWriter:
     # ── in the event loop ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def do(self, run: Callable[[Queue], T], then: Callable[[T], None], *, urgent: bool = True) -> None:
-        """Have *run* done in its turn; *then* hears its result once that is durable, or never if it cannot be."""
+        """Queue *run*; *then* gets its result once that is durable, and is never called if it fails."""
         self._jobs.append(Job(run, then))
         if self._signalled:
             return
         if urgent and not self._planned:
-            # Not now but when every task that is ready has run: what they ask for then shares the same commit.
+            # Not now but after all ready tasks have run: their requests then share the same commit.
             self._planned = True
             self._loop.call_soon(self._wake)
         elif not urgent and self._later is None:
             self._later = self._loop.call_later(PATIENCE_S, self._wake)
 
     async def ask(self, run: Callable[[Queue], T]) -> T:
-        """Return the result of *run* once it is durable; raises `OSError` if it cannot be."""
+        """Return the result of *run* once it is durable; raises `OSError` if writing fails."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def then(result: T) -> None:
@@ -106,7 +106,7 @@ class GatewayWriter:
             self._waiting.discard(future)
 
     async def stop(self) -> None:
-        """Do what was asked for, and end the thread."""
+        """Finish all jobs, and end the thread."""
         self._stopping = True
         self._wake()
         await self._stopped
@@ -122,7 +122,7 @@ class GatewayWriter:
             self._later = None
         if self._signalled:
             return
-        # With a hook it is about slow disks and dying ones, which must not hold up the event loop.
+        # A hook simulates slow or failing disks, which must not block the event loop.
         if self._resting and self._quick and len(self._jobs) <= FEW and not self._stopping and not self._commit_hook:
             self._do_batch()
             return
@@ -133,13 +133,13 @@ class GatewayWriter:
         for then, result in done:
             try:
                 then(result)
-            except Exception:  # noqa: BLE001 - one connection's trouble must not keep the others from hearing
-                _log.exception("a result could not be passed on")
+            except Exception:  # noqa: BLE001 - an error of one connection must not keep the others from their results
+                _log.exception("delivering a result failed")
         self._settled()
 
     def _fail(self, error: Exception) -> None:
-        """Let everyone go: what was asked for since is not done, and nothing is, until they have been told."""
-        _log.error("%s cannot be written: %s", self._path, error)
+        """Fail all waiting callers; no job runs until they have been notified."""
+        _log.error("cannot write to %s: %s", self._path, error)
         for future in self._waiting:
             if not future.done():
                 future.set_exception(OSError(f"{self._path}: {error}"))
@@ -177,7 +177,7 @@ class GatewayWriter:
                 self._queue.write()
                 if self._commit_hook:
                     self._commit_hook()
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the batch holds, and all are told
+        except Exception as error:  # noqa: BLE001 - whatever it is, the whole batch failed, and all callers are notified
             self._failed = self._miscounted = True
             self._quick = False
             self._tell(lambda error=error: self._fail(error))
@@ -186,7 +186,7 @@ class GatewayWriter:
         self._tell(lambda: self._settle(done))
 
     def _take(self) -> list[Job]:
-        """The next jobs; none of those that were asked for before everyone heard of the trouble."""
+        """The next jobs; those that were queued before everyone was notified of a failure are dropped."""
         batch: list[Job] = []
         while self._jobs and len(batch) < MAX_BATCH:
             job = self._jobs.popleft()
