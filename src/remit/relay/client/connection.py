@@ -1,18 +1,17 @@
-"""A device's connection to its gateway, which comes back by itself.
+"""A device's connection to its gateway, which reconnects by itself.
 
-Nothing is lost, repeated or reordered, whatever dies in between, if the user of a `GatewayConnection` keeps three
-things:
+No message is lost, repeated or reordered, whatever crashes in between, if the user of a `GatewayConnection` stores
+three things:
 
 - every message with its number, from before it is `put` until its receipt; after a restart it puts them again, in order
-  and under the same numbers;
-- the last number that it gave a message, so that none is ever used for another one. Numbers may have gaps: one count
-  for all receivers will do;
-- for each sender the number of its last message whose effects are kept, written together with them. It is given as
-  *kept* to the next connection, and said to this one with `acknowledge` once it is written.
+  and with the same numbers;
+- the last number that was used, so that no number is used for two messages. Numbers may have gaps, so one counter for
+  all receivers is enough;
+- for each sender the number of the last message whose effects are stored, written together with them. The next
+  connection gets it as *kept*, and this one by `acknowledge` once it is written.
 
-The gateway recognises a message that is put again by its number, for as long as its `GatewayLimits.repeat_days` say,
-and the receiving connection for ever. Numbers and senders are what the gateway says they are: the sealing layer trusts
-neither.
+The gateway recognises a repeated message by its number for `GatewayLimits.repeat_days`, and the receiving connection
+for ever. Numbers and senders are claims of the gateway: the encryption layer trusts neither.
 """
 
 import asyncio
@@ -74,74 +73,73 @@ from remit.relay.wire import (
 )
 from remit.transports.http_reading import CONNECT_S, in_words
 
-# Under way to the gateway and not answered: enough that one commit takes many.
+# Sent to the gateway and not answered yet: enough for many messages in one commit.
 UNDERWAY_MESSAGES = 256
 UNDERWAY_BYTES = 16 * MAX_BODY
-# How long a gateway has to close a connection that this side closes.
+# How long a gateway has to answer when this side closes the connection.
 CLOSING_S = 0.25
-# A gateway that asks for more patience than this gets as much.
+# The longest wait that a gateway can ask for.
 MOST_AFTER_S = 600
 
 _log = logging.getLogger("remit.relay")
 ENDED: dict[ByeCode, tuple[Code, str]] = {
-    "replaced": (Code.STATE_CONFLICT, "End the other process that uses this device's identity, or this one."),
+    "replaced": (Code.STATE_CONFLICT, "Stop the other process that uses this device's identity, or this one."),
     "unauthenticated": (
         Code.UNAUTHENTICATED,
-        "Check that the gateway's name and address belong together: `name` and `gateway` in `[relay]`.",
+        "Check `name` and `gateway` in `[relay]`: the name must be that of the gateway at this address.",
     ),
-    "version": (Code.VERSION_UNSUPPORTED, "Bring this device and its gateway to the same version of Remit."),
-    "malformed": (Code.MALFORMED_ENVELOPE, "Bring this device and its gateway to the same version of Remit."),
+    "version": (Code.VERSION_UNSUPPORTED, "Use the same version of Remit on this device and its gateway."),
+    "malformed": (Code.MALFORMED_ENVELOPE, "Use the same version of Remit on this device and its gateway."),
 }
 
 State = Literal["connecting", "connected", "waiting", "ended"]
 
 
 class Pauses(Struct, frozen=True, kw_only=True):
-    """How long a link waits before it connects again: a random part of a bound that doubles each time."""
+    """How long a connection waits before it reconnects: a random part of a bound that doubles each time."""
 
     first_s: float = 0.5
     most_s: float = 60.0
 
     def bound_s(self, attempt: int) -> float:
-        """The longest wait before an attempt; the first is 0."""
+        """The longest wait before an attempt, counted from 0."""
         return min(self.most_s, self.first_s * 2 ** min(attempt, 30))
 
 
 def unreached(error: Exception) -> Bye:
-    """Say why a gateway cannot be connected to, and when to try again."""
+    """Return why a gateway cannot be reached, and when to try again."""
     match error:
         case WSServerHandshakeError(status=429 | 503 as status):
-            who = "this network address" if status == 429 else "anyone"
+            who = " from this network address" if status == 429 else ""
             after = error.headers.get("Retry-After", "") if error.headers else ""
             after_ms = min(int(after), MOST_AFTER_S) * 1_000 if after.isdecimal() else 0
-            reason = f"the gateway takes no further connection from {who} for now (status {status})"
+            reason = f"the gateway accepts no more connections{who} for now (status {status})"
             return Bye(code="full", reason=reason, retry_after_ms=after_ms)
         case WSServerHandshakeError():
-            why = f"who answers there is no gateway (status {error.status})"
+            why = f"the server at this address is not a gateway (status {error.status})"
         case ClientConnectorCertificateError(certificate_error=tls.SSLCertVerificationError(verify_message=said)):
             if "mismatch" in said:
-                why = f"its certificate is for another host ({said.rstrip('.')}); `gateway` has to name it"
+                why = f"its certificate is for another host ({said.rstrip('.')}); check `gateway` in `[relay]`"
             else:
                 why = (
-                    f"its certificate is not trusted ({said}); `authority` in `[relay]` names whose certificates count"
+                    f"its certificate is not trusted ({said}); set `authority` in `[relay]` to the certificate to trust"
                 )
         case ClientConnectorSSLError():
-            why = "it does not speak wss; one without a certificate is reached by ws://"
+            why = "it does not use TLS; use ws:// for a gateway without a certificate"
         case ServerDisconnectedError():
-            why = "it hangs up; one with a certificate is reached by wss://"
+            why = "it closed the connection; use wss:// for a gateway with a certificate"
         case ClientConnectorError() | ConnectionTimeoutError():
             why = in_words(error)
         case _:
-            why = str(error) or "it does not answer"
-    return Bye(code="trouble", reason=f"the gateway cannot be reached: {why}")
+            why = str(error) or "no answer"
+    return Bye(code="trouble", reason=f"cannot reach the gateway: {why}")
 
 
 class GatewayConnection:
     """The connection of one device to one gateway; `async with` opens it, and it lasts until the block ends.
 
-    *gateway* is the gateway's name as the device was told it: a server that calls itself otherwise gets no signature.
-    *kept* has the last number of each sender (see the module). *changed* hears each new `state`, with a sentence for
-    people.
+    *gateway* is the expected name of the gateway: a server with another name gets no signature. *kept* has the last
+    number of each sender (see the module). *changed* is called with each new `state` and a sentence for people.
     """
 
     def __init__(
@@ -171,9 +169,9 @@ class GatewayConnection:
         self.state: State = "connecting"
         self.why = ""
         self.one_time_left: int | None = None
-        """How many of this device's one-time keys the gateway has left to hand out, once it has said so."""
+        """How many one-time keys of this device the gateway has left; None until it has said so."""
         self.expired: Callable[[Expired], None] = lambda _: None
-        """Hears what was put and nobody fetched for so long that the gateway has deleted it; perhaps more than once."""
+        """Called when the gateway has deleted undelivered messages; perhaps more than once for the same."""
         self._queues = SendQueues(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
         self._wake = asyncio.Event()
         self._arrivals = Arrivals(kept or {}, self._wake.set)
@@ -195,21 +193,21 @@ class GatewayConnection:
         with suppress(asyncio.CancelledError):
             await self._running
         await self._session.close()
-        self._finish("closed by its user", RemitError(fault(Code.CANCELLED, "the link is closed")))
+        self._finish("closed by its user", RemitError(fault(Code.CANCELLED, "the connection is closed")))
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def put(self, to: str, number: int, body: bytes) -> "asyncio.Future[Outcome]":
-        """Send a sealed message; the future has its `Receipt` once the gateway holds it for good.
+        """Send an encrypted message; the future gets its `Receipt` once the gateway has stored it.
 
-        Messages to one device leave in the order of the calls, and their numbers grow. What is refused for now (the
-        other's queue is full) is tried again by itself, and stands in `pauses` meanwhile. What is refused for good
-        comes back as `Refused`, with all that waits behind it for the same device; put them again, in order, when there
-        is reason to. A receipt that says `repeated`, of a message that was never put before, means that the state kept
-        by the user was set back, and its numbers are used up.
+        Messages to one device are sent in the order of the calls, and their numbers must grow. A temporary refusal (the
+        receiver's queue is full) is retried automatically and shown in `pauses`. A permanent refusal is returned as
+        `Refused`, together with all later messages to the same device; put them again, in order, when it makes sense.
+        A receipt with `repeated` for a new message means that the stored state was rolled back, and its numbers were
+        used before.
         """
         if not 0 < len(body) <= MAX_BODY:
-            raise RemitError(fault(Code.TOO_LARGE, f"body: a message has 1 to {MAX_BODY} bytes, this one {len(body)}"))
+            raise RemitError(fault(Code.TOO_LARGE, f"body: a message must have 1 to {MAX_BODY} bytes, not {len(body)}"))
         if self._end:
             raise self._end
         future: asyncio.Future[Outcome] = self._loop.create_future()
@@ -218,11 +216,11 @@ class GatewayConnection:
         return future
 
     def pauses(self) -> dict[str, Refused]:
-        """For each device whose queue is full: what the gateway said about it."""
+        """The refusal of the gateway for each device whose queue is full."""
         return self._queues.pauses()
 
     async def room(self, size: int = 4 * UNDERWAY_BYTES) -> None:
-        """Return once no more than *size* bytes wait for their receipts: for those who have much to send."""
+        """Return once at most *size* bytes wait for their receipts: flow control for callers with much to send."""
         while self._queues.bytes_waiting > size and not self._end:
             self._eased.clear()
             await self._eased.wait()
@@ -230,14 +228,14 @@ class GatewayConnection:
     # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def receive(self) -> Delivery:
-        """Return the next message; raises a `RemitError` when the link has ended for good.
+        """Return the next message; raises a `RemitError` when the connection has ended for good.
 
-        Those from one sender come in the order in which it put them, each once.
+        Messages from one sender come in the order in which it put them, each once.
         """
         return await self._arrivals.next()
 
     def received(self, messages: int, size: int) -> list[Delivery]:
-        """Return what has come by now, after what `receive` returned: up to so many messages, up to so many bytes."""
+        """Return messages that have arrived already, after those of `receive`: up to *messages* and *size* bytes."""
         return self._arrivals.at_hand(messages, size)
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -245,25 +243,25 @@ class GatewayConnection:
             yield await self.receive()
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Say that the effects of a message are kept, and of all before it from the same sender, with its number."""
+        """Confirm that the effects of a message, and of all earlier ones of its sender, are stored with its number."""
         self._arrivals.keep(delivery)
 
     # ── keys and access ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def publish(self, *, bundle: bytes | None = None, one_time: tuple[bytes, ...] = ()) -> Done | Denied:
-        """Leave keys with the gateway for others: a signed bundle, and one-time keys that are handed out once each."""
+        """Publish keys for others: a signed bundle, and one-time keys that are handed out once each."""
         answer = await self._calls.ask(lambda request: Publish(request=request, bundle=bundle, one_time=one_time))
         assert not isinstance(answer, BundleReply)
         return answer
 
     async def fetch(self, device: str) -> BundleReply | Denied:
-        """Return the keys of another device, as it signed them: check that before you use them."""
+        """Return the keys of another device with their signatures; the caller must check those."""
         answer = await self._calls.ask(lambda request: Fetch(request=request, device=device))
         assert not isinstance(answer, Done)
         return answer
 
     async def allow(self, senders: tuple[str, ...] | None) -> None:
-        """Say which devices may send to this one and fetch its keys; None: whoever knows its id, as at the start."""
+        """Set which devices may send to this one and fetch its keys; None (the default): any that knows its id."""
 
         def make(request: int) -> AllowSenders:
             self._allowed = AllowSenders(request=request, senders=senders)
@@ -280,19 +278,19 @@ class GatewayConnection:
             except (ClientError, OSError, TimeoutError) as error:
                 bye = unreached(error)
             except Malformed as error:
-                bye = Bye(code="trouble", reason=f"this is no gateway: {error}")
+                bye = Bye(code="trouble", reason=f"invalid answer, perhaps not a gateway: {error}")
             if bye.code in FINAL:
                 code, suggestion = ENDED[bye.code]
                 self._finish(bye.reason, RemitError(fault(code, bye.reason, suggestion=suggestion)))
                 return
-            # Full jitter: devices that lost the same gateway do not come back together.
+            # Full jitter: devices that lost the same gateway do not all reconnect at once.
             wait = bye.retry_after_ms / 1_000 + self._uniform(0, self._pauses.bound_s(self._attempt))
             self._attempt += 1
-            self._become("waiting", f"{bye.reason}; the next attempt is in {wait:.1f} s")
+            self._become("waiting", f"{bye.reason}; next attempt in {wait:.1f} s")
             await asyncio.sleep(wait)
 
     async def _connect_once(self) -> Bye:
-        """Connect, and stay connected; return why that ended."""
+        """Connect and stay connected; return why the connection ended."""
         self._become("connecting", f"connecting to {self._gateway}")
         async with asyncio.timeout(self._silence_s):
             socket = await self._session.ws_connect(
@@ -312,7 +310,7 @@ class GatewayConnection:
             self._heard = self._loop.time()
             self._become("connected", f"connected to {self._gateway}")
             if answer.is_new and self._allowed:
-                # A gateway that has lost its file, or forgot this device, would let anyone reach it.
+                # A gateway that lost its file, or forgot this device, would let any device send to it.
                 await socket.send_str(encode_text(self._allowed).decode())
             return await self._stay(socket)
         finally:
@@ -323,12 +321,12 @@ class GatewayConnection:
                     await socket.close()
 
     async def _stay(self, socket: ClientWebSocketResponse) -> Bye:
-        """Read, write and listen for silence, until one of these has nothing more to do."""
+        """Read, write and watch for silence, until one of these ends."""
         reading = asyncio.create_task(self._read(socket))
         tasks = {reading, asyncio.create_task(self._write(socket)), asyncio.create_task(self._watch(socket))}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # What the gateway said at last explains why nothing could be written any more.
+            # The last frame of the gateway explains why writing failed.
             return reading.result() if reading in done else next(iter(done)).result()
         finally:
             for task in tasks:
@@ -364,7 +362,7 @@ class GatewayConnection:
                 case WSMsgType.PONG:
                     self._attempt = 0
                 case _:
-                    return Bye(code="trouble", reason="the connection broke")
+                    return Bye(code="trouble", reason="connection lost")
 
     def _hear(self, frame: FromGateway) -> None:
         match frame:
@@ -388,14 +386,14 @@ class GatewayConnection:
             case Expired():
                 self.expired(frame)
             case Bye() | Challenge() | Welcome() | DeviceStatus():
-                raise Malformed(f"an unexpected {frame.__struct_config__.tag}")
+                raise Malformed(f"unexpected frame {frame.__struct_config__.tag}")
 
     def _go_on(self, queue: SendQueue) -> None:
         self._queues.go_on(queue)
         self._wake.set()
 
     async def _write(self, socket: ClientWebSocketResponse) -> Bye:
-        """Send whatever there is to send."""
+        """Send requests, messages and acknowledgements."""
         while True:
             self._wake.clear()
             while asked := self._calls.next():
@@ -407,14 +405,14 @@ class GatewayConnection:
             await self._wake.wait()
 
     async def _watch(self, socket: ClientWebSocketResponse) -> Bye:
-        """Send a ping now and then, so that silence means a broken connection; return when it does."""
+        """Send pings, so that silence means a broken connection; return when it is silent for too long."""
         while True:
             await asyncio.sleep(self._ping_s)
             if self._loop.time() - self._heard > self._silence_s:
-                return Bye(code="trouble", reason="the gateway is silent")
+                return Bye(code="trouble", reason="the gateway does not respond")
             await socket.ping()
 
-    # ── what others see ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── state ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _become(self, state: State, why: str) -> None:
         self.state, self.why = state, why

@@ -1,7 +1,7 @@
-"""Between a device's sealed messages and its gateway: what is sealed is brought, what comes is opened.
+"""Delivery between a device's encrypted store and its gateway: send the outbox, decrypt what arrives.
 
-Nothing is decided here. The `Sealer` keeps what is to be sent and what has come, so this may die at any moment and
-begin again: it asks the outbox what is left, and repeats are recognised by whoever gets them.
+Nothing is decided here. The `Sealer` stores what to send and what was received, so this may crash at any moment and
+start again: it reads the rest of the outbox, and receivers recognise repeats.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from remit.runtime.ports import StoreError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# As many as a link has under way: more would only be read twice after it broke.
+# As many as a connection has unanswered: more would only be read twice after it broke.
 _AHEAD = 256
-# What came is opened together with what came meanwhile, up to so much.
+# Deliveries that are decrypted together, at most.
 _OPENED_MESSAGES = 64
 _OPENED_BYTES = 8 * wire.MAX_BODY
-# What was opened is handed on from memory, up to so much; beyond that, from the inbox.
+# Decrypted messages are passed on from memory up to this much; beyond that, from the inbox.
 _READY_MESSAGES = 64
 _READY_BYTES = 4 * 1024 * 1024
-# Who has heard nothing of what it sent for so long is told how far it came, unless an answer says so before.
+# A sender gets an acknowledgement after this time, unless an answer acknowledges earlier.
 TELL_S = 1.0
-# What was refused, or could not be begun, is tried again after so long, and then twice as long, up to half a minute:
-# the other side may connect for the first time at this moment, or change its mind.
+# Refused messages and failed sessions are retried after this time, then after twice as long, up to half a minute:
+# the other side may connect for the first time, or change its permissions.
 AGAIN_S = 1.0
 MOST_AGAIN_S = 30.0
-# Once after a start all are asked for what is missing here; who was asked a short while ago, later.
+# After a start every peer is asked once for missing messages; those asked recently are asked after this time.
 ASK_S = 60.0
-# Below this many, new one-time keys are left with the gateway.
+# Below this many, new one-time keys are published.
 FEW_KEYS = 20
 
 Trouble = Callable[[str, Fault | None], None]
@@ -53,7 +53,7 @@ _log = logging.getLogger("remit.relay")
 
 
 class _Look(Struct, frozen=True):
-    """What is to be brought, as of a commit."""
+    """What is left to send, as of a commit."""
 
     rows: list[OutboundMessage]
     wanting: list[str]
@@ -61,7 +61,7 @@ class _Look(Struct, frozen=True):
 
 
 class _Came(Struct, frozen=True):
-    """What was opened of some deliveries, in order, and why the next one was not."""
+    """The messages decrypted from some deliveries, in order, and why the next one was rejected."""
 
     count: int
     opened: list[Opened]
@@ -69,9 +69,9 @@ class _Came(Struct, frozen=True):
 
 
 class MessageDelivery:
-    """Brings and fetches for one device while the block lasts.
+    """Sends and receives for one device while the block lasts.
 
-    *trouble* hears of each device with which something is wrong, and what; None, once it is right again.
+    *trouble* is called with each device that has a problem and its fault, and with None once it is solved.
     """
 
     def __init__(self, sealer: Sealer, link: GatewayConnection, *, trouble: Trouble | None = None) -> None:
@@ -80,38 +80,38 @@ class MessageDelivery:
         self._trouble: Trouble = trouble or _ignore
         self._works = Commits(sealer.device.state, self._company)
         self._news = asyncio.Event()
-        """Something is to be sent."""
+        """Set when there is something to send."""
         self._came = asyncio.Event()
         self._settled = asyncio.Event()
-        """The gateway has some of it."""
+        """Set when the gateway has stored something."""
         self._after = 0
-        """The last of the outbox that was read."""
+        """The last id of the outbox that was read."""
         self._rows: deque[OutboundMessage] = deque()
-        """What was read of it, and not given to the link yet."""
+        """What was read of the outbox and not passed to the connection yet."""
         self._wanting: list[str] = []
         self._more = True
         """Whether there may be more in the outbox than was read."""
         self._unseen: Exception | None = None
-        """Why it could not be read."""
+        """Why the outbox could not be read."""
         self._refused: dict[str, list[OutboundMessage]] = {}
-        """What waits to be given to the link again, by device."""
+        """Refused messages that will be sent again, by device."""
         self._done: list[int] = []
-        """What the gateway has, and the outbox still does: that is written with whatever is written next."""
+        """Ids that the gateway has stored and the outbox still holds: they are deleted with the next commit."""
         self._seen = 0
-        """The last message that was handed on."""
+        """The last message that was passed on."""
         self._newest = 0
-        """The last message that was opened."""
+        """The last message that was decrypted."""
         self._ready: deque[Opened] = deque()
         self._is_direct = False
-        """Whether all that was opened and not handed on is in there; else the inbox is read."""
+        """Whether `_ready` has all messages that were not passed on; otherwise the inbox is read."""
         self._owed: set[str] = set()
         self._troubled: dict[str, Fault] = {}
         self._resting: set[str] = set()
-        """Those of them that are left alone until it is tried again."""
+        """Devices that wait for the next retry."""
         self._later: set[str] = set()
-        """Who sent what could not be taken when it came, and has to send it again."""
+        """Devices whose messages could not be accepted, and which must send them again."""
         self._asks_from = 0.0
-        """When those who were not asked for what is missing here are asked next."""
+        """When the remaining peers are asked for missing messages."""
 
     async def __aenter__(self) -> "MessageDelivery":
         self._link.expired = self._expired
@@ -126,37 +126,37 @@ class MessageDelivery:
         await asyncio.wait(self._tasks)
         await self._link.__aexit__()
         self._came.set()
-        with suppress(RemitError):  # what is not noted to be there is brought once more, and recognised
+        with suppress(RemitError):  # what is not deleted from the outbox is sent again, and recognised
             await self._works.do(_nothing)
         await self._works.close()
 
     async def _keep_at(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do a work until its link ends; what a store in trouble has stopped goes on once it may have passed."""
+        """Run a task until its connection ends; after an error of the store it is started again."""
         while True:
             try:
                 return await work()
             except StoreError as error:
                 _log.warning("%s", error.fault.message)
                 await asyncio.sleep(TELL_S)
-            except RemitError as error:  # the link has ended, and says why
+            except RemitError as error:  # the connection has ended, and says why
                 _log.debug("%s", error.fault.message)
                 return None
 
-    # ── for whoever has something to say ──────────────────────────────────────────────────────────────────────────────
+    # ── interface ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do something with the sealer or its state; it is durable when this returns, and what it seals is on its way.
+        """Run *work* on the sealer or its state; when this returns it is durable, and new messages will be sent.
 
-        It is one with whatever else waits to be done: see `Commits`.
+        It shares a commit with other waiting work: see `Commits`.
         """
         return await self._works.do(partial(work, *args, **kwargs))
 
     async def send(self, to: str, body: bytes, *, requester: str = "", message: str = "") -> str:
-        """Seal a message; it is on its way when this returns, whatever happens (see `Sealer.seal`)."""
+        """Encrypt a message; when this returns it is durable and will be sent (see `Sealer.seal`)."""
         return await self.do(self._sealer.seal, to, body, requester=requester, message=message)
 
     async def __aiter__(self) -> AsyncIterator[Opened]:
-        """The messages that came and were not `taken`, in order, each once in a lifetime of this object."""
+        """The messages that were not `taken` yet, in order, each once in the lifetime of this object."""
         while True:
             if self._ready:
                 opened = self._ready.popleft()
@@ -170,11 +170,11 @@ class MessageDelivery:
                 self._is_direct = not self._ready and self._newest <= self._seen
 
     async def taken(self, opened: Opened) -> None:
-        """Forget a message: what is needed of it is kept."""
+        """Delete a message from the inbox after it was handled."""
         await self.do(self._sealer.taken, opened.id)
 
     async def emptied(self) -> None:
-        """Return once the gateway has all that was sealed so far."""
+        """Return once the gateway has stored everything in the outbox."""
         while True:
             self._settled.clear()
             if not await self.do(self._sealer.outbox, 0, 1):
@@ -182,13 +182,13 @@ class MessageDelivery:
             await self._settled.wait()
 
     def obstacle(self, device: str) -> str:
-        """Return why nothing gets to a device for now; empty: nothing is known to be in the way."""
+        """Return why messages to a device are delayed; empty: no reason is known."""
         if self._link.state == "waiting":
-            return self._link.why.rpartition("; ")[0]  # without when it is tried next
+            return self._link.why.rpartition("; ")[0]  # without the time of the next attempt
         found = self._troubled.get(device)
         return "" if found is None else found.message
 
-    # ── bringing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _bring(self) -> None:
         while True:
@@ -211,7 +211,7 @@ class MessageDelivery:
                 await self._news.wait()
 
     def _company(self, batch: list[Work]) -> None:
-        """Have each commit also note what the gateway has by now, and see what is to be brought after it."""
+        """Extend each commit: first delete what the gateway has stored, last read what to send next."""
         if done := tuple(self._done):
             self._done.clear()
             batch.insert(0, Work(partial(self._sealer.sent, *done), partial(self._noted, done)))
@@ -242,7 +242,7 @@ class MessageDelivery:
 
     def _answered(self, row: OutboundMessage, future: "asyncio.Future[Outcome]") -> None:
         if future.cancelled() or future.exception() is not None:
-            return  # the link has ended
+            return  # the connection has ended
         outcome = future.result()
         if isinstance(outcome, Receipt):
             self._done.append(row.id)
@@ -260,18 +260,18 @@ class MessageDelivery:
             await self.do(self._sealer.begin, device, key)
         except StoreError:
             raise
-        except RemitError as error:  # nothing may be said to it any more
+        except RemitError as error:  # sending to it is no longer allowed
             self._wrong(device, error.fault)
         else:
             self._right(device)
 
     async def _key_of(self, device: str) -> PreKey | None:
-        """Return a key to open a session with; None if there is none for now, and that is told."""
+        """Return a key to open a session with; None if there is none, which is reported."""
         try:
             found = await self._link.fetch(device)
             if isinstance(found, wire.BundleReply):
                 peer = await self.do(self._sealer.peers.get, device)
-                assert peer is not None, "a message is held only for who is known"
+                assert peer is not None, "messages are held only for known devices"
                 return choose_prekey(peer.card, found.bundle, found.one_time)
             self._wrong(device, _fault(found))
         except StoreError:
@@ -292,7 +292,7 @@ class MessageDelivery:
             self._resting.clear()
             self._news.set()
 
-    # ── fetching ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _fetch(self) -> None:
         while True:
@@ -301,7 +301,7 @@ class MessageDelivery:
                 came = came[await self._open(came) :]
 
     async def _open(self, deliveries: list[Delivery]) -> int:
-        """Open deliveries in order, and return how many of them are done with."""
+        """Decrypt deliveries in order; return how many of them were handled."""
         try:
             came = await self.do(self._opened, deliveries)
         except StoreError as error:
@@ -317,12 +317,12 @@ class MessageDelivery:
         delivery = deliveries[came.count]
         _log.info("%s", refused.fault.message)
         if refused.remedy == "later":
-            # Left at the gateway, it would hold up what others send. Its sender holds it, and is asked for it.
+            # If it stayed at the gateway it would block messages of others. Its sender holds it, and is asked for it.
             if delivery.sender not in self._later:
                 self._later.add(delivery.sender)
                 self._wrong(delivery.sender, refused.fault)
         else:
-            with suppress(StoreError):  # whatever is asked for by it comes again
+            with suppress(StoreError):  # the remedy will be needed again
                 await self._remedy(delivery.sender, refused)
         self._link.acknowledge(delivery)
         return came.count + 1
@@ -359,7 +359,7 @@ class MessageDelivery:
                 await self.do(self._sealer.acknowledge, sender, always=True)
 
     async def _renew(self, device: str) -> bool:
-        """Begin anew with a device, and say whether there is nothing more to do about that."""
+        """Renew the session with a device; return whether nothing more needs to be done."""
         key = await self._key_of(device)
         if key is None:
             return False
@@ -367,16 +367,16 @@ class MessageDelivery:
             return await self.do(self._sealer.renew, device, key)
         except StoreError:
             return False
-        except RemitError:  # nothing is said to it any more
+        except RemitError:  # sending to it is no longer allowed
             return True
 
     async def _tell(self) -> None:
-        """Say now and then how far this device is, ask again for what is missing, and leave keys where few are left."""
-        await self._leave_keys()
+        """Periodically acknowledge, ask for missing messages, and publish keys when few are left."""
+        await self._publish_keys()
         while True:
             await asyncio.sleep(TELL_S)
             if self._link.one_time_left is not None and self._link.one_time_left < FEW_KEYS:
-                await self._leave_keys()
+                await self._publish_keys()
             owed, self._owed = self._owed, set()
             for device in owed:
                 with suppress(RemitError):
@@ -384,7 +384,7 @@ class MessageDelivery:
             for device in self._later - self._resting:
                 if await self.do(self._sealer.may_renew, device) and await self._renew(device):
                     self._later.discard(device)
-            if not owed:  # nothing came for a while: what is missing does not come by itself
+            if not owed:  # nothing came for a while: missing messages do not come by themselves
                 for device in await self.do(self._sealer.stuck):
                     if await self.do(self._sealer.may_renew, device):
                         await self._renew(device)
@@ -394,18 +394,18 @@ class MessageDelivery:
 
     # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _leave_keys(self) -> None:
-        """Leave keys with the gateway, by which others open sessions."""
+    async def _publish_keys(self) -> None:
+        """Publish keys at the gateway with which others open sessions."""
         published = await self.do(self._sealer.device.publish)
-        with suppress(RemitError):  # the link has ended, and says why
+        with suppress(RemitError):  # the connection has ended, and says why
             await self._link.publish(bundle=published.bundle, one_time=published.one_time)
 
-    # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── problems ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _expired(self, expired: wire.Expired) -> None:
-        # It is still held here, and comes with the next message to that device, or when that is started and asks.
-        why = f"what was sent to it waits at the gateway no more: {expired.reason or 'nobody fetched it for long'}"
-        suggestion = "Ask its owner whether it is still in use. It is sent again once it is started, or with the next."
+        # It is still held here, and is sent again with the next message, or when that device starts and asks for it.
+        why = f"the gateway deleted messages to this device: {expired.reason or 'not fetched for too long'}"
+        suggestion = "Ask its owner if it is still used. They are sent again when it starts, or with the next message."
         self._wrong(expired.to, fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion))
 
     def _wrong(self, device: str, why: Fault) -> None:
@@ -419,7 +419,7 @@ class MessageDelivery:
 
 
 def _nothing() -> None:
-    """Wanted where only the company of a commit is."""
+    """Do nothing: used to start a commit for what `_company` adds."""
 
 
 def _ignore(_device: str, _why: Fault | None) -> None: ...
@@ -427,11 +427,11 @@ def _ignore(_device: str, _why: Fault | None) -> None: ...
 
 def _fault(answer: wire.Refused | wire.Denied | wire.Done) -> Fault:
     if isinstance(answer, wire.Done):
-        return fault(Code.RESULT_VALIDATION_FAILED, "the gateway answered something else than it was asked")
+        return fault(Code.RESULT_VALIDATION_FAILED, "unexpected answer from the gateway")
     if answer.code == "full":
-        return fault(Code.OVERLOADED, answer.reason or "the gateway takes no more for that device for now")
+        return fault(Code.OVERLOADED, answer.reason or "the gateway accepts no more messages for this device for now")
     return fault(
         Code.DELEGATION_UNAVAILABLE,
-        answer.reason or "the gateway does not reach that device",
-        suggestion="Its owner has to have connected once, and to allow this device.",
+        answer.reason or "the gateway cannot reach this device",
+        suggestion="The other device must have connected once, and must allow this device.",
     )

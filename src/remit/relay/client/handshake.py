@@ -1,4 +1,4 @@
-"""How a device shows its gateway who it is."""
+"""The handshake in which a device authenticates to its gateway."""
 
 from typing import Protocol
 
@@ -24,7 +24,7 @@ CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgT
 
 
 class DeviceSigner(Protocol):
-    """A device's key, as far as it takes to show that one has it: the secret half stays with its owner."""
+    """A device's key for signing; the secret half stays with its owner."""
 
     @property
     def public(self) -> str: ...
@@ -33,19 +33,19 @@ class DeviceSigner(Protocol):
 
 
 async def greet(socket: ClientWebSocketResponse, key: DeviceSigner, *, gateway: str) -> Welcome | Bye:
-    """Answer the challenge of *gateway*, and of no server that calls itself otherwise; return what it says to that."""
+    """Answer the challenge of *gateway*, and of no server with another name; return its reply."""
     answer = await _answered(socket, key, gateway, looks=False)
     if isinstance(answer, Welcome | Bye):
         return answer
-    raise Malformed("no welcome followed the hello")
+    raise Malformed("expected a welcome after the hello")
 
 
 async def look(socket: ClientWebSocketResponse, key: DeviceSigner, *, gateway: str) -> DeviceStatus | Bye:
-    """Ask *gateway* how the device stands there, by which nothing changes: another connection of it goes on."""
+    """Ask *gateway* for the status of the device; this changes nothing, and another connection of it continues."""
     answer = await _answered(socket, key, gateway, looks=True)
     if isinstance(answer, DeviceStatus | Bye):
         return answer
-    raise Malformed("no standing followed the hello")
+    raise Malformed("expected a status after the hello")
 
 
 async def _answered(socket: ClientWebSocketResponse, key: DeviceSigner, gateway: str, *, looks: bool) -> FromGateway:
@@ -53,12 +53,14 @@ async def _answered(socket: ClientWebSocketResponse, key: DeviceSigner, gateway:
     if isinstance(challenge, Bye):
         return challenge
     if not isinstance(challenge, Challenge):
-        raise Malformed("no challenge came first")
+        raise Malformed("expected a challenge as the first frame")
     if challenge.gateway != gateway:
-        reason = f"the server calls itself {challenge.gateway[:100]!r}, not {gateway!r}"
+        reason = f"the name of the server is {challenge.gateway[:100]!r}, not {gateway!r}"
         return Bye(code="unauthenticated", reason=reason)
     if challenge.version != VERSION:
-        return Bye(code="version", reason=f"the gateway speaks version {challenge.version}, this device {VERSION}")
+        return Bye(
+            code="version", reason=f"the gateway uses protocol version {challenge.version}, this device {VERSION}"
+        )
     text = signed_text(gateway=gateway, nonce=challenge.nonce, device=device_id(key.public), looks=looks)
     hello = Hello(public=raw(key.public), signature=key.sign(text), looks=looks)
     await socket.send_str(encode_text(hello).decode())
@@ -71,4 +73,4 @@ async def _control(socket: ClientWebSocketResponse) -> FromGateway:
         return read_from_gateway(message.data)
     if message.type in CLOSED:
         raise ConnectionResetError("the gateway closed the connection")
-    raise Malformed("a control frame is text")
+    raise Malformed("a control frame must be text")

@@ -1,4 +1,4 @@
-"""What a device has asked its gateway for and not heard of yet."""
+"""The requests of a device to its gateway that are not answered yet."""
 
 import asyncio
 from collections import deque
@@ -9,9 +9,9 @@ from remit.relay.wire import Answered, Asked
 
 
 class PendingCalls:
-    """The questions and who waits for their answers; *due* hears when there is one to send.
+    """The open requests and their callers; *due* is called when there is one to send.
 
-    Each may be asked again after a broken connection: it does no more than the first time.
+    Each may be sent again after a broken connection: requests are idempotent.
     """
 
     def __init__(self, due: Callable[[], None]) -> None:
@@ -22,7 +22,7 @@ class PendingCalls:
         self._end: Exception | None = None
 
     async def ask(self, make: Callable[[int], Asked]) -> Answered:
-        """Ask what *make* makes of a number, and return the answer, or raise what `end` was given."""
+        """Send the request that *make* builds for a number; return the answer, or raise the error of `end`."""
         if self._end:
             raise self._end
         asked = make(next(self._numbers))
@@ -36,20 +36,20 @@ class PendingCalls:
             del self._open[asked.request]
 
     def next(self) -> Asked | None:
-        """Return what to send now, if anything."""
+        """Return the next request to send, if any."""
         return self._unsent.popleft() if self._unsent else None
 
     def answered(self, answer: Answered) -> None:
-        """Tell who asked."""
+        """Give an answer to its caller."""
         if (found := self._open.get(answer.request)) and not found[1].done():
             found[1].set_result(answer)
 
     def begin_again(self) -> None:
-        """There is a new connection, on which nothing was asked yet."""
+        """Reset for a new connection: all open requests are sent again."""
         self._unsent = deque(asked for asked, _ in self._open.values())
 
     def end(self, error: Exception) -> None:
-        """There will be no answers."""
+        """Fail all open requests."""
         self._end = error
         for _, future in self._open.values():
             if not future.done():

@@ -1,6 +1,6 @@
-"""What a device has to send: a queue for each receiver, in which nothing overtakes.
+"""The messages that a device has to send: one ordered queue for each receiver.
 
-Pure: which message goes next, and what an answer means. Whoever sends owns the socket and the time.
+Pure: it decides which message is next and what an answer means. The caller owns the socket and the time.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ Outcome = Receipt | Refused
 
 
 class QueuedMessage:
-    """One message that the gateway has not said it holds."""
+    """One message without a receipt of the gateway."""
 
     __slots__ = ("body", "future", "number", "tried")
 
@@ -32,40 +32,40 @@ class SendQueue:
         self.to = to
         self.waiting: deque[QueuedMessage] = deque()
         self.sent = 0
-        """How many of those were sent and not refused since."""
+        """How many of those were sent and not refused."""
         self.underway: deque[int] = deque()
         """The sizes of those that were sent and not answered, refused ones included."""
         self.anew = False
         self.pause: Refused | None = None
-        """Why nothing is sent for now."""
+        """Why sending is paused."""
         self.highest = 0
 
 
 class SendQueues:
-    """All queues, and how much is under way in them."""
+    """All queues, and how much of them is sent but not answered."""
 
     def __init__(self, *, messages: int, size: int) -> None:
         self._queues: dict[str, SendQueue] = {}
         self._ready: dict[str, SendQueue] = {}
-        """Those with something to send, in turns: the first is next, and then goes to the end."""
+        """The queues with something to send, in round-robin order: the first is next, then moves to the end."""
         self._messages_left = self._messages = messages
         self._size_left = self._size = size
         self.bytes_waiting = 0
 
     def add(self, to: str, number: int, body: bytes, future: "asyncio.Future[Outcome]") -> None:
-        """Take a message; raises a `ValueError` if its number does not grow."""
+        """Add a message; raises a `ValueError` if its number does not grow."""
         queue = self._queues.get(to)
         if queue is None:
             queue = self._queues[to] = SendQueue(to)
         if number <= queue.highest:
-            raise ValueError(f"number {number} for {to} is not above {queue.highest}, which was put before")
+            raise ValueError(f"number {number} for {to} is not above the previous one, {queue.highest}")
         queue.highest = number
         queue.waiting.append(QueuedMessage(number, body, future))
         self.bytes_waiting += len(body)
         self._look(queue)
 
     def next(self) -> Put | None:
-        """Return what to send now, if there is something and enough was answered."""
+        """Return the next message to send, if there is one and enough of the earlier ones were answered."""
         if not self._ready or self._messages_left <= 0 or self._size_left <= 0:
             return None
         to, queue = next(iter(self._ready.items()))
@@ -81,19 +81,19 @@ class SendQueues:
         return put
 
     def stored(self, receipt: Receipt) -> None:
-        """The gateway holds a message."""
+        """Handle the receipt of a message."""
         queue = self._answered(receipt.to)
         if queue is None or not queue.waiting or queue.waiting[0].number != receipt.number:
             return
         one = queue.waiting.popleft()
         queue.sent = max(0, queue.sent - 1)
         self.bytes_waiting -= len(one.body)
-        # Of what was sent before, on a connection that broke, a repeat says nothing.
+        # A repeat is expected if the message was sent before on a connection that broke.
         surprising = receipt.repeated and not one.tried
         _tell(one.future, Receipt(receipt.to, receipt.number, surprising))
 
     def refused(self, refused: Refused) -> SendQueue | None:
-        """The gateway did not take a message; return its queue if it is to be sent again after a pause."""
+        """Handle a refusal; return the queue if the message should be sent again after a pause."""
         queue = self._answered(refused.to)
         if queue is None or refused.code == "behind":
             return None
@@ -103,7 +103,7 @@ class SendQueues:
         if refused.code == "full":
             queue.pause = refused
             return queue
-        # None of those behind it may come before it either, so they are given back together.
+        # No later message may overtake it, so they are all returned together.
         waiting, queue.waiting = queue.waiting, deque()
         queue.highest = 0
         for one in waiting:
@@ -112,12 +112,12 @@ class SendQueues:
         return None
 
     def go_on(self, queue: SendQueue) -> None:
-        """The pause of a queue is over."""
+        """End the pause of a queue."""
         queue.pause = None
         self._look(queue)
 
     def begin_again(self) -> None:
-        """There is a new connection: what was not answered is sent once more."""
+        """Reset for a new connection: what was not answered is sent again."""
         self._messages_left, self._size_left = self._messages, self._size
         self._ready.clear()
         for to, queue in list(self._queues.items()):
@@ -128,21 +128,21 @@ class SendQueues:
             queue.anew = False
             queue.pause = None
             if not queue.waiting:
-                # Its numbers are known to whoever keeps them.
+                # The caller stores its numbers.
                 del self._queues[to]
             self._look(queue)
 
     def pauses(self) -> dict[str, Refused]:
-        """For each device to which nothing is sent for now: why."""
+        """The reason for each device to which sending is paused."""
         return {to: queue.pause for to, queue in self._queues.items() if queue.pause is not None}
 
     def end(self, error: Exception) -> None:
-        """Nothing more can be sent."""
+        """Fail all messages: nothing more can be sent."""
         for queue in self._queues.values():
             for one in queue.waiting:
                 if not one.future.done():
                     one.future.set_exception(error)
-                    # Nobody need be there to hear it: what has no receipt is kept by the user anyway.
+                    # Mark it as retrieved: the caller stores messages without a receipt anyway.
                     one.future.exception()
 
     def _answered(self, to: str) -> SendQueue | None:
