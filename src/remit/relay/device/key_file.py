@@ -1,4 +1,4 @@
-"""The key that opens a device's state file: in a file of its own beside it, or behind a passphrase."""
+"""The key file of a device's state, optionally encrypted with a passphrase."""
 
 import hashlib
 import os
@@ -14,14 +14,14 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.keys import HubKeys
 from remit.transports.credentials.keys import write_private
 
-# Both lie beside the store of the team whose device it is.
+# These files are beside the store of the device's team.
 DEVICE_FILE = "device.db"
 LOCK_FILE = "device.lock"
-"""Locked by the process that speaks for the device."""
+"""Locked by the process that runs the device."""
 KEY_FILE = "device.key"
 
 SECRET_BYTES = 32
-# 128 MiB and half a second for each guess (RFC 7914's parameters for files), which a person waits once at the start.
+# 128 MiB and half a second for each guess (RFC 7914's parameters for files); the owner waits once, at the start.
 _COST, _BLOCK, _LANES = 2**17, 8, 1
 _MEMORY = 2**28
 _CHECK = "remit device key"
@@ -36,16 +36,16 @@ class _Open(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 class _Locked(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="remit-device-passphrase/1"
 ):
-    """The secret itself, locked with what follows from the passphrase, so that the passphrase can change."""
+    """The secret, encrypted with a key derived from the passphrase, so that the passphrase can change."""
 
     salt: _Hex
     locked: str
 
 
 def open_keys(path: Path, passphrase: str = "") -> HubKeys:
-    """Return the keys for a device's state, made now if *path* is not there; of several that make it, one wins.
+    """Return the keys for a device's state; create the file if it does not exist (of several processes one wins).
 
-    With a *passphrase* the file alone opens nothing; without one, it is enough, and only its owner can read it.
+    With a *passphrase* the file alone is useless; without one the file is enough, and only its owner can read it.
     """
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def open_keys(path: Path, passphrase: str = "") -> HubKeys:
 
 
 def change_passphrase(path: Path, old: str, new: str) -> None:
-    """Lock the key with another passphrase (empty: with none); what it opens stays as it is."""
+    """Encrypt the key with another passphrase (empty: none); the state file does not change."""
     write_private(path, _written(_read(path, old), new), replace=True)
 
 
@@ -72,26 +72,26 @@ def _read(path: Path, passphrase: str) -> bytes:
         with path.open("rb") as file:
             mode, content = os.fstat(file.fileno()).st_mode, file.read(4_096)
     except OSError as error:
-        raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
+        raise _unusable(f"cannot read {path}: {error.strerror}", "Give this user read permission.") from error
     if os.name == "posix" and mode & 0o077:
-        raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
+        raise _unusable(f"{path} is readable by other users", f"Restrict it: chmod 600 {path}")
     try:
         found = msgspec.json.decode(content, type=_Open | _Locked)
         if isinstance(found, _Open):
             return bytes.fromhex(found.secret)
         salt, locked = bytes.fromhex(found.salt), bytes.fromhex(found.locked)
     except (ValueError, UnicodeDecodeError):
-        # Without its cause: that would show what stands in the file.
+        # Without its cause, which would show the content of the file.
         raise _unusable(
-            f"{path} is damaged: it does not hold a device's key",
-            "Put the file back from a backup. Without it the device's state cannot be read: move both away, "
-            "begin anew, and pair again.",
+            f"{path} is damaged: it does not contain a device key",
+            "Restore the file from a backup. Without it the device's state cannot be read: move both files away, "
+            "create a new device, and pair again.",
         ) from None
     if not passphrase:
-        raise _unusable(f"{path} needs its passphrase", "Give the passphrase with which it was made.")
+        raise _unusable(f"{path} is protected by a passphrase", "Enter the passphrase that was set for it.")
     secret = _stretched(passphrase, salt).unlock(locked, _CHECK)
     if secret is None:
-        raise _unusable(f"{path} does not open with this passphrase", "Try again; passphrases are case-sensitive.")
+        raise _unusable(f"wrong passphrase for {path}", "Try again; passphrases are case-sensitive.")
     return secret
 
 

@@ -1,4 +1,4 @@
-"""The devices that this one knows, and what each of them may do. Trust is by key: a key that changed is refused."""
+"""The known devices and their permissions. Trust is bound to the key: a changed key is refused."""
 
 from msgspec import Struct, structs
 
@@ -8,7 +8,7 @@ from remit.relay.device.state import DeviceFile, Recall
 
 
 class PeerDevice(Struct, frozen=True, kw_only=True):
-    """A known device. To know it allows nothing yet."""
+    """A known device. Knowing it does not allow anything yet."""
 
     card: Card
     verified: bool = False
@@ -16,9 +16,9 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     shared: bool = False
     """Whether it shares an agent with this device: this device may ask it, and it may answer."""
     allowed: bool = False
-    """Whether it may reach this device of its own accord, and be answered."""
+    """Whether it may contact this device on its own, and gets answers."""
     revoked: bool = False
-    """Whether all of that is over. It stays known, so that it cannot come back as if it were new."""
+    """Whether it was revoked. It stays known, so that it cannot come back as a new device."""
 
     @property
     def device(self) -> str:
@@ -26,12 +26,12 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
 
     @property
     def may_talk(self) -> bool:
-        """Whether messages go to and come from it at all."""
+        """Whether messages may be exchanged with it."""
         return (self.shared or self.allowed) and not self.revoked
 
 
 class KeyChanged(RemitError):
-    """A known device, or someone in its name, comes with other keys."""
+    """A known device, or someone using its name, presents other keys."""
 
     def __init__(self, known: Card, shown: Card) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class KeyChanged(RemitError):
                 Code.CREDENTIAL_INVALID,
                 f"THE KEYS OF A KNOWN DEVICE CHANGED: {known.name!r} was {known.device} with Olm key {known.olm[:16]}… "
                 f"and now is {shown.device} with Olm key {shown.olm[:16]}…. Someone may be pretending to be it",
-                suggestion="Nothing was changed. Ask its owner, by another way. If the device did begin anew, revoke "
+                suggestion="Nothing was changed. Ask its owner over another channel. If it was set up again, revoke "
                 f"{known.device}, pair with the new card under another name, and compare codes.",
             )
         )
@@ -47,9 +47,9 @@ class KeyChanged(RemitError):
         self.shown = shown
 
 
-# What was revoked stays so: whoever has its key could be anyone.
+# A revoked device stays revoked: anyone could have its key.
 _ANEW = (
-    "Pair with a new identity of it: its owner moves device.db and device.key away, types `remit devices init`, "
+    "Pair with a new identity of it: its owner moves device.db and device.key away, runs `remit devices init`, "
     "and sends the new link."
 )
 
@@ -62,10 +62,10 @@ class Peers:
         self._known = Recall(state, PeerDevice)
 
     def pair(self, card: Card) -> PeerDevice:
-        """Know the device of *card*, which was checked; return it with whatever it was allowed before.
+        """Add or update the device of *card*; return it with its existing permissions.
 
-        A known device may come with another name or gateway. Raises `KeyChanged` if it comes with another Olm key, or
-        if another device comes with the name of a known one; and a `RemitError` if it was revoked.
+        A known device may have a new name or gateway. Raises `KeyChanged` if it has another Olm key, or if another
+        device uses the name of a known one; and a `RemitError` if it was revoked.
         """
         card = card.checked()
         with self._state.writing():
@@ -85,19 +85,19 @@ class Peers:
             return self._keep(row, PeerDevice(card=card))
 
     def verify(self, device: str) -> PeerDevice:
-        """Note that the owners compared their codes."""
+        """Record that the owners compared their codes."""
         return self._change(device, verified=True)
 
     def share(self, device: str, *, shared: bool = True) -> PeerDevice:
-        """Note that the device shares an agent with this one, or no longer."""
+        """Record whether the device shares an agent with this one."""
         return self._change(device, shared=shared)
 
     def allow(self, device: str, *, allowed: bool = True) -> PeerDevice:
-        """Let the device reach this one of its own accord, or no longer."""
+        """Set whether the device may contact this one on its own."""
         return self._change(device, allowed=allowed)
 
     def revoke(self, device: str) -> PeerDevice:
-        """End everything with the device, for good; what was waiting for it, and its sessions, are deleted."""
+        """Revoke the device for good, and delete its sessions and all messages waiting for it."""
         with self._state.writing():
             peer = self._change(device, shared=False, allowed=False, revoked=True)
             row, _ = self.row(device)
@@ -113,7 +113,7 @@ class Peers:
         return None if found is None else found[1]
 
     def find(self, device: str) -> tuple[int, PeerDevice] | None:
-        """Return the number under which a device's rows are kept, and the device, if it is known."""
+        """Return the row number of a device and the device, if it is known."""
         found = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
         return None if found is None else (found[0], self._known.unlock(found[1], f"peers/{found[0]}"))
 
@@ -128,18 +128,18 @@ class Peers:
             raise RemitError(
                 fault(
                     Code.NOT_FOUND,
-                    f"the device {device[:64]!r} is not known here",
-                    suggestion="Pair with it first; `remit devices list` shows those that are known.",
+                    f"unknown device {device[:64]!r}",
+                    suggestion="Pair with it first; `remit devices list` shows the known devices.",
                 )
             )
         return found
 
     def named(self, row: int) -> str:
-        """Return the id of the device whose rows are kept under this number."""
+        """Return the id of the device with this row number."""
         return self.at(row).device
 
     def at(self, row: int) -> PeerDevice:
-        """Return the device whose rows are kept under this number."""
+        """Return the device with this row number."""
         (content,) = self._state.rows("SELECT content FROM peers WHERE id = ?", row)[0]
         return self._known.unlock(content, f"peers/{row}")
 
@@ -151,7 +151,7 @@ class Peers:
         with self._state.writing():
             row, peer = self.row(device)
             if peer.revoked:
-                raise _refused(f"{peer.card.name!r} ({device}) was revoked, for good", _ANEW)
+                raise _refused(f"{peer.card.name!r} ({device}) was revoked permanently", _ANEW)
             return self._keep(row, structs.replace(peer, **changes))
 
     def _keep(self, row: int, peer: PeerDevice) -> PeerDevice:

@@ -1,8 +1,8 @@
-"""A device's own file: SQLite, everything in it that means something locked with the device's key.
+"""The state file of a device: SQLite, with all content encrypted with the device's key.
 
-What can be read without the key: how many rows there are, how long they are, and what the gateway sees anyway. The
-code that uses it is synchronous; a caller in an event loop goes through one thread or `asyncio.to_thread`. Each write
-is one transaction that is durable when it returns, so a device that is killed is as it was after the last of them.
+Without the key one can see the number of rows, their lengths, and what the gateway sees anyway. The code is
+synchronous; a caller in an event loop uses one thread or `asyncio.to_thread`. Each write is one transaction that is
+durable when it returns, so a device that is killed keeps the state of the last one.
 """
 
 import threading
@@ -23,7 +23,7 @@ VERSION = 1
 _BUSY_S = 10.0
 _CHECK = b"remit device state"
 
-# Ids are never used twice: what others remember of a row must not come to mean another.
+# Ids are never reused: other devices remember them.
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE peers (id INTEGER PRIMARY KEY, tag BLOB NOT NULL UNIQUE, content BLOB NOT NULL);
@@ -42,7 +42,7 @@ CREATE TABLE marks (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL,
 CREATE TABLE losses (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, content BLOB NOT NULL);
 """
 
-# Made at each start if they are not there: files of before have others.
+# Created at each start if missing: older files have other indexes.
 _INDEXES = """
 CREATE INDEX IF NOT EXISTS held_by_last ON held (peer, last, size);
 CREATE INDEX IF NOT EXISTS held_unsealed ON held (peer) WHERE last IS NULL;
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class DeviceFile:
-    """The open file. One device may be open in several processes; what each does is whole before the next begins."""
+    """The open file. Several processes may open it; their transactions are serialised."""
 
     def __init__(self, path: Path, connection: SqliteConnection, keys: HubKeys) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class DeviceFile:
 
     @classmethod
     def open(cls, path: Path, keys: HubKeys, durability: Durability = "power") -> "DeviceFile":
-        """Return the state in a file, made now if there is none; raise a `RemitError` if *keys* do not open it."""
+        """Open the state file, created if it does not exist; raise a `RemitError` if *keys* do not match."""
         try:
             connection = connect_writer(path, durability, _BUSY_S)
         except TROUBLE as error:
@@ -83,7 +83,7 @@ class DeviceFile:
 
     @contextmanager
     def writing(self) -> Generator[None]:
-        """Do what follows as one change: whole and durable at the end, or not at all if anything is raised."""
+        """Run the block as one transaction: durable at the end, or rolled back if anything is raised."""
         with self._lock:
             if self._connection.in_transaction:
                 yield
@@ -100,12 +100,12 @@ class DeviceFile:
 
     @contextmanager
     def apart(self) -> Generator[None]:
-        """Do what follows as a part of a change: if anything is raised, this part alone is undone."""
+        """Run the block as a savepoint: if anything is raised, only this part is rolled back."""
         self.execute("SAVEPOINT apart")
         try:
             yield
         except BaseException:
-            # A disk in trouble may have ended the whole of it already.
+            # A disk error may have ended the whole transaction already.
             if self.is_writing:
                 self.execute("ROLLBACK TO apart")
                 self.execute("RELEASE apart")
@@ -116,7 +116,7 @@ class DeviceFile:
         return self._connection.execute(statement, bindings)
 
     def rows(self, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
-        """Return what a query finds, as of one moment."""
+        """Return the rows of a query, from one snapshot."""
         with self._lock:
             try:
                 return self._connection.execute(statement, bindings).fetchall()
@@ -124,45 +124,45 @@ class DeviceFile:
                 raise translate(error, self.path) from error
 
     def one(self, statement: str, *bindings: Any) -> tuple[Any, ...] | None:
-        """Return the first row that a query finds."""
+        """Return the first row of a query."""
         return next(iter(self.rows(statement, *bindings)), None)
 
-    # ── what is locked ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── encryption ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def tag(self, text: str) -> bytes:
-        """Return what stands for *text* in a column that is searched; nobody without the key can try guesses on it."""
+        """Return the keyed digest of *text* for a searchable column; without the key it cannot be guessed."""
         return self.keys.digest(text.encode())
 
     def lock(self, value: object, place: str) -> bytes:
-        """Return a value as it stands in the file; it can be read at *place* alone."""
+        """Return a value encrypted for *place*; it can be decrypted only there."""
         return self.keys.lock(msgspec.msgpack.encode(value), place)
 
     def unlock(self, content: bytes, place: str, kind: type[T]) -> T:
-        """Return the value that was locked for *place*, or raise `StoreError` if somebody changed or moved it."""
+        """Return the value that was encrypted for *place*, or raise `StoreError` if it was changed or moved."""
         plain = self.keys.unlock(content, place)
         if plain is None:
-            raise self.damage(f"what stands at {place} was not written there by this device")
+            raise self.damage(f"the value at {place} was not written there by this device")
         return msgspec.msgpack.decode(plain, type=kind)
 
     def damage(self, what: str) -> StoreError:
-        """Return the error for when somebody or something else has changed the file."""
+        """Return the error for a file that was damaged or changed from outside."""
         return StoreError(
             fault(
                 Code.STORE_UNAVAILABLE,
                 f"{self.path} is damaged: {what}",
-                suggestion="Put the file back from a backup, or move it away with its key, begin anew, pair again.",
+                suggestion="Restore it from a backup; or move it and its key away, create a new device, and pair.",
             )
         )
 
-    # ── single facts ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── named values ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def fact(self, name: str, kind: type[T]) -> T | None:
-        """Return what was kept under *name*, if anything was."""
+        """Return the value stored under *name*, if there is one."""
         found = self.one("SELECT value FROM facts WHERE name = ?", name)
         return None if found is None else self.unlock(found[0], f"facts/{name}", kind)
 
     def keep(self, name: str, value: object) -> None:
-        """Keep a value under *name*, in place of the one before."""
+        """Store a value under *name*, replacing the previous one."""
         with self.writing():
             self.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, self.lock(value, f"facts/{name}"))
 
@@ -170,7 +170,7 @@ class DeviceFile:
         try:
             with self._lock:
                 self._connection.pragma("journal_mode", "wal")
-                # What was taken or settled is not to be found in the free pages of the file.
+                # Deleted content must not stay in free pages of the file.
                 self._connection.pragma("secure_delete", 1)
             with self.writing():
                 version: int = self._connection.pragma("user_version")
@@ -180,8 +180,8 @@ class DeviceFile:
                     self.keep("check", _CHECK)
                 elif version != VERSION:
                     raise _unusable(
-                        f"{self.path} is of version {version}, and this is made for version {VERSION}",
-                        "Use the Remit that made it, or a newer one.",
+                        f"{self.path} has version {version}, but this Remit supports version {VERSION}",
+                        "Use the version of Remit that created it, or a newer one.",
                     )
                 self.execute(_INDEXES)
             found = self.one("SELECT value FROM facts WHERE name = 'check'")
@@ -189,15 +189,15 @@ class DeviceFile:
             raise translate(error, self.path) from error
         if found is None or self.keys.unlock(found[0], "facts/check") is None:
             raise _unusable(
-                f"{self.path} does not open with this key",
-                "Use the key file or passphrase with which it was made; without it nothing in it can be read.",
+                f"wrong key for {self.path}",
+                "Use the key file or passphrase that it was created with; without it the file cannot be read.",
             )
 
 
 class Recall(Generic[T]):
-    """Values that are read far more often than they change: none is unlocked again that stands in the file as it did.
+    """A cache of decrypted values that are read far more often than they change.
 
-    They are shared by all who ask, and must not be changed.
+    Values are shared by all callers, and must not be changed.
     """
 
     def __init__(self, state: DeviceFile, kind: type[T]) -> None:
@@ -214,7 +214,7 @@ class Recall(Generic[T]):
     def unlock(self, content: bytes, place: str) -> T:
         """See `DeviceFile.unlock`."""
         known = self._last.get(place)
-        # What is locked is never the same bytes twice, so these were made of this very value.
+        # Encryption never gives the same bytes twice, so equal bytes mean the same value.
         if known is not None and known[0] == content:
             return known[1]
         value = self._state.unlock(content, place, self._kind)

@@ -1,7 +1,7 @@
-"""What is done with a device's state, in one thread: what waits together is committed together.
+"""The writer of a device's state: one thread with group commit.
 
-A commit waits for the disk, which takes longer than most of what is committed. So whatever is wanted while one is under
-way goes into the next one, whole or not at all each, and nobody is told that it is done before it is durable.
+A commit waits for the disk, which takes longer than most of its content. So work that arrives during a commit goes into
+the next one. Each piece of work is applied whole or not at all, and is reported only when it is durable.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from remit.stores.faults import TROUBLE
 
 T = TypeVar("T")
 
-# So many that the disk no longer counts, and few enough that whoever comes next is not kept waiting for long.
+# Enough that the disk is not the bottleneck, and few enough that later work does not wait long.
 MOST_AT_ONCE = 64
 
 
 class FailedWork(Struct, frozen=True):
-    """A work of which nothing was kept, and why."""
+    """Work that was rolled back, and why."""
 
     error: Exception
 
 
 class Work(Struct, frozen=True):
-    """Something to do, and who hears what came of it, once that is durable: its result, or a `FailedWork`."""
+    """A function to run, and a callback for its result once that is durable, or for a `FailedWork`."""
 
     do: Callable[[], Any]
     heard: Callable[[Any], None]
 
 
 class Commits:
-    """Does works in the order in which they are wanted.
+    """Runs work in order, several pieces in each commit.
 
-    *company* may add to the works of a commit, first or last, before it begins.
+    *company* may add work to a commit, first or last, before it begins.
     """
 
     def __init__(self, state: DeviceFile, company: Callable[[list[Work]], None] = lambda _: None) -> None:
@@ -51,7 +51,7 @@ class Commits:
         self._idle.set()
 
     def do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Return what will come of *work*. It is done even if nobody waits for it any more."""
+        """Queue *work* and return a future of its result. It runs even if the future is cancelled."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(Work(work, partial(_resolve, future)))
         if self._idle.is_set():
@@ -59,7 +59,7 @@ class Commits:
         return future
 
     async def close(self) -> None:
-        """Return when everything is done; nothing can be wanted after that."""
+        """Wait for all work and end the thread; no work can be queued after that."""
         await self._idle.wait()
         await asyncio.to_thread(self._thread.shutdown)
 
@@ -88,7 +88,7 @@ class Commits:
             with self._state.writing():
                 for work in batch:
                     outcomes.append(self._outcome(work))
-        except RemitError as error:  # the store is in trouble: nothing of this was kept
+        except RemitError as error:  # the store failed: the whole commit was rolled back
             outcomes = [each if isinstance(each, FailedWork) else FailedWork(error) for each in outcomes]
             outcomes += [FailedWork(error) for _ in batch[len(outcomes) :]]
         return outcomes
@@ -99,13 +99,13 @@ class Commits:
                 return work.do()
         except Exception as error:
             if isinstance(error, TROUBLE) or not self._state.is_writing:
-                raise  # it is no fault of this work
+                raise  # the store failed, not this work
             return FailedWork(error)
 
 
 def _resolve(future: "asyncio.Future[Any]", outcome: object) -> None:
     if future.done():
-        return  # whoever wanted it was cancelled
+        return  # the caller was cancelled
     if isinstance(outcome, FailedWork):
         future.set_exception(outcome.error)
     else:

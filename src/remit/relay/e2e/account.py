@@ -1,4 +1,4 @@
-"""A device as its owner has it: its identity in its state file, its card, and the keys it lets others have."""
+"""The device of the owner: its identity in the state file, its card, and the keys that it publishes."""
 
 import secrets
 
@@ -11,7 +11,7 @@ from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.olm import OlmAccount, olm
 from remit.transports.credentials.keys import SEED_BYTES, Pair
 
-# The library's own key for what it writes; the state locks the result with the device's key.
+# The key for the library's own serialisation; the state file encrypts the result with the device's key.
 PICKLE_KEY = bytes(32)
 _ONE_TIME = 50
 
@@ -23,7 +23,7 @@ class _Self(Struct, frozen=True, kw_only=True):
 
 
 class Device:
-    """This device. Its secret keys stay in here."""
+    """This device. Its secret keys do not leave this object."""
 
     def __init__(self, state: DeviceFile, pair: Pair, card: Card) -> None:
         self.state = state
@@ -32,7 +32,7 @@ class Device:
 
     @classmethod
     def create(cls, state: DeviceFile, *, name: str, gateway: str = "") -> "Device":
-        """Return a new device, kept in *state*, or raise a `RemitError` if there is one already."""
+        """Create a device in *state*, or raise a `RemitError` if there is one already."""
         pair = Pair(secrets.token_bytes(SEED_BYTES))
         account = olm().Account()
         card = make_card(pair, account.curve25519_key.to_bytes(), name=name, gateway=gateway)
@@ -41,8 +41,8 @@ class Device:
                 raise RemitError(
                     fault(
                         Code.STATE_CONFLICT,
-                        f"{state.path} holds a device already",
-                        suggestion="Use it, or choose another file for another device.",
+                        f"{state.path} already contains a device",
+                        suggestion="Use it, or choose another file for a new device.",
                     )
                 )
             state.keep("self", _Self(seed=pair.seed, name=name, gateway=gateway))
@@ -51,7 +51,7 @@ class Device:
 
     @classmethod
     def load(cls, state: DeviceFile) -> "Device | None":
-        """Return the device that is kept in *state*, if there is one."""
+        """Return the device in *state*, if there is one."""
         found = state.fact("self", _Self)
         if found is None:
             return None
@@ -65,15 +65,15 @@ class Device:
 
     @property
     def public(self) -> str:
-        """The half of the device's key that others know."""
+        """The public key of the device."""
         return self._pair.public
 
     def sign(self, message: bytes) -> bytes:
-        """Return the device's signature. A message begins with what it is for, so that it counts for nothing else."""
+        """Return the device's signature. Each message begins with its purpose, so it cannot be used for another one."""
         return self._pair.sign(message)
 
     def rename(self, *, name: str | None = None, gateway: str | None = None) -> Card:
-        """Return the device's card with another name or gateway; its keys stay, and so do id and code."""
+        """Change the name or gateway of the device and return its card; keys, id and code stay the same."""
         name, gateway = name or self.card.name, self.card.gateway if gateway is None else gateway
         card = make_card(self._pair, bytes.fromhex(self.card.olm), name=name, gateway=gateway)
         self.state.keep("self", _Self(seed=self._pair.seed, name=name, gateway=gateway))
@@ -83,8 +83,8 @@ class Device:
     def publish(self, count: int = _ONE_TIME) -> Published:
         """Return *count* new one-time keys and a new fallback key for the gateway, all signed.
 
-        The secret halves are durable before this returns. Of fallback keys the last two are kept, so one that the
-        gateway hands out while the next is on its way still opens a session.
+        The secret keys are durable before this returns. The last two fallback keys are kept, so a key that the gateway
+        hands out while the next one is being published still opens a session.
         """
         olm_key = bytes.fromhex(self.card.olm)
         with self.state.writing():
@@ -106,12 +106,12 @@ class Device:
 
 
 def load_account(state: DeviceFile) -> OlmAccount:
-    """Return the device's Olm account, as it was last kept."""
+    """Return the device's Olm account, as it was last stored."""
     pickled = state.fact("account", str)
-    assert pickled is not None, "a device is kept together with its account"
+    assert pickled is not None, "a device is stored together with its account"
     return olm().Account.from_pickle(pickled, PICKLE_KEY)
 
 
 def keep_account(state: DeviceFile, account: OlmAccount) -> None:
-    """Keep the account, in the transaction with what follows from its change."""
+    """Store the account, in the same transaction as what depends on its change."""
     state.keep("account", account.pickle(PICKLE_KEY))

@@ -1,4 +1,4 @@
-"""What comes to a device: sealed pieces become whole messages in the inbox, each once and in order."""
+"""Receiving: encrypted pieces become complete messages in the inbox, each once and in order."""
 
 import secrets
 from typing import Literal
@@ -26,9 +26,9 @@ from remit.relay.e2e.streams import (
     last_of,
 )
 
-# A receiver that says nothing of its own says how far it is after so many pieces (7 MB at most).
+# A receiver that sends nothing else acknowledges after this many pieces (7 MB at most).
 ACK_EVERY = 32
-# What may wait to be taken from one sender; beyond that, its messages stay at the gateway.
+# The inbox limit for one sender; beyond that, its messages stay at the gateway.
 MAX_INBOX = 1_000
 MAX_INBOX_BYTES = 64 * 1024 * 1024
 KEPT_LOSSES = 100
@@ -37,23 +37,23 @@ Side = Literal["here", "there"]
 
 
 class Opened(Struct, frozen=True, kw_only=True):
-    """A whole message, as it is kept until it is taken."""
+    """A complete message in the inbox."""
 
     id: int
     sender: str
     message: str
     """The id its sender gave it."""
     requester: str
-    """For whom the sender says that it speaks; only as good as the sender."""
+    """On whose behalf the sender says it acts; only as trustworthy as the sender."""
     body: bytes
 
 
 class Loss(Struct, frozen=True, kw_only=True):
-    """Messages that were delivered once, and that one of the two devices then forgot: both are told."""
+    """Messages that were delivered, and then forgotten by one of the two devices: both are notified."""
 
     peer: str
     forgot: Side
-    """Which device was put back to an earlier state."""
+    """Which device was restored to an earlier state."""
     direction: Literal["in", "out"]
     """Whether the messages came to this device or left it."""
     count: int
@@ -76,7 +76,7 @@ class _Laid(Struct, frozen=True):
 
 
 class Receiver:
-    """Opens what is sealed. All within the caller's transaction: what raises has changed nothing."""
+    """Decrypts messages. Everything runs in the caller's transaction, so an error changes nothing."""
 
     def __init__(self, state: DeviceFile, sessions: OlmSessions, sender: OutboxWriter, me: str) -> None:
         self._state = state
@@ -85,7 +85,7 @@ class Receiver:
         self._me = me
 
     def open(self, row: int, peer: PeerDevice, sealed: bytes) -> list[Opened]:
-        """Return the messages that are whole now, or raise `RejectedMessageError`."""
+        """Return the messages that are complete now, or raise `RejectedMessageError`."""
         device = peer.device
         if not peer.may_talk:
             raise RejectedMessageError(RejectionReason.NOT_ALLOWED, device)
@@ -95,7 +95,7 @@ class Receiver:
             raise RejectedMessageError(read, device)
         piece = decode_piece(read.plain)
         if piece is None:
-            raise RejectedMessageError(RejectionReason.GARBAGE, device, "what was encrypted is no piece")
+            raise RejectedMessageError(RejectionReason.GARBAGE, device, "invalid plaintext")
         if (piece.sender, piece.receiver) != (device, self._me):
             raise RejectedMessageError(RejectionReason.MISDIRECTED, device)
         entered = enter(streams.inc, piece)
@@ -127,7 +127,7 @@ class Receiver:
         return opened
 
     def _use(self, row: int, streams: StreamPair, read: Read, *, renewed: bool) -> StreamPair:
-        """Keep the session that read this, and choose the one to send in."""
+        """Store the session that decrypted this, and choose the one to send with."""
         if read.account is not None:
             self._sessions.keep_account(read.account)
         came_by = self._sessions.keep(row, read.live)
@@ -139,14 +139,14 @@ class Receiver:
         return streams
 
     def _lay(self, row: int, piece: Piece) -> None:
-        """Put a piece where others wait."""
+        """Store a piece that waits for an earlier one."""
         content = self._state.lock(_Laid(piece.part), f"pieces/{row}/{piece.gen}/{piece.seq}")
         self._state.execute("INSERT INTO pieces VALUES (?, ?, ?)", row, piece.seq, content)
 
     def _draw(
         self, row: int, peer: PeerDevice, streams: StreamPair, came: Piece, *, lost: int
     ) -> tuple[list[Opened], StreamPair]:
-        """Go on as far as there are pieces in a row, and deliver the messages that are whole by that."""
+        """Advance over all consecutive pieces, and deliver the messages that are complete."""
         inc, opened, drawn = streams.inc, list[Opened](), None
         losses = [_Loss(forgot="here", direction="in", count=lost)] if lost else []
         inc, missing = forgotten(inc)
@@ -189,7 +189,7 @@ class Receiver:
         return opened, streams
 
     def _laid(self, row: int, came: Piece, seq: int) -> _Laid | None:
-        """Return a piece that is here: the one that just *came*, or one that was laid among those that wait."""
+        """Return a piece: the one that just *came*, or a stored one."""
         if is_numbered(came) and came.seq == seq:
             return _Laid(came.part)
         found = self._state.one("SELECT content FROM pieces WHERE peer = ? AND seq = ?", row, seq)
@@ -205,7 +205,7 @@ class Receiver:
         body = bytearray()
         for seq in range(inc.next - last.count, inc.next - 1):
             part = self._part(row, came, seq)
-            assert part is not None, "each piece was seen to go on where the one before it stopped"
+            assert part is not None, "each piece was checked to continue the previous one"
             body += part.body
         body += last.body
         return bytes(body)
@@ -219,17 +219,17 @@ class Receiver:
         return _opened(number, peer.device, entry)
 
     def inbox(self, row: int, device: str, number: int) -> Opened:
-        """Return what waits in the inbox under this number."""
+        """Return the message of the inbox with this number."""
         (content,) = self._state.rows("SELECT content FROM inbox WHERE id = ?", number)[0]
         return _opened(number, device, self._state.unlock(content, f"inbox/{row}", _Entry))
 
     def has_gap(self, row: int) -> bool:
-        """Say whether pieces wait for an earlier one."""
+        """Return whether pieces wait for an earlier one."""
         ((last,),) = self._state.rows("SELECT max(seq) FROM pieces WHERE peer = ?", row)
         return last is not None and last >= self._sender.streams(row).inc.next
 
     def has_room(self, row: int) -> bool:
-        """Say whether so much was taken that it is worth while to have the rest sent again."""
+        """Return whether the inbox has enough room to have the rest sent again."""
         return not self._is_full(row, 0.5)
 
     def _is_full(self, row: int, share: float = 1) -> bool:
@@ -239,13 +239,13 @@ class Receiver:
     # ── losses ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def losses(self, row: int, device: str) -> list[Loss]:
-        """Return what was lost between this device and another, as both of them know."""
+        """Return the losses between this device and another."""
         found = self._state.rows("SELECT content FROM losses WHERE peer = ? ORDER BY id", row)
         kept = [self._state.unlock(content, f"losses/{row}", _Loss) for (content,) in found]
         return [Loss(peer=device, forgot=each.forgot, direction=each.direction, count=each.count) for each in kept]
 
     def _tell(self, row: int, peer: PeerDevice, streams: StreamPair, loss: _Loss) -> StreamPair:
-        """Note a loss, and say so to the other device."""
+        """Record a loss and report it to the other device."""
         self._record_loss(row, loss)
         held = HeldMessage(
             message=secrets.token_bytes(16), content="loss", requester="", body=msgspec.msgpack.encode(loss)
@@ -253,7 +253,7 @@ class Receiver:
         return self._sender.add(row, peer, streams, held)
 
     def _told(self, row: int, body: bytes) -> None:
-        """Note a loss that the other device has found, as it looks from here."""
+        """Record a loss that the other device reported, from this side's view."""
         try:
             loss = msgspec.msgpack.decode(body, type=_Loss)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -273,9 +273,9 @@ class Receiver:
 
 
 def _stays(current: Live, opened: Live) -> bool:
-    """Say whether to go on sending in a session of one's own, although the other side has just opened one.
+    """Return whether to keep sending in this side's session, although the other side has just opened one.
 
-    If both began at once, each has one that the other did not know of; both then keep the one whose name is smaller.
+    If both opened one at once, both keep the session with the smaller id.
     """
     return current.mine and not current.answered and current.session.session_id < opened.session.session_id
 

@@ -1,4 +1,4 @@
-"""As much of vodozemac (the Olm double ratchet) as is used here, loaded when first needed."""
+"""The part of vodozemac (the Olm double ratchet) that is used here, loaded when first needed."""
 
 from functools import cache
 from importlib import import_module
@@ -41,7 +41,7 @@ class OlmSession(Protocol):
 
 
 class OlmAccount(Protocol):
-    """A device's Olm keys: the lasting one, and those with which others open sessions."""
+    """The Olm keys of a device: the identity key, and those with which others open sessions."""
 
     @property
     def curve25519_key(self) -> PublicKey: ...
@@ -84,7 +84,7 @@ class _Keys(Protocol):
 
 
 class Olm(Protocol):
-    """The library. Whatever it refuses, it refuses with a `ValueError`."""
+    """The library. All its errors are `ValueError`s."""
 
     Account: _Accounts
     Session: _Sessions

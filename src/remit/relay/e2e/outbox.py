@@ -1,4 +1,4 @@
-"""What leaves a device: messages held until the other side has them, and the sealed pieces in the outbox."""
+"""Sending: messages are held until the other side has them, and their encrypted pieces wait in the outbox."""
 
 import secrets
 from collections.abc import Callable
@@ -32,21 +32,21 @@ from remit.relay.e2e.streams import (
     seen_size,
 )
 
-# What one device may have waiting for another that does not answer. Half of what a receiver remembers of messages, so
-# that it knows all of them again when they are sent anew.
+# The limit of held messages for one device. Half of what a receiver remembers, so that it recognises all of them when
+# they are sent again.
 MAX_HELD = 2_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
-# All of that is sealed once more if the other side asks for what it misses, and not sooner again than after so long.
+# All held messages are encrypted again if the other side misses some, but not more often than this.
 REPEATED_MS = 30_000
-# So much is sealed in some 20 ms. More is not sealed again oftener within that time, for whatever reason: who could
-# have that done with each message would have this device do nothing else. A device that was put back needs it twice.
+# This much is encrypted in about 20 ms. More than this is encrypted again at most `MOST_RESTARTS` times within
+# `REPEATED_MS`: otherwise a peer could keep this device busy with each message. A restored device needs it twice.
 LITTLE_HELD = 100
 LITTLE_HELD_BYTES = 1024 * 1024
 MOST_RESTARTS = 4
 
 
 class HeldMessage(Struct, frozen=True):
-    """A message that its receiver is not known to have."""
+    """A message that its receiver has not acknowledged."""
 
     message: bytes
     content: Content
@@ -55,7 +55,7 @@ class HeldMessage(Struct, frozen=True):
 
 
 class OutboxWriter:
-    """Fills the outbox. All within the caller's transaction, so that the ratchet and the outbox never differ."""
+    """Fills the outbox. Everything runs in the caller's transaction, so ratchet and outbox always agree."""
 
     def __init__(self, state: DeviceFile, sessions: OlmSessions, me: str, now_us: Callable[[], int]) -> None:
         self._state = state
@@ -65,17 +65,17 @@ class OutboxWriter:
         self._known = Recall(state, StreamPair)
 
     def streams(self, peer: int) -> StreamPair:
-        """Return where both directions with a device are."""
+        """Return both streams with a device."""
         found = self._state.one("SELECT content FROM lines WHERE peer = ?", peer)
         return StreamPair() if found is None else self._known.unlock(found[0], f"lines/{peer}")
 
     def keep(self, peer: int, streams: StreamPair) -> None:
-        """Keep where both directions are."""
+        """Store both streams with a device."""
         content = self._known.lock(streams, f"lines/{peer}")
         self._state.execute("INSERT OR REPLACE INTO lines VALUES (?, ?)", peer, content)
 
     def add(self, row: int, peer: PeerDevice, streams: StreamPair, held: HeldMessage) -> StreamPair:
-        """Hold a message, and seal it if there is a session to seal it for; the same message again changes nothing."""
+        """Hold a message, and encrypt it if there is a session; adding the same message again changes nothing."""
         tag = self._state.tag(held.message.hex())
         if self._state.one("SELECT 1 FROM held WHERE peer = ? AND tag = ?", row, tag):
             return streams
@@ -93,12 +93,12 @@ class OutboxWriter:
         return streams if live is None else self._seal_held(row, peer, streams, live, number, held)
 
     def begin(self, row: int, peer: PeerDevice, streams: StreamPair, prekey: PreKey, *, renew: bool) -> StreamPair:
-        """Open a new session, and begin a new stream in it."""
+        """Open a new session and start a new stream in it."""
         try:
             live = self._sessions.begin(peer.card, prekey.key)
         except ValueError as error:
             raise RemitError(
-                fault(Code.CREDENTIAL_INVALID, f"the key for a session with {peer.device} is unusable: {error}")
+                fault(Code.CREDENTIAL_INVALID, f"invalid session key of {peer.device}: {error}")
             ) from error
         streams = structs.replace(streams, session=self._sessions.keep(row, live), renewed_ms=self._now_us() // 1_000)
         return self.restart(row, peer, streams, renew=renew)
@@ -106,7 +106,7 @@ class OutboxWriter:
     def restart(
         self, row: int, peer: PeerDevice, streams: StreamPair, *, renew: bool = False, above: int = 0
     ) -> StreamPair:
-        """Begin a new stream with all that is held, in the current session; its generation is larger than *above*."""
+        """Start a new stream with all held messages in the current session; its generation is above *above*."""
         live = self._sessions.load(streams.session)
         if live is None:
             return streams
@@ -115,7 +115,7 @@ class OutboxWriter:
         numbers: list[int] = [
             each[0] for each in self._state.rows("SELECT id FROM held WHERE peer = ? ORDER BY id", row)
         ]
-        # From the clock, so that a device which was put back to an earlier state does not use a number again.
+        # From the clock, so that a device that was restored to an earlier state does not reuse a number.
         out = Outgoing(
             gen=max(was.gen + 1, above + 1, self._now_us() // 1_000),
             stream=secrets.token_bytes(16),
@@ -132,12 +132,12 @@ class OutboxWriter:
         )
 
     def may_restart(self, row: int, streams: StreamPair) -> bool:
-        """Say whether a new stream may begin now: there is little to seal for it, or that was not done too often."""
+        """Return whether a new stream may start now: there is little to encrypt, or it was not done too often."""
         since_ms = self._now_us() // 1_000 - streams.long_since_ms
         return streams.long_count < MOST_RESTARTS or not 0 <= since_ms < REPEATED_MS or not self._is_long(row)
 
     def _counted(self, row: int, streams: StreamPair) -> StreamPair:
-        """Return the streams with one more stream that begins, if there is much to seal for it."""
+        """Return the streams with one more restart counted, if there is much to encrypt for it."""
         now_ms = self._now_us() // 1_000
         if not self._is_long(row):
             return streams
@@ -150,18 +150,18 @@ class OutboxWriter:
         return count > LITTLE_HELD or total > LITTLE_HELD_BYTES
 
     def catch_up(self, row: int, peer: PeerDevice, streams: StreamPair) -> StreamPair:
-        """Seal what was held because there was no session, now that the other side may have opened one."""
+        """Encrypt messages that were held without a session, now that the other side may have opened one."""
         rows = self._state.rows("SELECT id FROM held WHERE peer = ? AND last IS NULL ORDER BY id", row)
         live = self._sessions.load(streams.session) if rows else None
         return streams if live is None else self._seal_all(row, peer, streams, live, [number for (number,) in rows])
 
     def note(self, row: int, peer: PeerDevice, streams: StreamPair) -> StreamPair:
-        """Say how far this device is; nothing if there is no session to say it in."""
+        """Send an acknowledgement, if there is a session."""
         live = self._sessions.load(streams.session)
         return streams if live is None else self._put(row, peer, self._started(streams), live, "note")
 
     def ask(self, row: int, peer: PeerDevice, streams: StreamPair) -> StreamPair:
-        """Ask for what is missing here; nothing if there is no session to do it in."""
+        """Ask for missing messages, if there is a session."""
         live = self._sessions.load(streams.session)
         if live is None:
             return streams
@@ -169,14 +169,14 @@ class OutboxWriter:
         return self._put(row, peer, self._started(asked), live, "ask")
 
     def asked(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
-        """Begin anew if the other side misses something, else tell it that there is nothing more."""
+        """Start a new stream if the other side misses something, else acknowledge."""
         now_ms = self._now_us() // 1_000
         if not misses(streams.out, ack) or 0 <= now_ms - streams.repeated_ms < REPEATED_MS:
             return self.note(row, peer, self.catch_up(row, peer, streams))
         return self.restart(row, peer, structs.replace(streams, repeated_ms=now_ms))
 
     def heard(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
-        """Let go of what the other side has, or begin anew if it is ahead of what this device remembers."""
+        """Drop what the other side has, or start a new stream if it is ahead of what this device remembers."""
         found = self._state.one(
             "SELECT last, chain FROM held WHERE peer = ? AND last < ? ORDER BY last DESC LIMIT 1", row, ack.next
         )
@@ -203,7 +203,7 @@ class OutboxWriter:
         return structs.replace(streams, out=out)
 
     def _seal_all(self, row: int, peer: PeerDevice, streams: StreamPair, live: Live, numbers: list[int]) -> StreamPair:
-        # One at a time: together they may be more than fits into memory.
+        # One at a time: together they may not fit into memory.
         for number in numbers:
             (content,) = self._state.rows("SELECT content FROM held WHERE id = ?", number)[0]
             streams = self._seal_held(
@@ -264,7 +264,7 @@ class OutboxWriter:
         return structs.replace(streams, out=after, owed=0)
 
     def _next_id(self) -> int:
-        # From the clock as well: the gateway takes a number from a sender once.
+        # From the clock as well: the gateway accepts each number of a sender once.
         found = self._state.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
         return max(self._now_us(), found[0] + 1 if found else 1)
 
@@ -278,7 +278,7 @@ class OutboxWriter:
             raise RemitError(
                 fault(
                     Code.OVERLOADED,
-                    f"{count} messages are waiting for {peer.card.name!r}, which has not taken them",
-                    suggestion="Wait until that device is connected again, or revoke it.",
+                    f"{count} messages wait for {peer.card.name!r}, which has not received them",
+                    suggestion="Wait until the device connects again, or revoke it.",
                 )
             )

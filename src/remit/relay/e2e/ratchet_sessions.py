@@ -1,4 +1,4 @@
-"""The Olm sessions with each known device, as they are kept: which of them reads what, and which goes."""
+"""The stored Olm sessions with each known device: which one decrypts a message, and which ones are dropped."""
 
 from hashlib import sha256
 from typing import Literal
@@ -13,9 +13,9 @@ from remit.relay.e2e.frame import split_frame
 from remit.relay.e2e.olm import OlmAccount, OlmMessage, OlmSession, olm
 from remit.relay.e2e.streams import MAX_SEALED, RejectionReason
 
-# Both sides may begin at once and renew at once, while what was sealed before is still on its way.
+# Both sides may open and renew sessions at the same time, while older messages are still in transit.
 KEPT_SESSIONS = 5
-# Of sessions that were dropped the names stay: with a fallback key the same message could open the same one again.
+# The names of dropped sessions are kept: with a fallback key the same message could open the same session again.
 KEPT_NAMES = 500
 KEPT_MARKS = 4_096
 
@@ -26,12 +26,12 @@ class _Kept(Struct, frozen=True):
     name: str
     pickle: str
     mine: bool
-    """Whether this device began it."""
+    """Whether this device opened it."""
     answered: bool
 
 
 class Live(Struct, frozen=True):
-    """A session in memory, as it will be kept if all goes well."""
+    """A session in memory, which is stored if all goes well."""
 
     row: int
     session: OlmSession
@@ -40,29 +40,29 @@ class Live(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """What was decrypted, and what has changed by it but is not kept yet."""
+    """The plaintext, and the changes that are not stored yet."""
 
     plain: bytes
     live: Live
     account: OlmAccount | None = None
-    """Set if the message opened the session, which used up a key."""
+    """Set if the message opened the session and so used up a key."""
 
 
 class OlmSessions:
-    """The sessions of a device, kept in its state. All within the caller's transaction."""
+    """The sessions of a device in its state file. Everything runs in the caller's transaction."""
 
     def __init__(self, state: DeviceFile) -> None:
         self._state = state
         self._warm: dict[int, tuple[bytes, Live]] = {}
-        """Sessions as they were last kept, and what then stood in the file: if it still does, they need not be read."""
+        """A cache of sessions with their bytes in the file: if those are unchanged, they need not be read."""
 
     def load(self, row: int) -> Live | None:
-        """Return a session, if it is still there."""
+        """Return a session, if it still exists."""
         found = self._state.one("SELECT peer, content FROM sessions WHERE id = ? AND content IS NOT NULL", row)
         return None if found is None else self._live(row, found[0], found[1])
 
     def keep(self, peer: int, live: Live) -> int:
-        """Keep a session as it now is, and return its row; the oldest goes if there are too many."""
+        """Store a session and return its row; the oldest is dropped if there are too many."""
         name = live.session.session_id
         kept = _Kept(name=name, pickle=live.session.pickle(PICKLE_KEY), mine=live.mine, answered=live.answered)
         content = self._state.lock(kept, f"sessions/{peer}")
@@ -77,7 +77,7 @@ class OlmSessions:
             content,
         ).fetchall()
         row: int = added[0][0]
-        # None is remembered longer than it is kept.
+        # The cache must not outlive the stored session.
         self._warm = {row: (content, structs.replace(live, row=row))}
         self._state.execute(
             "UPDATE sessions SET content = NULL WHERE content IS NOT NULL AND id IN "
@@ -94,7 +94,7 @@ class OlmSessions:
         return row
 
     def begin(self, card: Card, key: bytes) -> Live:
-        """Return a new session with the device of *card*; *key* is one that it signed. Raises `ValueError` if bad."""
+        """Return a new session with the device of *card* and a *key* that it signed. Raises `ValueError` if invalid."""
         public = olm().Curve25519PublicKey.from_bytes
         session = load_account(self._state).create_outbound_session(public(bytes.fromhex(card.olm)), public(key))
         return Live(row=0, session=session, mine=True, answered=False)
@@ -103,7 +103,7 @@ class OlmSessions:
         keep_account(self._state, account)
 
     def read(self, row: int, peer: PeerDevice, sealed: bytes, current: int) -> Read | RejectionReason:
-        """Return what *peer*, whose rows are under *row*, has sealed, or why nobody can read it. Changes nothing."""
+        """Decrypt what *peer* (row number *row*) sent, or return why it cannot be decrypted. Changes nothing."""
         if not 1 < len(sealed) <= MAX_SEALED or (frame := split_frame(sealed)) is None:
             return RejectionReason.GARBAGE
         if self.is_marked(row, "sealed", digest_of(sealed)):
@@ -148,7 +148,7 @@ class OlmSessions:
         try:
             session, plain = account.create_inbound_session(sender, pre_key)
         except ValueError as error:
-            # The library has one class for all of them; it is refused either way, and the name is for people.
+            # The library has one class for all errors; it is rejected either way, and the reason is for people.
             return (
                 RejectionReason.KEY_SWAP if "identity key doesn't match" in str(error) else RejectionReason.UNREADABLE
             )
@@ -163,7 +163,7 @@ class OlmSessions:
         return Read(plain=plain, live=structs.replace(live, answered=True))
 
     def _live(self, row: int, peer: int, content: bytes) -> Live:
-        # Taken out: whoever has it changes it, and what then is not kept is not what the file says.
+        # Removed from the cache: the caller changes it, and if that is not stored it differs from the file.
         was, live = self._warm.pop(row, (b"", None))
         if live is not None and was == content:
             return live
@@ -171,10 +171,10 @@ class OlmSessions:
         session = olm().Session.from_pickle(kept.pickle, PICKLE_KEY)
         return Live(row=row, session=session, mine=kept.mine, answered=kept.answered)
 
-    # ── what has been seen ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── replay protection ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def is_marked(self, peer: int, kind: Mark, tag: bytes) -> bool:
-        """Say whether this was seen, among the last few thousand."""
+        """Return whether this is among the last few thousand that were seen."""
         query = "SELECT 1 FROM marks WHERE peer = ? AND kind = ? AND tag = ?"
         return self._state.one(query, peer, kind, tag) is not None
 
@@ -183,7 +183,7 @@ class OlmSessions:
         added = self._state.execute(
             "INSERT OR IGNORE INTO marks (peer, kind, tag) VALUES (?, ?, ?) RETURNING id", peer, kind, tag
         ).fetchone()
-        # Not each time: it counts all of them.
+        # Not each time, because it counts all rows.
         if added is not None and added[0] % 64 == 0:
             self._state.execute(
                 "DELETE FROM marks WHERE id IN "
@@ -195,5 +195,5 @@ class OlmSessions:
 
 
 def digest_of(sealed: bytes) -> bytes:
-    """Return what stands for sealed bytes among those that were opened."""
+    """Return the digest under which encrypted bytes are remembered."""
     return sha256(sealed).digest()[:16]

@@ -1,11 +1,11 @@
-"""What is inside the encryption, and which of it is taken: pure, and the same for every session that carries it.
+"""The streams inside the encryption: which pieces are accepted. Pure, and independent of the session.
 
-Each direction between two devices is a stream of pieces with numbers. A message is one piece or several in a row. The
-sender holds each message until the receiver said, inside the encryption, that it has it. When a session is renewed
-the sender begins a new stream with everything it still holds, and the receiver leaves out the messages it knows.
+Each direction between two devices is a stream of numbered pieces. A message is one piece or several in a row. The
+sender holds each message until the receiver acknowledges it inside the encryption. When a session is renewed, the
+sender starts a new stream with everything it still holds, and the receiver drops the messages it knows.
 
-Each side also says how many messages it thinks are settled. If one of them was put back to an earlier state (a
-restored backup), those counts no longer meet, and both learn how many messages are lost.
+Each side also says how many messages it believes to be settled. If one of them was restored to an earlier state (a
+backup), these counts differ, and both learn how many messages are lost.
 """
 
 from enum import StrEnum
@@ -19,21 +19,21 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.identity import DeviceId
 from remit.relay.e2e.frame import bucket
 
-# A frame of the gateway has 256 KiB; the rest is for what stands around the text (2 KiB at most) and the encryption
-# (under 300 bytes).
+# A frame of the gateway has 256 KiB; the rest is for the other fields (2 KiB at most) and the encryption (under 300
+# bytes).
 PIECE_BYTES = 224 * 1024
 MAX_SEALED = 256 * 1024
 MAX_MESSAGE = 16 * 1024 * 1024
 MAX_PIECES = -(-MAX_MESSAGE // PIECE_BYTES)
 MAX_REQUESTER = 256
-# A piece without its text and without the name of who asks, at its longest, with the length that the box notes.
+# The longest piece without its text and requester, with the length field of the ciphertext.
 AROUND = 416
-# The ratchet keeps the keys of 40 messages that were overtaken; some of those may be notes, which have no number.
+# The ratchet keeps the keys of 40 skipped messages; some may be notes, which have no number.
 WINDOW = 32
-# Streams that ended are remembered so long that what is still on its way does not look like something new.
+# Ended streams that are remembered, so that pieces still in transit do not look new.
 FORMER = 8
 START = bytes(16)
-"""What stands for no messages, before the first one of a stream."""
+"""The chain value before the first message of a stream."""
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Token = Annotated[bytes, Meta(min_length=16, max_length=16)]
@@ -42,24 +42,24 @@ Content = Literal["message", "loss"]
 
 
 class StreamAck(Struct, frozen=True, array_like=True):
-    """How far the sender of this has got with the other's stream."""
+    """What the sender has received of the other's stream."""
 
     gen: Count
     stream: bytes
     next: Count
     """The number of the first piece that is missing."""
     got: Count
-    """How many messages it had from the other, in all, with those pieces."""
+    """How many messages it has received from the other in total, with those pieces."""
     chain: bytes
-    """What those messages of the stream were; empty if it forgot some of them."""
+    """The chain value of those messages; empty if it forgot some of them."""
 
 
 class MessagePart(Struct, frozen=True, array_like=True):
-    """One piece of a message; all but the last field is the same in each of them."""
+    """One part of a message; all fields but `index` and `body` are the same in each part."""
 
     message: Token
     before: Token
-    """What the messages of the stream before this one were: none is taken after others than it was sent after."""
+    """The chain value before this message: it is accepted only after the messages it was sent after."""
     content: Content
     requester: Annotated[str, Meta(max_length=MAX_REQUESTER)]
     size: Annotated[int, Meta(ge=0, le=MAX_MESSAGE)]
@@ -69,26 +69,26 @@ class MessagePart(Struct, frozen=True, array_like=True):
 
 
 class Piece(Struct, frozen=True, array_like=True):
-    """What is encrypted: who says it to whom, where it belongs, and what it is."""
+    """The plaintext of a frame: sender, receiver, position in the stream, and content."""
 
     version: Literal[1]
     sender: DeviceId
     receiver: DeviceId
     kind: Kind
-    """`open` begins a stream, `part` carries a message. The others have no place in the stream: `note` only
-    acknowledges, and `ask` wants all that is missing behind what it acknowledges."""
+    """`open` starts a stream, `part` carries a message. The others have no place in the stream: `note` only
+    acknowledges, and `ask` requests everything after what it acknowledges."""
     gen: Count
-    """Which of the sender's streams this is: later ones have larger numbers."""
+    """The generation of the sender's stream: later streams have larger numbers."""
     stream: Token
     seq: Count
     floor: Count
     """The number of the first piece that the sender still holds."""
     settled: Count
-    """How many messages it knows to be with the receiver, in all: those before `floor`."""
+    """How many messages were acknowledged in total: those before `floor`."""
     held: Count
-    """With how many earlier messages the stream began."""
+    """How many held messages the stream started with."""
     renew: bool
-    """Whether the sender could not read the receiver's stream, and asks it to begin a new one."""
+    """Whether the sender could not decrypt the receiver's stream, and asks for a new one."""
     former: Annotated[tuple[Token, ...], Meta(max_length=FORMER)]
     """The sender's streams before this one, which the receiver may never have seen."""
     ack: StreamAck
@@ -96,7 +96,7 @@ class Piece(Struct, frozen=True, array_like=True):
 
 
 class Outgoing(Struct, frozen=True):
-    """A direction, as its sender knows it."""
+    """A stream, as its sender knows it."""
 
     gen: int = 0
     stream: bytes = b""
@@ -110,16 +110,16 @@ class Outgoing(Struct, frozen=True):
 
 
 class Incoming(Struct, frozen=True):
-    """A direction, as its receiver knows it."""
+    """A stream, as its receiver knows it."""
 
     gen: int = 0
     stream: bytes = b""
     next: int = 0
     got: int = 0
     repeats: int = 0
-    """How many of the messages it had are still to come again in this stream, if the sender remembers them."""
+    """How many received messages will be repeated in this stream, if the sender remembers them."""
     left: int = 0
-    """How many of the messages with which the stream began are still to come."""
+    """How many of the messages that the stream started with are still to come."""
     former: tuple[bytes, ...] = ()
     chain: bytes = START
 
@@ -129,27 +129,27 @@ class Incoming(Struct, frozen=True):
 
 
 class StreamPair(Struct, frozen=True):
-    """Both directions between this device and another."""
+    """Both streams between this device and another."""
 
     session: int = 0
-    """The session that is used to send; 0: there is none."""
+    """The session that is used to send; 0: none."""
     out: Outgoing = Outgoing()
     inc: Incoming = Incoming()
     owed: int = 0
-    """How many pieces came since this device last said how far it is."""
+    """How many pieces were received since the last acknowledgement."""
     renewed_ms: int = 0
-    """When this device last asked for the streams to begin anew."""
+    """When this device last renewed the session."""
     asked_ms: int = 0
-    """When it last asked for what is missing."""
+    """When it last asked for missing messages."""
     repeated_ms: int = 0
-    """When it last began anew because it was asked for what is missing."""
+    """When it last started a new stream because it was asked for missing messages."""
     long_since_ms: int = 0
-    """Since when it is counted how often it began anew with much that had to be sealed again."""
+    """Since when restarts with much to encrypt again are counted (`long_count`)."""
     long_count: int = 0
 
 
 class RejectionReason(StrEnum):
-    """Why something sealed was not opened. Nothing changed by it."""
+    """Why an encrypted message was rejected. Nothing was changed."""
 
     UNKNOWN_DEVICE = "unknown_device"
     NOT_ALLOWED = "not_allowed"
@@ -175,53 +175,49 @@ class _Row(Struct, frozen=True):
     meaning: str
 
 
-# One row for each reason. What to do with the sealed bytes: `drop` them; have them come again `later`, by leaving them
-# where they are or by `Sealer.renew`, for their sender holds what is in them; or drop them after `Sealer.renew` or
-# `Sealer.acknowledge` has told the other side where this one is.
+# One row for each reason. What to do with the encrypted bytes: `drop` them; have them sent again `later`, by leaving
+# them at the gateway or by `Sealer.renew`, because their sender still holds the message; or drop them after
+# `Sealer.renew` or `Sealer.acknowledge` has told the other side the state of this one.
 REASONS: dict[RejectionReason, _Row] = {
-    RejectionReason.UNKNOWN_DEVICE: _Row(
-        Code.PERMISSION_DENIED, "drop", "it comes from a device that is not known here"
-    ),
-    RejectionReason.NOT_ALLOWED: _Row(Code.PERMISSION_DENIED, "drop", "its sender may not reach this device"),
-    RejectionReason.GARBAGE: _Row(Code.MALFORMED_ENVELOPE, "drop", "it is nothing that a device would send"),
+    RejectionReason.UNKNOWN_DEVICE: _Row(Code.PERMISSION_DENIED, "drop", "the device is unknown"),
+    RejectionReason.NOT_ALLOWED: _Row(Code.PERMISSION_DENIED, "drop", "its sender may not contact this device"),
+    RejectionReason.GARBAGE: _Row(Code.MALFORMED_ENVELOPE, "drop", "invalid format"),
     RejectionReason.KEY_SWAP: _Row(
-        Code.CREDENTIAL_INVALID, "drop", "its session belongs to another identity than its sender's"
+        Code.CREDENTIAL_INVALID, "drop", "its session belongs to another identity than its sender"
     ),
-    RejectionReason.MISDIRECTED: _Row(Code.CREDENTIAL_INVALID, "drop", "it was sealed by or for another device"),
-    RejectionReason.REPLAY: _Row(Code.DUPLICATE_REQUEST, "drop", "it was opened before"),
-    RejectionReason.REORDERED: _Row(Code.STATE_CONFLICT, "later", f"it came more than {WINDOW} pieces too early"),
+    RejectionReason.MISDIRECTED: _Row(Code.CREDENTIAL_INVALID, "drop", "it was encrypted by or for another device"),
+    RejectionReason.REPLAY: _Row(Code.DUPLICATE_REQUEST, "drop", "it was received before"),
+    RejectionReason.REORDERED: _Row(Code.STATE_CONFLICT, "later", f"it is more than {WINDOW} pieces ahead"),
     RejectionReason.SPLICED: _Row(Code.CREDENTIAL_INVALID, "renew", "it mixes pieces of different messages"),
     RejectionReason.UNREADABLE: _Row(
-        Code.STATE_CONFLICT, "renew", "no session can read it: one of the two devices lost state"
+        Code.STATE_CONFLICT, "renew", "no session can decrypt it: one of the two devices lost state"
     ),
     RejectionReason.SUPERSEDED: _Row(Code.STATE_CONFLICT, "acknowledge", "it belongs to a stream that ended"),
-    RejectionReason.ROLLED_BACK: _Row(Code.STATE_CONFLICT, "renew", "its sender was put back to an earlier state"),
-    RejectionReason.FULL: _Row(Code.OVERLOADED, "later", "more is waiting to be taken from its sender than is kept"),
-    RejectionReason.HURRIED: _Row(
-        Code.RATE_LIMITED, "later", "it wants all that is held for its sender sealed again too soon"
-    ),
+    RejectionReason.ROLLED_BACK: _Row(Code.STATE_CONFLICT, "renew", "its sender was restored to an earlier state"),
+    RejectionReason.FULL: _Row(Code.OVERLOADED, "later", "the inbox for its sender is full"),
+    RejectionReason.HURRIED: _Row(Code.RATE_LIMITED, "later", "its sender asks too often for all held messages"),
 }
 
 
 class RejectedMessageError(RemitError):
-    """Something sealed that was not opened, and changed nothing."""
+    """An encrypted message was rejected, and nothing was changed."""
 
     def __init__(self, reason: RejectionReason, device: str, detail: str = "") -> None:
         row = REASONS[reason]
         more = f" ({detail})" if detail else ""
-        super().__init__(fault(row.code, f"a sealed message from {device[:64]} is refused: {row.meaning}{more}"))
+        super().__init__(fault(row.code, f"rejected message from {device[:64]}: {row.meaning}{more}"))
         self.reason = reason
         self.device = device
         self.remedy: Remedy = row.remedy
 
 
 def chained(before: bytes, message: bytes) -> bytes:
-    """Return what stands for the messages up to this one."""
+    """Return the chain value of the messages up to this one."""
     return sha256(before + message).digest()[:16]
 
 
 def cut(message: bytes, before: bytes, content: Content, requester: str, body: bytes) -> list[MessagePart]:
-    """Return the pieces of a message."""
+    """Return the parts of a message."""
     count = max(1, -(-len(body) // PIECE_BYTES))
     return [
         MessagePart(
@@ -239,7 +235,7 @@ def cut(message: bytes, before: bytes, content: Content, requester: str, body: b
 
 
 def fits(part: MessagePart, before: MessagePart | None) -> bool:
-    """Say whether *part* goes on where the unfinished message stopped, or begins one if none is unfinished."""
+    """Return whether *part* continues the unfinished message, or starts one if none is unfinished."""
     if part.count != max(1, -(-part.size // PIECE_BYTES)):
         return False
     whole = part.index < part.count - 1
@@ -251,17 +247,17 @@ def fits(part: MessagePart, before: MessagePart | None) -> bool:
 
 
 class AcceptedPiece(Struct, frozen=True):
-    """A piece that is taken."""
+    """The effect of an accepted piece."""
 
     incoming: Incoming
     fresh: bool = False
-    """Whether it begins a stream, so that what was unfinished of the one before is void."""
+    """Whether it starts a stream, so that unfinished messages of the previous one are dropped."""
     lost: int = 0
-    """How many messages this device once had, said so, and no longer knows."""
+    """How many messages this device once acknowledged and no longer knows."""
 
 
 def enter(now: Incoming, piece: Piece) -> AcceptedPiece | RejectionReason:
-    """Return what a piece does to the direction it belongs to, or why it is not taken."""
+    """Return the effect of a piece on its stream, or why it is rejected."""
     fresh = piece.stream != now.stream
     if fresh and piece.stream in now.former:
         return RejectionReason.SUPERSEDED
@@ -281,16 +277,16 @@ def enter(now: Incoming, piece: Piece) -> AcceptedPiece | RejectionReason:
             former=former,
         )
     lost = 0
-    # A sender lets go of a piece when the receiver said that it has it. If it no longer holds what is expected here,
-    # it was this device that said so, and forgot.
+    # A sender drops a piece when the receiver acknowledged it. If it no longer holds what is expected here, this device
+    # acknowledged it and then forgot it.
     if piece.floor > now.next or (fresh and piece.settled > now.got):
         lost = max(0, piece.settled - now.got)
         now = structs.replace(now, next=max(now.next, piece.floor), got=max(now.got, piece.settled), repeats=0, left=0)
         now = structs.replace(now, chain=b"")
     if is_numbered(piece):
         if piece.seq < now.next:
-            # The same bytes again are known before they are read, and a sender uses a number once. These are others:
-            # it does not remember that it used this number.
+            # Repeated bytes are detected before decryption, and a sender uses a number once. These bytes are new, so
+            # the sender forgot that it used this number.
             return RejectionReason.ROLLED_BACK
         if piece.seq - now.next >= WINDOW:
             return RejectionReason.REORDERED
@@ -298,7 +294,7 @@ def enter(now: Incoming, piece: Piece) -> AcceptedPiece | RejectionReason:
 
 
 def draw(now: Incoming, part: MessagePart, *, known: bool) -> tuple[Incoming, int]:
-    """Return the direction after one more whole message, and how many its sender turns out to have forgotten."""
+    """Return the stream after one more complete message, and how many messages its sender has forgotten."""
     left = max(0, now.left - 1)
     now = structs.replace(now, chain=chained(part.before, part.message))
     if known:
@@ -309,30 +305,30 @@ def draw(now: Incoming, part: MessagePart, *, known: bool) -> tuple[Incoming, in
 
 
 def forgotten(now: Incoming) -> tuple[Incoming, int]:
-    """Return how many messages the sender has forgotten, once all that it still held at the beginning has come."""
+    """Return how many messages the sender forgot, once all that it held at the start have arrived."""
     if now.left or not now.repeats:
         return now, 0
     return structs.replace(now, repeats=0), now.repeats
 
 
 class AckOutcome(StrEnum):
-    """What an acknowledgement says to the sender it is for."""
+    """The meaning of an acknowledgement for the sender of the stream."""
 
     STALE = "stale"
     SETTLES = "settles"
     AHEAD = "ahead"
-    """The other side had more from this device than it remembers to have sent."""
+    """The other side received more from this device than it remembers sending."""
 
 
 def misses(now: Outgoing, ack: StreamAck) -> bool:
-    """Say whether who acknowledges so much has not got all that was sealed for it."""
+    """Return whether the acknowledging side misses something that was sent."""
     return now.gen > 0 and (ack.gen < now.gen or (ack.gen == now.gen and ack.next < now.next))
 
 
 def hear(now: Outgoing, ack: StreamAck, chain: bytes | None) -> AckOutcome:
-    """Return what an acknowledgement says about the direction that it is about.
+    """Return the meaning of an acknowledgement for a stream.
 
-    *chain* stands for the messages up to the last one that would be let go by it; None if there is none.
+    *chain* is the chain value of the messages up to the last one that it settles; None if there is none.
     """
     if ack.gen == 0 or ack.gen < now.gen:
         return AckOutcome.STALE
@@ -344,20 +340,20 @@ def hear(now: Outgoing, ack: StreamAck, chain: bytes | None) -> AckOutcome:
 
 
 def is_numbered(piece: Piece) -> bool:
-    """Say whether a piece has a place in its stream."""
+    """Return whether a piece has a place in its stream."""
     return piece.kind in ("open", "part")
 
 
 def last_of(piece: Piece) -> int:
-    """Return the number of the piece with which the message is whole that this one belongs to."""
+    """Return the number of the last piece of the message that this piece belongs to."""
     return piece.seq if piece.part is None else piece.seq + piece.part.count - 1 - piece.part.index
 
 
 def seen_size(piece: Piece) -> int:
-    """Return how long a piece is made to look.
+    """Return the padded size of a piece.
 
-    That depends on the text's bucket, on how many full pieces there are before, and on whether the name of who asks is
-    longer than usual; not on the numbers in the piece, nor on what kind of piece a short one is.
+    It depends on the bucket of the text, on the number of full pieces before it, and on whether the requester is longer
+    than usual; not on the numbers in the piece, nor on the kind of a short piece.
     """
     part = piece.part
     if part is None:
@@ -372,7 +368,7 @@ encode_piece = msgspec.msgpack.Encoder().encode
 
 
 def decode_piece(plain: bytes) -> Piece | None:
-    """Return the piece in what was decrypted, or None if it is none."""
+    """Return the decoded piece, or None if it is invalid."""
     try:
         piece = _piece.decode(plain)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
