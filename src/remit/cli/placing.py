@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from remit.cli.places import reading
 from remit.config.team import Team
 from remit.documents.policy import Placing
-from remit.hub.hub import trainer
+from remit.hub.orchestration import trainer
 from remit.policy.routing import TrackRecord
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of

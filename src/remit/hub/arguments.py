@@ -1,4 +1,4 @@
-"""What a program says to a hub, checked: names, permissions, and kinds of data that a tool may see."""
+"""Checks the arguments that a program gives to a hub: option names, permissions, kinds of personal data."""
 
 from collections.abc import Collection, Mapping
 from typing import cast
@@ -12,7 +12,7 @@ from remit.runtime.registry import team_invalid
 
 
 def permissions_of(client: str, given: Collection[str]) -> frozenset[Permission]:
-    """Return what a client may do; raise a `RemitError` for what there is not."""
+    """Return the permissions of a client; raise a `RemitError` for one that does not exist."""
     known = [str(each) for each in Permission]
     for each in names_of(given, client, "may"):
         if each not in known:
@@ -21,14 +21,22 @@ def permissions_of(client: str, given: Collection[str]) -> frozenset[Permission]
     return frozenset(map(Permission, given))
 
 
+def refuse_unknown(options: Mapping[str, object], known: Collection[str]) -> None:
+    """Raise a `TypeError` for an option that does not exist, as Python does for an unknown keyword argument."""
+    for option in options:
+        if option not in known:
+            raise TypeError(f"got an unexpected keyword argument {option!r}")
+
+
 def names_of(given: Collection[str], agent: str, field: str) -> frozenset[str]:
+    """Return names as a card holds them; a single text is refused, because its letters would be taken for names."""
     if isinstance(given, str):
         raise team_invalid(f"agent `{agent}`: {field} takes several names, not one text: [{given!r}]")
     return frozenset(given)
 
 
 def seen_by(given: Collection[str] | Mapping[str, Collection[str]], who: str) -> Sees:
-    """Return what a tool sees as its card holds it, or refuse what is neither kinds nor kinds by parameter."""
+    """Return the kinds of personal data that a tool is given in clear, for all parameters or by parameter."""
     if isinstance(given, Mapping):
         named = cast("Mapping[str, Collection[str]]", given)
         return {name: _kinds(kinds, who, f"sees.{name}") for name, kinds in named.items()}

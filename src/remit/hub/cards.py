@@ -1,0 +1,112 @@
+"""Builds an agent's card from the options that a program gives.
+
+An option of an agent is declared once for Python programs, in the classes here: `Hub.agent` and `Hub.add` take
+`AgentOptions`, `Hub.connect` and `Hub.connect_a2a` take `RemoteOptions`. An option with the name of a field of
+`AgentCard` reaches the card without further code.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal, TypedDict, cast
+
+from remit.agents.function import AgentFunction
+from remit.agents.recognise import described
+from remit.agents.sandbox import Sandbox
+from remit.agents.typed import with_schemas
+from remit.hub.arguments import names_of, refuse_unknown
+from remit.protocol.card import CONCURRENCY, AgentCard, Authority, Capability, Rate
+from remit.runtime.registry import team_invalid
+from remit.runtime.schemas import check_schema
+
+# A process takes some 20 MB, and more of them than this only share the processors.
+PROCESSES = 2 * (os.cpu_count() or 1)
+
+# Options that configure the process of an agent; its card does not have them.
+_OF_PROCESSES = ("env", "sandbox")
+_NAMES = ("tools", "may_call", "sees")
+
+
+class CardOptions(TypedDict, total=False):
+    """Options of every agent, local or remote."""
+
+    version: str
+    capabilities: Iterable[Capability | str]
+    authority: Authority | None
+    queue: int
+    rate: Rate | None
+    time_ms: int | None
+    tokens: int | None
+    sees: Collection[str]
+
+
+class AgentOptions(CardOptions, total=False):
+    """Options of an agent that runs in this hub."""
+
+    description: str | None
+    tools: Collection[str]
+    may_call: Collection[str]
+    allow_sub_agent_calls: bool | None
+    max_sub_agent_depth: int | None
+    concurrency: int | None
+    resumable: bool
+    isolation: Literal["task", "process"]
+    env: Collection[str]
+    sandbox: Sandbox | bool
+    prompt: str
+
+
+class RemoteOptions(CardOptions, total=False):
+    """Options of an agent that runs elsewhere."""
+
+    description: str
+    concurrency: int
+
+
+def local_card(name: str, agent: object, function: AgentFunction | None, options: AgentOptions) -> AgentCard:
+    """Return the card of an agent in this hub; *function* is its code, None if only its process imports it."""
+    capabilities = with_schemas(options.get("capabilities", ()), function)
+    fields = _fields(name, options, AgentOptions.__optional_keys__, capabilities)
+    for each in _OF_PROCESSES:
+        fields.pop(each, None)
+    description = options.get("description")
+    if description is None and function is not None:
+        description = described(agent, function)
+    fields["description"] = description or ""
+    if fields.get("concurrency") is None:
+        fields["concurrency"] = PROCESSES if options.get("isolation") == "process" else CONCURRENCY
+    return AgentCard(name=name, **fields)
+
+
+def remote_card(name: str, options: RemoteOptions) -> AgentCard:
+    """Return the card of an agent that runs elsewhere.
+
+    It is resumable: the other side recognises a request that is repeated after a restart, and does not execute it
+    twice.
+    """
+    fields = _fields(name, options, RemoteOptions.__optional_keys__, options.get("capabilities", ()))
+    return AgentCard(name=name, resumable=True, **fields)
+
+
+def _fields(
+    name: str, options: CardOptions, known: Collection[str], capabilities: Iterable[Capability | str]
+) -> dict[str, Any]:
+    fields = dict(cast("Mapping[str, Any]", options))
+    refuse_unknown(fields, known)
+    fields["capabilities"] = tuple(_capability(each, name) for each in capabilities)
+    for field in _NAMES:
+        if field in fields:
+            fields[field] = names_of(fields[field], name, field)
+    return fields
+
+
+def _capability(capability: Capability | str, agent: str) -> Capability:
+    if isinstance(capability, str):
+        return Capability(code=capability)
+    if not isinstance(capability, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise team_invalid(f"agent `{agent}`: a `{type(capability).__qualname__}` is no capability: give its code")
+    for field, schema in (("input_schema", capability.input_schema), ("result_schema", capability.result_schema)):
+        if schema is not None and (wrong := check_schema(schema)):
+            raise team_invalid(
+                f"agent `{agent}`, capability `{capability.code}`: {field} is not a JSON Schema: {wrong}"
+            )
+    return capability

@@ -1,0 +1,78 @@
+"""The MCP servers whose tools the agents of a hub may use."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from remit.hub.arguments import listed, refuse_unknown, seen_by_server
+from remit.protocol.envelope import Answer
+from remit.runtime.brief import Brief
+from remit.runtime.engine import Engine
+from remit.runtime.ports import Agent
+
+if TYPE_CHECKING:  # most hubs have no MCP servers
+    from remit.agents.mcp.server import McpServer
+    from remit.agents.mcp.settings import Settings
+
+
+class McpOptions(TypedDict, total=False):
+    """Options of an MCP server."""
+
+    url: str | None
+    env: Mapping[str, str] | None
+    folder: Path | str | None
+    token: str | None
+    safe_to_repeat: Collection[str]
+    sees: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]]
+    prefix: str | None
+    time_ms: int | None
+    max_output: int | None
+
+
+class HubMcpServers:
+    """The MCP servers of one hub, by the names of their tools."""
+
+    def __init__(self) -> None:
+        self._by_tool: dict[str, McpServer] = {}
+
+    def add(self, hub: Engine, settings: "Settings") -> Callable[[], Awaitable[None]]:
+        """Register the tools of a server, and return what stops the server."""
+        from remit.agents.mcp.server import McpServer
+
+        server = McpServer(settings, hub.describe_tool)
+        for tool in server.tools():
+            hub.register_tool(tool)
+            self._by_tool[tool.card.name] = server
+        return server.close
+
+    def equip(self, agent: Agent) -> Agent:
+        """Return an agent that starts once the parameters of the MCP tools that it may use are known."""
+
+        async def answer(brief: Brief) -> Answer:
+            if self._by_tool:
+                for server in {self._by_tool[tool] for tool in brief.tools if tool in self._by_tool}:
+                    await server.ready()
+            return await agent(brief)
+
+        return answer
+
+
+def mcp_settings(
+    name: str, command: str | None, args: Sequence[str], allow: Collection[str], options: McpOptions
+) -> "Settings":
+    """Return the settings of an MCP server; `Hub.mcp` describes the arguments."""
+    from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S, Settings, reach_of
+
+    refuse_unknown(options, McpOptions.__optional_keys__)
+    get = options.get
+    time_ms, max_output = get("time_ms"), get("max_output")
+    return Settings(
+        name=name,
+        reach=reach_of(name, command, args, get("env") or {}, get("folder"), get("url"), get("token")),
+        allow=tuple(listed(allow, name, "allow")),
+        safe_to_repeat=frozenset(listed(get("safe_to_repeat", ()), name, "safe_to_repeat")),
+        sees=seen_by_server(get("sees", ()), f"MCP server `{name}`"),
+        prefix=get("prefix"),
+        time_s=TIME_S if time_ms is None else time_ms / 1_000,
+        max_output=MAX_OUTPUT if max_output is None else max_output,
+    )

@@ -1,0 +1,174 @@
+"""The workflows and orchestrators of a hub, and the words in which they answer users."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from remit.policy.plan import Workflow
+from remit.policy.plan_problems import problems
+from remit.protocol.card import AgentCard, Capability
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.runtime.ports import Classifier
+from remit.runtime.registry import team_invalid
+from remit.text.intent import Label, Scorer, Thresholds
+
+if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
+    from pydantic_ai.models import Model
+
+    from remit.agents.model import ModelAgent
+    from remit.agents.orchestrator import Orchestrator
+    from remit.agents.workflow import Wording, WorkflowAgent
+
+# Codes of the contract that names agents have two or three letters; four leave room.
+LONGEST_CODE = 4
+
+# How an orchestrator finds out what is wanted.
+Hearing = Literal["words", "embeddings", "model"]
+
+
+class Orchestration:
+    """Builds the agents that delegate to others: workflows and orchestrators.
+
+    *cards* are those of the hub's agents now, *max_fan_out* how many an agent may ask at once now.
+    """
+
+    def __init__(
+        self, *, cards: Callable[[], Mapping[str, AgentCard]], max_fan_out: Callable[[], int], now: Callable[[], float]
+    ) -> None:
+        self._cards = cards
+        self._max_fan_out = max_fan_out
+        self._now = now
+        self._phrases: dict[str, str] = {}
+        self._glossary: dict[str, str] = {}
+        self.workflows: dict[str, Workflow] = {}
+        self.planners: set[str] = set()
+
+    def add_words(self, phrases: Mapping[str, str] | None, glossary: Mapping[str, str] | None) -> None:
+        """Add what users read while a capability is at work, and the one term for each variant of it."""
+        self._phrases |= phrases or {}
+        self._glossary |= glossary or {}
+
+    def check(self) -> None:
+        """Raise a `RemitError` if a step of a workflow names an agent or a capability that the hub does not have."""
+        offered = {name: {each.code for each in card.capabilities} for name, card in self._cards().items()}
+        for workflow in self.workflows.values():
+            if found := problems(workflow, agents=offered, capabilities=set[str]().union(*offered.values())):
+                raise _unsound(workflow, found)
+
+    def workflow_agent(self, workflow: Workflow, model: "str | Model | ModelAgent | None") -> "WorkflowAgent":
+        """Return the agent that executes a workflow; *model* writes its answers."""
+        from remit.agents.telling import narrator_of
+        from remit.agents.workflow import WorkflowAgent
+
+        return WorkflowAgent(workflow, words=self._words, at_once=self._max_fan_out, narrator=narrator_of(model))
+
+    def orchestrator_agent(
+        self,
+        name: str,
+        *,
+        classifier: Hearing | Callable[[Sequence[Capability]], Classifier | Scorer],
+        model: "str | Model | ModelAgent | None",
+        narrate: Literal["template", "model"],
+        thresholds: Thresholds,
+        cache_ms: int,
+    ) -> "Orchestrator":
+        """Return an orchestrator; `Hub.orchestrator` describes the arguments."""
+        from remit.agents.deciding import Decisions
+        from remit.agents.listening import hearing
+        from remit.agents.model import model_agent
+        from remit.agents.orchestrator import Orchestrator
+        from remit.agents.telling import narrator_of
+
+        asked = None if model is None else model_agent(model)
+        return Orchestrator(
+            lambda: self._offered(name),
+            hearing(
+                classifier if callable(classifier) else trainer(classifier),
+                asked if classifier == "model" else None,
+                thresholds.act,
+            ),
+            thresholds=thresholds,
+            words=self._words,
+            at_once=self._max_fan_out,
+            narrator=narrator_of(asked if narrate == "model" else None),
+            decisions=Decisions(self._now, cache_ms),
+            aclose=None if asked is None else asked.aclose,
+        )
+
+    def _offered(self, orchestrator: str) -> dict[str, tuple[Label, Capability]]:
+        """Return what users can ask for: each capability with its agent, and each workflow under its own name."""
+        found: dict[str, tuple[Label, Capability]] = {}
+        cards = self._cards()
+        for card in cards.values():
+            for each in card.capabilities if card.name != orchestrator else ():
+                label = Label(target=card.name, description=each.description)
+                found.setdefault(each.code, (label, _within(each, card)))
+        for each in self.workflows.values():
+            asked = Capability(code=each.name, description=each.description, examples=each.examples)
+            label = Label(target=each.name, description=each.description)
+            found[each.name] = (label, _within(asked, cards[each.name]))
+        return found
+
+    def _words(self) -> "Wording":
+        from remit.agents.workflow import Wording
+
+        cards = self._cards()
+        capabilities = [each for card in cards.values() for each in card.capabilities]
+        flows = {each.name: each.description for each in self.workflows.values()}
+        return Wording(
+            phrases=self._phrases,
+            glossary=self._glossary,
+            descriptions={each.code: each.description for each in capabilities} | flows,
+            forbidden={name for name in (*cards, *(each.code for each in capabilities)) if _is_code(name)},
+        )
+
+
+def refuse_unsound(workflow: Workflow) -> None:
+    """Raise a `RemitError` if a workflow contradicts itself."""
+    if found := problems(workflow):
+        raise _unsound(workflow, found)
+
+
+def refuse_unused_model(name: str, classifier: object, narrate: str, model: object) -> None:
+    """Raise a `RemitError` if an orchestrator lacks the model that it needs, or has one that it does not use."""
+    uses = [f'{key}="model"' for key, given in (("classifier", classifier), ("narrate", narrate)) if given == "model"]
+    if uses and model is None:
+        raise team_invalid(f"orchestrator `{name}`: {uses[0]} needs a `model`")
+    if model is not None and not uses:
+        why = 'nothing uses its `model`: say classifier="model", narrate="model", or both'
+        raise team_invalid(f"orchestrator `{name}`: {why}")
+
+
+def trainer(name: Hearing) -> Callable[[Sequence[Capability]], Scorer]:
+    """Return a function that makes a classifier for capabilities; for `"model"`, the one that works without a model."""
+
+    def train(capabilities: Sequence[Capability]) -> Scorer:
+        if name == "embeddings":
+            from remit.classifiers.embeddings import Embeddings
+
+            return Embeddings(capabilities)
+        from remit.classifiers.words import WordClassifier
+
+        return WordClassifier(capabilities)
+
+    return train
+
+
+def _within(capability: Capability, card: AgentCard) -> Capability:
+    """Return a capability with the default time and tokens of its agent where it has none of its own."""
+    return replace(
+        capability,
+        time_ms=card.time_ms if capability.time_ms is None else capability.time_ms,
+        tokens=card.tokens if capability.tokens is None else capability.tokens,
+    )
+
+
+def _is_code(name: str) -> bool:
+    """Say whether a name would reveal to a user that there are agents; a plain word does not."""
+    return not name.isalpha() or (name.isupper() and len(name) <= LONGEST_CODE)
+
+
+def _unsound(workflow: Workflow, found: tuple[Problem, ...]) -> RemitError:
+    named = tuple(Problem(f"workflows.{workflow.name}.{problem.path}", problem.message) for problem in found)
+    return RemitError(fault(Code.TEAM_INVALID, f"the workflow `{workflow.name}` cannot be carried out", problems=named))

@@ -1,0 +1,91 @@
+"""Sends the spans and metrics of a hub while it is open."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypedDict
+
+from remit.hub.arguments import refuse_unknown
+from remit.hub.orchestration import Orchestration
+from remit.runtime.engine import Engine
+from remit.runtime.registry import team_invalid
+from remit.telemetry.exporter import Telemetry
+from remit.telemetry.setup import sink_for, telemetry_for
+from remit.telemetry.spans import Role, Who
+
+if TYPE_CHECKING:  # most hubs do not load the SDK
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+
+class TelemetryOptions(TypedDict, total=False):
+    """Options of a hub's spans and metrics."""
+
+    headers: Mapping[str, str] | None
+    service: str | None
+    content: bool
+    """Default: False."""
+    sample: float
+    """Default: 1.0, every run."""
+    metrics: bool
+    """Default: True."""
+    every_s: float
+    """How often metrics are sent; default: 60 seconds."""
+    exporter: "SpanExporter | None"
+    environ: Mapping[str, str]
+    """Default: the environment of this process."""
+
+
+class HubTelemetry:
+    """The telemetry of one hub: configured before the hub opens, running until it closes."""
+
+    def __init__(
+        self,
+        hub: Engine,
+        name: str,
+        orchestration: Orchestration,
+        endpoint: str | None,
+        options: TelemetryOptions,
+    ) -> None:
+        refuse_unknown(options, TelemetryOptions.__optional_keys__)
+        exporter, every_s = options.get("exporter"), options.get("every_s", 60.0)
+        self.sample = options.get("sample", 1.0)
+        if not 0 <= self.sample <= 1 or not every_s > 0:
+            raise team_invalid("`sample` is a share from 0 to 1, and `every_s` a number of seconds above 0")
+        self._hub = hub
+        self._name = name
+        self._orchestration = orchestration
+        self._content = options.get("content", False)
+        self._every_s = every_s if options.get("metrics", True) and exporter is None else None
+        self._sink = sink_for(
+            name,
+            endpoint,
+            headers=options.get("headers") or {},
+            service=options.get("service"),
+            exporter=exporter,
+            environ=options.get("environ", os.environ),
+        )
+        self._running: Telemetry | None = None
+
+    def open(self) -> None:
+        """Start to send."""
+        self._running = telemetry_for(
+            self._hub,
+            self._name,
+            self._sink,
+            self._describe(),
+            content=self._content,
+            sample=self.sample,
+            every_s=self._every_s,
+        )
+        self._running.open()
+
+    async def close(self) -> None:
+        """Send what is left, and stop."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.close()
+
+    def _describe(self) -> Callable[[str], Who]:
+        """Return a function that returns the role of an agent and whether it is remote."""
+        roles = dict.fromkeys(self._orchestration.workflows, Role.WORKFLOW)
+        roles |= dict.fromkeys(self._orchestration.planners, Role.PLANNER)
+        return lambda name: Who(roles.get(name, Role.AGENT), self._hub.is_elsewhere(name))
