@@ -1,7 +1,6 @@
 """A store in one SQLite file, which several processes may share."""
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -38,24 +37,20 @@ from remit.runtime.ports import (
     StoreError,
     TokenCounter,
 )
-from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores import controls, inbox, vault
 from remit.stores import messages as index
 from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
-from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path
-from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, write_lock
-from remit.stores.faults import translate
+from remit.stores.checkpoints import EVERY, SECONDS
+from remit.stores.connection import Durability, SqliteConnection
+from remit.stores.opening import Opening
 from remit.stores.reader import Query, Reader
-from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction
 from remit.stores.writer import Listener, StoreWriter
 
 __all__ = ["Durability", "SqliteStore", "verify_file"]
 
 T = TypeVar("T")
-
-_log = logging.getLogger("remit.store")
 
 _read_decision = msgspec.json.Decoder(Decision).decode
 
@@ -65,9 +60,6 @@ MAX_QUEUED = 4_000
 # How soon a wait learns of an outcome that another process wrote.
 POLL_SECONDS = 0.1
 
-# The run and session of records that are about the store itself.
-STORE = "remit-store"
-
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -76,10 +68,10 @@ def _wall_ms() -> int:
 class SqliteStore:
     """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
 
-    Used from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
-    *make_key*, a store whose key is gone is not opened, where else a new one would be made. *count* says once of each
-    message how many tokens it is. *monotonic* tells time that passed from a *wall_ms* that jumped.
-    *commit_hook* is called before each commit, for tests that want it slow or failing.
+    Use it from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
+    *make_key*, a store whose key is missing is not opened; else a new key is made. *count* counts the tokens of each
+    message once. *monotonic* tells elapsed time from a jump of *wall_ms*. *commit_hook* is called before each commit,
+    for tests that want it slow or failing.
     """
 
     def __init__(
@@ -97,33 +89,37 @@ class SqliteStore:
         commit_hook: Callable[[], None] | None = None,
     ) -> None:
         self.path = Path(path)
-        self._make_key = make_key
+        self._opening = Opening(
+            path=self.path,
+            durability=durability,
+            checkpoint_every=checkpoint_every,
+            checkpoint_seconds=checkpoint_seconds,
+            busy_seconds=busy_seconds,
+            make_key=make_key,
+            wall_ms=wall_ms,
+        )
         self._count = count
-        self._durability: Durability = durability
-        self._checkpoint_every = checkpoint_every
-        self._checkpoint_seconds = checkpoint_seconds
-        self._busy_seconds = busy_seconds
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
         self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
         self.sizes = self._writer.sizes
         self._reader: Reader | None = None
         self._glance: SqliteConnection | None = None
-        """For what is asked so often that it must not cost a thread."""
+        """A connection for a query that is too frequent to run in a thread."""
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
         """Open the file, made now with its folder and its key if it is not there."""
-        connection, self._key, checkpoints, self._reader, self._glance = await asyncio.to_thread(self._open)
-        self._writer.start(connection, checkpoints)
+        opened = await asyncio.to_thread(self._opening.open, self.sizes)
+        self._key, self._reader, self._glance = opened.key, opened.reader, opened.glance
+        self._writer.start(opened.writer, opened.checkpoints)
 
     async def close(self) -> None:
         """Make everything durable and let go; raises `StoreError` if it cannot, and keeps what is queued for `open`."""
-        if self._reader is None:
+        if (reader := self._reader) is None:
             return
-        reader = self._reader
         try:
             await self.flush()
         finally:
@@ -134,58 +130,6 @@ class SqliteStore:
             # The writer's connection goes last: only a connection that may write folds the log into the file.
             await reader.close()
             await self._writer.stop()
-
-    def _open(self) -> tuple[SqliteConnection, CheckpointKey, Checkpoints, Reader, SqliteConnection]:
-        try:
-            connection = connect_writer(self.path, self._durability, self._busy_seconds)
-            try:
-                migrate(connection, self.path, self._busy_seconds)
-                key_made = not key_path(self.path).exists()
-                key = self._open_key()
-                checkpoints = self._examined(connection, key, key_made=key_made)
-                glance = connect_reader(self.path, 0)
-                return connection, key, checkpoints, Reader(self.path, self._busy_seconds), glance
-            except BaseException:
-                connection.close()
-                raise
-        except (apsw.Error, OSError) as error:
-            raise translate(error, self.path) from error
-
-    def _examined(self, connection: SqliteConnection, key: CheckpointKey, *, key_made: bool) -> Checkpoints:
-        """Return what seals the chain, after a look whether rows, checkpoints and key fit; a break is put on record."""
-        checkpoints = Checkpoints(
-            self.path,
-            key,
-            every=self._checkpoint_every,
-            seconds=self._checkpoint_seconds,
-            durable=self._durability == "power",
-        )
-        now_ms = self._wall_ms()
-        with write_lock(connection):
-            breaks = checkpoints.examine(connection, key_made=key_made)
-            if not breaks:
-                return checkpoints
-            transaction = Transaction(connection, now_ms, self.sizes, keep_records=False)
-            transaction.extend([(Kind.BREAK, now_ms, STORE, STORE, each) for each in breaks])
-            transaction.write()
-            checkpoints.begin(connection, transaction.seq, now_ms)
-        for each in breaks:
-            _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", self.path, each.finding, each.text)
-        _log.error("%s: the break is on record; see `remit audit verify` and docs/audit.md", self.path)
-        checkpoints.committed(transaction.seq)
-        try:
-            checkpoints.seal(connection, now_ms)
-        except (apsw.Error, OSError) as error:  # the writer tries again
-            _log.warning("no checkpoint was written: %s", translate(error, self.path))
-        return checkpoints
-
-    def _open_key(self) -> CheckpointKey:
-        path = key_path(self.path)
-        if self._make_key or path.exists():
-            return open_key(path)
-        message = f"the key of {self.path} is gone: there is no {path}"
-        advice = "Put it back from a backup: without it, nothing that was redacted can be read."
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -475,7 +419,7 @@ class SqliteStore:
 
     async def verify(self) -> AuditVerdict:
         """Judge the audit chain and its checkpoints, as far as they are committed."""
-        every, seconds = self._checkpoint_every, self._checkpoint_seconds
+        every, seconds = self._opening.checkpoint_every, self._opening.checkpoint_seconds
         return await self._read(audit(self.path, self._key.public, every=every, seconds=seconds))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,102 @@
+"""Opens the file of a SQLite store: schema, key, and the check that rows and checkpoints agree."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+from msgspec import Struct
+
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Kind
+from remit.runtime.ports import StoreError
+from remit.runtime.signing import CheckpointKey, open_key
+from remit.stores.checkpoints import Checkpoints, key_path
+from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, write_lock
+from remit.stores.faults import translate
+from remit.stores.reader import Reader
+from remit.stores.schema import migrate
+from remit.stores.transaction import Transaction
+
+_log = logging.getLogger("remit.store")
+
+# The run and session of records that are about the store itself.
+STORE = "remit-store"
+
+
+class OpenedStore(NamedTuple):
+    """The connections of an open store, and the parts that sign its checkpoints."""
+
+    writer: SqliteConnection
+    key: CheckpointKey
+    checkpoints: Checkpoints
+    reader: Reader
+    glance: SqliteConnection
+
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """The settings with which a store is opened."""
+
+    path: Path
+    durability: Durability
+    checkpoint_every: int
+    checkpoint_seconds: float
+    busy_seconds: float
+    make_key: bool
+    wall_ms: Callable[[], int]
+
+    def open(self, sizes: dict[str, int]) -> OpenedStore:
+        """Open the file; it is created, with its folder and its key, if it does not exist."""
+        try:
+            connection = connect_writer(self.path, self.durability, self.busy_seconds)
+            try:
+                migrate(connection, self.path, self.busy_seconds)
+                key_made = not key_path(self.path).exists()
+                key = self._open_key()
+                checkpoints = self._examined(connection, key, sizes, key_made=key_made)
+                glance = connect_reader(self.path, 0)
+                return OpenedStore(connection, key, checkpoints, Reader(self.path, self.busy_seconds), glance)
+            except BaseException:
+                connection.close()
+                raise
+        except (apsw.Error, OSError) as error:
+            raise translate(error, self.path) from error
+
+    def _examined(
+        self, connection: SqliteConnection, key: CheckpointKey, sizes: dict[str, int], *, key_made: bool
+    ) -> Checkpoints:
+        """Return the checkpoints, after a check that rows, checkpoints and key agree; a break is recorded."""
+        checkpoints = Checkpoints(
+            self.path,
+            key,
+            every=self.checkpoint_every,
+            seconds=self.checkpoint_seconds,
+            durable=self.durability == "power",
+        )
+        now_ms = self.wall_ms()
+        with write_lock(connection):
+            breaks = checkpoints.examine(connection, key_made=key_made)
+            if not breaks:
+                return checkpoints
+            transaction = Transaction(connection, now_ms, sizes, keep_records=False)
+            transaction.extend([(Kind.BREAK, now_ms, STORE, STORE, each) for each in breaks])
+            transaction.write()
+            checkpoints.begin(connection, transaction.seq, now_ms)
+        for each in breaks:
+            _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", self.path, each.finding, each.text)
+        _log.error("%s: the break is on record; see `remit audit verify` and docs/audit.md", self.path)
+        checkpoints.committed(transaction.seq)
+        try:
+            checkpoints.seal(connection, now_ms)
+        except (apsw.Error, OSError) as error:  # the writer tries again
+            _log.warning("no checkpoint was written: %s", translate(error, self.path))
+        return checkpoints
+
+    def _open_key(self) -> CheckpointKey:
+        path = key_path(self.path)
+        if self.make_key or path.exists():
+            return open_key(path)
+        message = f"the key of {self.path} is gone: there is no {path}"
+        advice = "Put it back from a backup: without it, nothing that was redacted can be read."
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
