@@ -4,22 +4,18 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal, NamedTuple
-
-from msgspec import Struct
-from msgspec.structs import replace
+from typing import Literal
 
 from remit.policy.budget import estimate
-from remit.policy.context import messages_from_records, select
+from remit.policy.context import select
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Body, Kind, Notice, Record, outline
-from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.clock import SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
     ANYONES,
-    FACTS,
     MOST_EPOCHS,
     MOST_FACTS,
     MOST_NOTES,
@@ -41,60 +37,9 @@ from remit.runtime.ports import (
     TokenCounter,
     unknown_outcome,
 )
-
-Listener = Callable[[list[Record]], None]
-
-# How long questions that are over and controls are kept.
-DAY_MS = 24 * 3_600_000
-
-
-class _Submitted(Struct, kw_only=True):
-    """A request and how far it is."""
-
-    request: Request
-    """In the form in which it began; its key and run never change."""
-    key: tuple[str, str, str]
-    run: str
-    digest: bytes
-    started_ms: int
-    epoch: int
-    attempts: int = 1
-    waiting: bool
-    worker: str
-    lease_until_ms: int
-    response: Response | None = None
-    finished_ms: int = 0
-    kept_since_ms: int = 0
-    """`finished_ms`, moved along with a clock that jumped."""
-    forgotten: bool = False
-
-    def state(self, now_ms: int) -> Literal["waiting", "running", "silent", "finished"]:
-        if self.response is not None:
-            return "finished"
-        if self.waiting:
-            return "waiting"
-        return "silent" if self.lease_until_ms <= now_ms else "running"
-
-
-class _Asked(Struct, kw_only=True):
-    """A question and what was said to it."""
-
-    question: Question
-    over_ms: int
-    """When it was answered, or will be too late."""
-    decision: Decision | None = None
-
-
-class _Vault(NamedTuple):
-    """What is sealed for one scope, and since when."""
-
-    at_ms: int
-    sealed: dict[str, SealedValue]
-
-
-class _Window(NamedTuple):
-    start_ms: int
-    total: int
+from remit.testing.memory_inbox import MemoryControls, MemoryInbox, MemoryVault
+from remit.testing.memory_records import Listener, MemoryCounters, MemoryRecords
+from remit.testing.memory_runs import SubmittedRun, key_of
 
 
 def _wall_ms() -> int:
@@ -120,25 +65,21 @@ class MemoryStore:
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
         self._seen_ms = 0
-        self.sizes: dict[str, int] = {}
         self._is_open = False
-        self._records: list[Record] = []
-        self._submitted: dict[str, _Submitted] = {}
-        self._older: list[_Submitted] = []
+        self._records = MemoryRecords()
+        self.sizes = self._records.sizes
+        self._submitted: dict[str, SubmittedRun] = {}
+        self._older: list[SubmittedRun] = []
         self._journal: dict[str, dict[str, bytes]] = {}
         self._secret = secrets.token_bytes(32)
-        self._vaults: dict[str, _Vault] = {}
-        self._questions: dict[str, _Asked] = {}
-        self._controls: list[tuple[int, ControlCommand]] = []
-        self._last_control = 0
+        self._vault = MemoryVault()
+        self._inbox = MemoryInbox()
+        self._controls = MemoryControls()
         self._sessions: dict[str, SessionOwner] = {}
         self._facts: dict[str, dict[str, str]] = {}
         self._notes: dict[str, dict[tuple[str, str], Note]] = {}
-        self._counters: dict[str, _Window] = {}
-        self._cells: dict[str, tuple[int, bytes]] = {}
+        self._counters = MemoryCounters()
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
-        self._listeners: dict[object, Listener] = {}
-        self._transferred: dict[str, int] = {}
 
     async def open(self) -> None:
         self._is_open = True
@@ -149,12 +90,7 @@ class MemoryStore:
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
-        record = Record(seq=len(self._records) + 1, kind=kind, at_ms=at_ms, run=run, session=session, body=body)
-        self._records.append(record)
-        if run in self.sizes:
-            self.sizes[run] += len(encode(body))
-        if self._listeners:
-            asyncio.get_running_loop().call_soon(self._tell, record)
+        self._records.append(kind, at_ms, run, session, body)
 
     async def room(self) -> None:
         self._check_open()
@@ -164,25 +100,11 @@ class MemoryStore:
 
     async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
         self._check_open()
-        for entry in entries:
-            if entry.number > self._transferred.get(source, 0):
-                self._transferred[source] = entry.number
-                self.append(*entry[1:])
-        return self._transferred.get(source, 0)
+        return self._records.transfer(source, entries)
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:  # noqa: ARG002 - none waits here
         self._check_open()
-        token = object()
-        self._listeners[token] = listener
-
-        def stop() -> None:
-            self._listeners.pop(token, None)
-
-        return stop
-
-    def _tell(self, record: Record) -> None:
-        for listener in list(self._listeners.values()):
-            listener([record])
+        return self._records.listen(listener)
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,9 +122,9 @@ class MemoryStore:
         if once is not None and await self.incr(once.key, 1, once.until_ms) > 1:
             return ReusedProof()
         now_ms = self._wall_ms()
-        new = _Submitted(
+        new = SubmittedRun(
             request=request,
-            key=_key(request),
+            key=key_of(request),
             run=request.run,
             digest=digest,
             started_ms=request.created_ms or now_ms,
@@ -244,7 +166,7 @@ class MemoryStore:
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         self._check_open()
         for known in self._submitted.values():
-            if known.key == _key(request) and not known.forgotten:
+            if known.key == key_of(request) and not known.forgotten:
                 return DuplicateRequest(known.run, known.digest == digest, known.response)
         return None
 
@@ -260,12 +182,10 @@ class MemoryStore:
         known.lease_until_ms = now_ms + lease_ms
         return known.epoch
 
-    def _was_asking(self, known: _Submitted, lease_ms: int) -> bool:
-        """Say whether a person was being asked in it when its worker fell silent."""
-        asked = [each for each in self._questions.values() if each.question.request.run == known.run]
-        silent_ms = known.lease_until_ms - lease_ms
-        over = any(each.decision is None or each.over_ms >= silent_ms for each in asked)
-        return over and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS
+    def _was_asking(self, known: SubmittedRun, lease_ms: int) -> bool:
+        """Say whether a question about it was open when its worker fell silent."""
+        asked = self._inbox.was_asked_since(known.run, known.lease_until_ms - lease_ms)
+        return asked and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         self._check_open()
@@ -312,14 +232,7 @@ class MemoryStore:
     def _follow_clock(self, now_ms: int) -> None:
         jump_ms = self._jumps.since(self._seen_ms, now_ms)
         for known in self._submitted.values():
-            if jump_ms > 0 and known.kept_since_ms <= now_ms - jump_ms + LEAST_JUMP_MS:
-                known.kept_since_ms += jump_ms
-            if jump_ms > 0 and 0 < known.lease_until_ms <= now_ms - jump_ms + LEAST_JUMP_MS:
-                known.lease_until_ms += jump_ms
-            if jump_ms < 0:
-                known.kept_since_ms = min(known.kept_since_ms, now_ms)
-            if jump_ms < 0 and known.lease_until_ms >= now_ms - jump_ms - LEAST_JUMP_MS:
-                known.lease_until_ms += jump_ms
+            known.follow_clock(jump_ms, now_ms)
         if jump_ms or not 0 <= now_ms - self._seen_ms < SEEN_EVERY_MS:
             self._seen_ms = now_ms
             self._jumps.noted(now_ms)
@@ -328,39 +241,33 @@ class MemoryStore:
         for known in self._submitted.values():
             if known.response is not None and known.kept_since_ms <= now_ms - keep_ms:
                 self._forget(known)
-        for scope, vault in list(self._vaults.items()):
-            known = self._submitted.get(scope)
-            lasts = scope in self._sessions or scope.startswith(FACTS)
-            if vault.at_ms <= now_ms - keep_ms and (known is None or known.forgotten) and not lasts:
-                del self._vaults[scope]
-        for id, asked in list(self._questions.items()):
-            if asked.over_ms <= now_ms - DAY_MS and self._running(asked.question.request.run) is None:
-                del self._questions[id]
-        self._controls = [
-            (at_ms, control)
-            for at_ms, control in self._controls
-            if at_ms > now_ms - DAY_MS or self._running(control.run) is not None
-        ]
+        self._vault.forget_old(now_ms - keep_ms, self._keeps_scope)
+        self._inbox.forget_old(now_ms, lambda run: self._running(run) is not None)
+        self._controls.forget_old(now_ms, lambda run: self._running(run) is not None)
 
-    def _forget(self, known: _Submitted) -> None:
+    def _keeps_scope(self, scope: str) -> bool:
+        known = self._submitted.get(scope)
+        return scope in self._sessions or (known is not None and not known.forgotten)
+
+    def _forget(self, known: SubmittedRun) -> None:
         if not known.forgotten:
             known.forgotten = True
             self._journal.pop(known.run, None)
             if known.run not in self._sessions:
-                self._vaults.pop(known.run, None)
+                self._vault.forget(known.run)
 
-    def _running(self, run: str) -> _Submitted | None:
+    def _running(self, run: str) -> SubmittedRun | None:
         known = self._submitted.get(run)
         return known if known is not None and known.response is None else None
 
-    def _held(self, run: str, epoch: int) -> _Submitted | None:
+    def _held(self, run: str, epoch: int) -> SubmittedRun | None:
         known = self._running(run)
         return known if known is not None and known.epoch == epoch else None
 
     def _start(self, request: Request, at_ms: int) -> None:
         self.append(Kind.STARTED, at_ms, request.run, request.session or request.run, request)
 
-    def _end(self, known: _Submitted, response: Response, at_ms: int) -> None:
+    def _end(self, known: SubmittedRun, response: Response, at_ms: int) -> None:
         run = known.run
         known.response, known.finished_ms, known.kept_since_ms = response, at_ms, at_ms
         if response.status is Status.SUCCESS:
@@ -369,9 +276,7 @@ class MemoryStore:
         for outcome in self._awaited.pop(run, ()):
             if not outcome.done():
                 outcome.set_result(response)
-        for asked in [each for each in self._questions.values() if each.question.request.run == known.run]:
-            if asked.decision is None:
-                del self._questions[asked.question.id]
+        self._inbox.withdraw_all(run)
 
     # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -380,57 +285,43 @@ class MemoryStore:
         return self._secret
 
     def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
-        vault = self._vaults.setdefault(scope, _Vault(self._wall_ms(), {}))
-        for each in sealed:
-            known = vault.sealed.setdefault(each.token, each)
-            vault.sealed[each.token] = known._replace(of_user=known.of_user or each.of_user)
+        self._vault.seal(scope, sealed, self._wall_ms())
 
     async def unseal(self, scope: str) -> list[SealedValue]:
         self._check_open()
-        return list(self._vaults[scope].sealed.values()) if scope in self._vaults else []
+        return self._vault.unseal(scope)
 
     async def put(self, question: Question) -> Question:
         self._check_open()
-        return self._questions.setdefault(question.id, _Asked(question=question, over_ms=question.expires_ms)).question
+        return self._inbox.put(question)
 
     async def decide(self, question: str, decision: Decision) -> bool:
         self._check_open()
-        asked, now_ms = self._questions.get(question), self._wall_ms()
-        if asked is None or not _is_open(asked, now_ms):
-            return False
-        asked.decision, asked.over_ms = decision, now_ms
-        return True
+        return self._inbox.decide(question, decision, self._wall_ms())
 
     async def decision(self, question: str) -> Decision | None:
         self._check_open()
-        asked = self._questions.get(question)
-        return asked.decision if asked is not None else None
+        return self._inbox.decision(question)
 
     async def withdraw(self, question: str) -> None:
         self._check_open()
-        asked = self._questions.get(question)
-        if asked is not None and asked.decision is None:
-            del self._questions[question]
+        self._inbox.withdraw(question)
 
     async def pending(self) -> list[Question]:
         self._check_open()
-        now_ms = self._wall_ms()
-        found = [asked.question for asked in self._questions.values() if _is_open(asked, now_ms)]
-        return sorted(found, key=lambda question: question.asked_ms)
+        return self._inbox.pending(self._wall_ms())
 
     async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
         self._check_open()
-        self._last_control += 1
-        self._controls.append((self._wall_ms(), ControlCommand(self._last_control, run, action, by, reason)))
-        return self._last_control
+        return self._controls.add(run, action, by, reason, self._wall_ms())
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         self._check_open()
-        return [control for _, control in self._controls if control.seq > after and run in (None, control.run)]
+        return self._controls.after(after, run)
 
     async def last_control(self) -> int:
         self._check_open()
-        return self._controls[-1][1].seq if self._controls else 0
+        return self._controls.last()
 
     # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -452,11 +343,7 @@ class MemoryStore:
         return list(self._notes.get(session, {}).values())[-MOST_NOTES:]
 
     def _conversation(self, session: str) -> list[Message]:
-        records = [record for record in self._records if record.session == session]
-        return messages_from_records(records, original=self._record, count=self._count).messages
-
-    def _record(self, seq: int) -> Record | None:
-        return self._records[seq - 1] if 0 < seq <= len(self._records) else None
+        return self._records.conversation(session, self._count)
 
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 
@@ -475,53 +362,32 @@ class MemoryStore:
 
     async def incr(self, key: str, n: int, window_ms: int) -> int:
         self._check_open()
-        now_ms = self._wall_ms()
-        new = _Window(now_ms - now_ms % window_ms, n)
-        old = self._counters.get(key)
-        if old is not None and old.start_ms >= new.start_ms:
-            new = _Window(old.start_ms, old.total + n)
-        self._counters[key] = new
-        return new.total
+        return self._counters.incr(key, n, window_ms, self._wall_ms())
 
     async def cas(self, key: str, revision: int, value: bytes) -> int | None:
         self._check_open()
-        if self._cells.get(key, (0, b""))[0] != revision:
-            return None
-        self._cells[key] = (revision + 1, value)
-        return revision + 1
+        return self._counters.cas(key, revision, value)
 
     async def get(self, key: str) -> tuple[int, bytes] | None:
         self._check_open()
-        return self._cells.get(key)
+        return self._counters.get(key)
 
     async def owner(self, session: str) -> SessionOwner | None:
         self._check_open()
-        return self._sessions.get(session) or self._first_owner(session)
+        return self._sessions.get(session) or self._records.first_owner(session)
 
     async def session(self, session: str, user: str, agent: str) -> SessionOwner:
         return self._sessions.setdefault(session, await self.owner(session) or SessionOwner(user, agent))
-
-    def _first_owner(self, session: str) -> SessionOwner | None:
-        for record in self._records:
-            if record.session == session and isinstance(record.body, Request):
-                return SessionOwner(record.body.remit.user, record.body.target)
-        return None
 
     async def records(
         self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
     ) -> list[Record]:
         self._check_open()
-        found = [
-            record
-            for record in self._records
-            if record.seq > after and run in (None, record.run) and session in (None, record.session)
-        ]
-        return found[:limit]
+        return self._records.find(run, session, after)[:limit]
 
     async def recent(self, limit: int) -> list[Record]:
         self._check_open()
-        newest = self._records[-limit:] if limit else []
-        return [replace(each, body=body) for each in newest if (body := outline(each.body)) is not None]
+        return self._records.recent(limit)
 
     async def runs(
         self,
@@ -540,55 +406,27 @@ class MemoryStore:
             if user in (None, known.request.remit.user)
             and known.run.startswith(run or "")
             and correlation in (None, known.request.correlation or known.run)
-            and _is_of(known, of)
+            and known.is_in(of)
         ]
-        return [_summary(known, self._wall_ms()) for known in found[:limit]]
+        return [known.summary(self._wall_ms()) for known in found[:limit]]
 
     async def named(self, id: str, of: RunScope) -> list[str]:
         self._check_open()
         newest = reversed(self._submitted.values())
-        return [known.run for known in newest if known.key[2] == id and not known.forgotten and _is_of(known, of)]
+        return [known.run for known in newest if known.key[2] == id and not known.forgotten and known.is_in(of)]
 
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
     ) -> list[RunState]:
         self._check_open()
         found = [
-            self._state(known)
+            known.state(self._records.all)
             for known in (*self._older, *self._submitted.values())
             if known.request.target == agent
             and (users is None or known.request.remit.user in users)
             and session in (None, known.request.session or known.run)
         ]
         return sorted(found, key=lambda state: (-state.changed_ms, -state.seq))[:limit]
-
-    def _state(self, known: _Submitted) -> RunState:
-        request, response = known.request, known.response
-        records = [record for record in self._records if record.run == known.run]
-        kind = Kind.STARTED if response is None else Kind.RESULT
-        last = [record for record in records if record.kind is kind and _of_root(record)][-1]
-        asks_back = response is not None and response.requires_followup
-        called_off = [
-            record.at_ms
-            for record in records
-            if asks_back
-            and record.seq > last.seq
-            and isinstance(record.body, Notice)
-            and record.body.code is Code.CANCELLED
-        ]
-        return RunState(
-            known.run,
-            request.id,
-            request.remit.user,
-            request.via or "",
-            request.session or known.run,
-            request.correlation or "",
-            max(called_off, default=last.at_ms),
-            last.seq,
-            None if response is None else response.status,
-            asks_back,
-            bool(called_off),
-        )
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         known = self._facts.setdefault(user, {})
@@ -602,41 +440,3 @@ class MemoryStore:
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreError(fault(Code.STORE_UNAVAILABLE, "the store is not open", suggestion="Open it first."))
-
-
-def _key(request: Request) -> tuple[str, str, str]:
-    return (request.sender, request.remit.user, request.id)
-
-
-def _is_of(known: _Submitted, of: RunScope) -> bool:
-    request = known.request
-    return (
-        (of.users is None or request.remit.user in of.users)
-        and (of.agents is None or request.target in of.agents)
-        and of.via in (None, request.via)
-    )
-
-
-def _is_open(asked: _Asked, now_ms: int) -> bool:
-    return asked.decision is None and asked.question.expires_ms > now_ms
-
-
-def _of_root(record: Record) -> bool:
-    return not isinstance(record.body, Response) or not record.body.id.startswith(f"{record.run}.")
-
-
-def _summary(known: _Submitted, now_ms: int) -> RunSummary:
-    request, state = known.request, known.state(now_ms)
-    return RunSummary(
-        known.run,
-        request.remit.user,
-        request.target,
-        request.objective,
-        known.started_ms,
-        known.response,
-        state,
-        request.via or "",
-        request.session or known.run,
-        known.finished_ms or known.started_ms,
-        request.correlation or known.run,
-    )

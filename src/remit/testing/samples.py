@@ -8,7 +8,7 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress, Record, SharedStep
 from remit.protocol.remit import Remit
-from remit.runtime.ports import Question, Store, StoreError
+from remit.runtime.ports import Decision, Question, Store, StoreError
 
 # Far longer than any test takes, and nothing at all: so that a lease has not ended, or has, without waiting for it.
 LONG_MS = 3_600_000
@@ -19,6 +19,8 @@ NEVER_MS = 2**52
 
 # Only a store that hangs takes as long.
 PATIENCE = 10.0
+
+YES = Decision(agreed=True, by="ann", reason="fine", edits={"objective": "Sort one receipt", "input": {"n": [1, None]}})
 
 
 def a_request(name: str = "one", *, id: str | None = None, user: str = "u-1", origin: str = "user") -> Request:

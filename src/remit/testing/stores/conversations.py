@@ -1,4 +1,4 @@
-"""What every store must do for conversations: find what was said in each, and keep what is known there."""
+"""What every store must do with conversations: find the messages of each, and keep the notes."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ async def found(store: Store, session: str, tokens: int = PLENTY, **wanted: Any)
     return [message.text for message in messages]
 
 
-class ConversingConformance(StoreCase):
+class ConversationConformance(StoreCase):
     """The promises of `Conversations`."""
 
     async def test_what_was_asked_and_answered_in_a_session_is_found_oldest_first(self) -> None:

@@ -1,0 +1,115 @@
+"""The requests that the store in memory has accepted, and how they are listed."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code
+from remit.protocol.records import Kind, Notice, Record
+from remit.runtime.clock import LEAST_JUMP_MS
+from remit.runtime.ports import RunScope, RunState, RunSummary
+
+
+class SubmittedRun(Struct, kw_only=True):
+    """A request and its progress."""
+
+    request: Request
+    """In the form in which it began; its key and run never change."""
+    key: tuple[str, str, str]
+    run: str
+    digest: bytes
+    started_ms: int
+    epoch: int
+    attempts: int = 1
+    waiting: bool
+    worker: str
+    lease_until_ms: int
+    response: Response | None = None
+    finished_ms: int = 0
+    kept_since_ms: int = 0
+    """`finished_ms`, moved along with a clock that jumped."""
+    forgotten: bool = False
+
+    def status(self, now_ms: int) -> Literal["waiting", "running", "silent", "finished"]:
+        if self.response is not None:
+            return "finished"
+        if self.waiting:
+            return "waiting"
+        return "silent" if self.lease_until_ms <= now_ms else "running"
+
+    def is_in(self, scope: RunScope) -> bool:
+        """Say whether a reader with that scope may see it."""
+        request = self.request
+        return (
+            (scope.users is None or request.remit.user in scope.users)
+            and (scope.agents is None or request.target in scope.agents)
+            and scope.via in (None, request.via)
+        )
+
+    def follow_clock(self, jump_ms: int, now_ms: int) -> None:
+        """Move its times along with a clock that jumped."""
+        if jump_ms > 0 and self.kept_since_ms <= now_ms - jump_ms + LEAST_JUMP_MS:
+            self.kept_since_ms += jump_ms
+        if jump_ms > 0 and 0 < self.lease_until_ms <= now_ms - jump_ms + LEAST_JUMP_MS:
+            self.lease_until_ms += jump_ms
+        if jump_ms < 0:
+            self.kept_since_ms = min(self.kept_since_ms, now_ms)
+        if jump_ms < 0 and self.lease_until_ms >= now_ms - jump_ms - LEAST_JUMP_MS:
+            self.lease_until_ms += jump_ms
+
+    def summary(self, now_ms: int) -> RunSummary:
+        """Return it as `runs` lists it."""
+        request = self.request
+        return RunSummary(
+            self.run,
+            request.remit.user,
+            request.target,
+            request.objective,
+            self.started_ms,
+            self.response,
+            self.status(now_ms),
+            request.via or "",
+            request.session or self.run,
+            self.finished_ms or self.started_ms,
+            request.correlation or self.run,
+        )
+
+    def state(self, records: Sequence[Record]) -> RunState:
+        """Return it as `states` lists it; *records* are all that the store has."""
+        request, response = self.request, self.response
+        records = [record for record in records if record.run == self.run]
+        kind = Kind.STARTED if response is None else Kind.RESULT
+        last = [record for record in records if record.kind is kind and _of_root(record)][-1]
+        asks_back = response is not None and response.requires_followup
+        called_off = [
+            record.at_ms
+            for record in records
+            if asks_back
+            and record.seq > last.seq
+            and isinstance(record.body, Notice)
+            and record.body.code is Code.CANCELLED
+        ]
+        return RunState(
+            self.run,
+            request.id,
+            request.remit.user,
+            request.via or "",
+            request.session or self.run,
+            request.correlation or "",
+            max(called_off, default=last.at_ms),
+            last.seq,
+            None if response is None else response.status,
+            asks_back,
+            bool(called_off),
+        )
+
+
+def key_of(request: Request) -> tuple[str, str, str]:
+    """Return what identifies a request: its sender, user and id."""
+    return (request.sender, request.remit.user, request.id)
+
+
+def _of_root(record: Record) -> bool:
+    return not isinstance(record.body, Response) or not record.body.id.startswith(f"{record.run}.")
