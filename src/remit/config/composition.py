@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.agents.model import ModelAgent
 from remit.agents.sandbox import Sandbox
 from remit.agents.token_count import token_counter
 from remit.config.checks import key_of, secret_of
@@ -23,10 +22,10 @@ from remit.config.mcp_servers import settings_of
 from remit.config.models import model_agent, orchestrator_model, summarizer_of
 from remit.config.sections.agents import AgentSection
 from remit.config.sections.base import Section
-from remit.config.sections.orchestration import WorkflowSection
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
-from remit.config.values import duration_ms
+from remit.config.values import duration_ms, optional_ms
+from remit.hub.cards import AgentOptions, RemoteOptions
 from remit.hub.hub import Hub
 from remit.policy.rules import guard_of
 from remit.policy.verdict import Guard
@@ -53,9 +52,9 @@ def hub_of(
 ) -> Hub:
     """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
 
-    *approver* is who sits at the terminal, for a team that asks there; *store* counts more than what the team says.
-    *held* keeps the credentials under which requests from elsewhere are carried out, so that they can be passed on.
-    While it is open, it takes over what it can of a changed file when another process says so (`remit reload`).
+    *approver* is the person at the terminal, for a team that asks there; *store* overrides the team's. *held* keeps the
+    credentials of requests from other hubs while they are executed, so that they can be passed on. While the hub is
+    open, it applies what it can of a changed file when another process asks for it (`remit reload`).
     """
     hub = Hub(
         name=team.name,
@@ -71,11 +70,33 @@ def hub_of(
         workspace=team.workspace,
         summarizer=summarizer_of(team.context, environ),
     )
+    _add_tools(hub, team, environ)
+    _add_agents(hub, team, environ, held)
+    _add_orchestration(hub, team, environ)
+    if (section := team.telemetry) is not None:
+        hub.telemetry(
+            section.endpoint,
+            headers=headers_of(section, environ),
+            service=section.service,
+            content=section.content,
+            sample=section.sample,
+            metrics=section.metrics,
+            every_s=duration_ms(section.interval) / 1_000,
+            environ=environ,
+        )
+    hub.on_reload(_Reloading(hub, team, environ))
+    return hub
+
+
+def _add_tools(hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
     for name, tool in team.tools.items():
         add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat, sees=tool.sees)
         add(found(tool_at, tool.run, team.folder))
     for name in team.mcp:
         hub.add_mcp(settings_of(team, name, environ))
+
+
+def _add_agents(hub: Hub, team: Team, environ: Mapping[str, str], held: Any) -> None:
     kept = (team.folder / ".remit", team.folder / team.identity.key)
     hub.isolate_with(folder=team.folder, environ=environ, hidden=kept)
     outpost: DeviceLender | None = None
@@ -89,9 +110,20 @@ def hub_of(
             _connect_device(hub, team, name, agent, agent.device, outpost)
         else:
             _add_agent(hub, team, name, agent, environ)
+
+
+def _add_orchestration(hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
     model = orchestrator_model(team, environ)
+    phrases = {code: each.phrase for code, each in team.capabilities.items() if each.phrase}
     for name, workflow in team.workflows.items():
-        _add_workflow(hub, team, name, workflow, model)
+        hub.workflow(
+            workflow.workflow(name),
+            model=model if workflow.narrate == "model" else None,
+            phrases=phrases,
+            glossary=team.glossary,
+            time_ms=optional_ms(workflow.time),
+            tokens=workflow.tokens,
+        )
     if (section := team.orchestrator) is not None:
         hub.orchestrator(
             section.name,
@@ -100,24 +132,11 @@ def hub_of(
             narrate=section.narrate,
             cache_ms=duration_ms(section.cache),
             thresholds=section.thresholds(),
-            phrases=_phrases(team),
+            phrases=phrases,
             glossary=team.glossary,
-            time_ms=None if section.time is None else duration_ms(section.time),
+            time_ms=optional_ms(section.time),
             tokens=section.tokens,
         )
-    if (told := team.telemetry) is not None:
-        hub.telemetry(
-            told.endpoint,
-            headers=headers_of(told, environ),
-            service=told.service,
-            content=told.content,
-            sample=told.sample,
-            metrics=told.metrics,
-            every_s=duration_ms(told.interval) / 1_000,
-            environ=environ,
-        )
-    hub.on_reload(_Reloading(hub, team, environ))
-    return hub
 
 
 def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Mapping[str, str]) -> None:
@@ -128,24 +147,12 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
         code = found(agent_at, agent.run, team.folder)
     elif description is None:  # what only its own process may run is read as a text here
         description = docstring_of(agent.run, team.folder)
-    hub.add(
-        name,
-        code,
-        description=description,
-        version=agent.version,
-        capabilities=[team.capabilities[code].capability(code) for code in agent.capabilities],
-        tools=agent.tools,
-        max_sub_agent_depth=agent.max_sub_agent_depth,
-        concurrency=agent.concurrency,
-        queue=agent.queue,
-        resumable=agent.resumable,
-        isolation=agent.isolation,
-        env=agent.env,
-        sandbox=Sandbox(reads=agent.reads, writes=agent.writes, network=agent.network) if agent.sandbox else False,
-        sees=agent.sees,
-        prompt=agent.prompt,
-        **_changeable(agent),
+    options = _options(team, agent, AgentOptions.__optional_keys__)
+    options["description"] = description
+    options["sandbox"] = (
+        Sandbox(reads=agent.reads, writes=agent.writes, network=agent.network) if agent.sandbox else False
     )
+    hub.add(name, code, **options)
 
 
 def _connect(
@@ -207,46 +214,28 @@ def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device
 
 
 def _elsewhere(team: Team, agent: AgentSection) -> Any:
-    """Return what this team says of an agent that lives elsewhere."""
-    return {
-        "description": agent.description or "",
-        "version": agent.version,
-        "capabilities": [team.capabilities[code].capability(code) for code in agent.capabilities],
-        "concurrency": agent.concurrency or CONCURRENCY,
-        "queue": agent.queue,
-        "rate": agent.rate,
-        "time_ms": None if agent.time is None else duration_ms(agent.time),
-        "tokens": agent.tokens,
-        "sees": agent.sees,
-        "authority": agent.authority,
-    }
+    """Return the options of an agent that runs elsewhere."""
+    options = _options(team, agent, RemoteOptions.__optional_keys__)
+    options["description"] = agent.description or ""
+    options["concurrency"] = agent.concurrency or CONCURRENCY
+    return options
 
 
-def _phrases(team: Team) -> dict[str, str]:
-    return {code: each.phrase for code, each in team.capabilities.items() if each.phrase}
+def _options(team: Team, agent: AgentSection, names: Iterable[str]) -> Any:
+    """Return options as Python programs give them: a key of the team file has the name of its option.
+
+    Only time and capabilities differ: the file has a duration, and codes.
+    """
+    options: dict[str, Any] = {name: getattr(agent, _key_of(name)) for name in names}
+    if "time_ms" in options:
+        options["time_ms"] = optional_ms(agent.time)
+    if "capabilities" in options:
+        options["capabilities"] = [team.capabilities[code].capability(code) for code in agent.capabilities]
+    return options
 
 
-def _add_workflow(hub: Hub, team: Team, name: str, workflow: WorkflowSection, model: ModelAgent | None) -> None:
-    hub.workflow(
-        workflow.workflow(name),
-        model=model if workflow.narrate == "model" else None,
-        phrases=_phrases(team),
-        glossary=team.glossary,
-        time_ms=None if workflow.time is None else duration_ms(workflow.time),
-        tokens=workflow.tokens,
-    )
-
-
-def _changeable(agent: AgentSection) -> Any:
-    """Return what can be changed in the card of an agent that is running."""
-    return {
-        "may_call": agent.may_call,
-        "allow_sub_agent_calls": agent.allow_sub_agent_calls,
-        "authority": agent.authority,
-        "rate": agent.rate,
-        "time_ms": None if agent.time is None else duration_ms(agent.time),
-        "tokens": agent.tokens,
-    }
+def _key_of(option: str) -> str:
+    return "time" if option == "time_ms" else option
 
 
 def guards_of(team: Team) -> list[Guard]:
@@ -280,9 +269,9 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 
 # ── a changed team ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# What a hub can take over while it runs; of agents, what is in `_changeable`.
+# What a running hub can take over: these sections, and of agents these options.
 _SECTIONS = ("limits", "budgets", "breaker", "rules")
-_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time", "tokens")
+_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time_ms", "tokens")
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):
@@ -318,7 +307,7 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
     """Let a hub that was made of *old* take over what it can of *new*; runs in flight keep what they have."""
     now = _taken_over(old, new)
     cards = [
-        replace(hub.cards[name], **_changeable(agent))
+        replace(hub.cards[name], **_options(now, agent, _OF_AGENTS))
         for name, agent in now.agents.items()
         if agent != old.agents[name]
     ]
@@ -329,7 +318,7 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
 def _taken_over(old: Team, new: Team) -> Team:
     agents = dict(old.agents)
     for name in old.agents.keys() & new.agents.keys():
-        changes = {field: getattr(new.agents[name], field) for field in _OF_AGENTS}
+        changes = {key: getattr(new.agents[name], key) for key in map(_key_of, _OF_AGENTS)}
         # Whoever comes with the restart cannot be called before it.
         wanted = changes["may_call"]
         changes["may_call"] &= old.agents.keys() | old.workflows.keys() | {"*"}
