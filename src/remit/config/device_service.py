@@ -8,21 +8,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
 from remit.config.detectors import detector_of
-from remit.config.device import device_path, open_device
+from remit.config.device import device_path, open_device, program_of
 from remit.config.device_peers import PeerSnapshot
-from remit.config.local_agents import local_agent
 from remit.config.sections.relay import RelaySection, SharedSection
 from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
 from remit.detectors.pipeline import pipeline
 from remit.policy.verdict import Detector
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.records import SharedStep
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser, deny
+from remit.relay.bridge.ports import DraftFailure, LocalAgent
 from remit.relay.call_shared import RemoteCalls
 from remit.relay.client import connection
 from remit.relay.client.connection import GatewayConnection
@@ -50,6 +52,9 @@ LOOK_S = 1.0
 SOON_S = 0.02
 
 _log = logging.getLogger("remit.relay")
+_now_ms = LoopClock().wall_ms
+
+T = TypeVar("T")
 
 
 class Relaying(Struct, frozen=True, kw_only=True):
@@ -86,91 +91,131 @@ async def relaying(
     linked: Callable[[connection.State, str], None] = lambda _state, _why: None,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncGenerator[Relaying]:
-    """Have the team's device at work: as a *host* of runs, or to *share* what the team (or *shared*) says, or both.
+    """Run the team's device: as a *host* of sessions, or to *share* agents of the team (or *shared*), or both.
 
-    It needs no gateway that answers: that is waited for, and *linked* hears how the connection stands. *hub* is
-    open; without one no agent of the team can be shared or used by a profile. Its agents that live on other devices
-    are asked by way of this one. *changed* and *noted* hear of runs, *unable* of what other processes want of them
-    in vain, *told* of what others ask, *trouble* of devices with which something is wrong, and *ask_user* is asked
-    what an ACP agent asks leave for. All steps are on record in the team's store. Only one process at a time can
-    have a device at work; a `RemitError` says so.
+    The gateway need not answer yet: the device waits for it, and *linked* hears the state of the connection. *hub* is
+    open; without one no agent of the team can be shared or used by a profile. Its agents on other devices are called
+    through this one. *changed* and *noted* hear of sessions, *unable* of commands of other processes that failed,
+    *told* of calls to shared agents, *trouble* of problems with other devices; *ask_user* decides when an ACP agent
+    asks for permission. Every step is recorded in the team's store. Only one process at a time can run a device;
+    a second one raises a `RemitError`.
     """
     if share and hub is None:
-        raise ValueError("what is shared are agents of a hub, so there has to be one")
+        raise ValueError("sharing agents needs a hub")
     section = _relay_of(team)
+    sections = team.shared if shared is None else shared
     async with AsyncExitStack() as stack:
-        device = open_device(team, environ=environ)
-        stack.callback(device.state.close)
-        stack.enter_context(_alone(device_path(team).with_name(LOCK_FILE)))
-        record = await stack.enter_async_context(_record(team)) if hub is None else hub.store
-        recording = await stack.enter_async_context(Recording(device.state, record, device=device.id))
-
-        def note(step: SharedStep) -> None:
-            recording.wake()
-            noted(step)
-
-        def tell(what: SharingEvent) -> None:
-            recording.wake()
-            told(what)
-
-        sealer = Sealer(device)
-        gateway = GatewayConnection(
-            section.gateway, gateway=gateway_name(team), key=device, ssl=authority_of(team, section), changed=linked
-        )
-        post = await stack.enter_async_context(MessageDelivery(sealer, gateway, trouble=trouble))
-        sections = team.shared if shared is None else shared
-        # What a team shares in another process is neither offered nor taken back by one that shares nothing.
+        connected = await _connect(stack, team, section, hub, linked, trouble, environ)
+        sealer, post, wake = connected.sealer, connected.post, connected.recording.wake
+        # What a team shares in another process is neither offered nor withdrawn by one that shares nothing.
         teller = CatalogSender(sealer) if share or not sections else None
         known = PeerSnapshot(team, sealer.peers, sections, {} if hub is None else hub.cards, teller)
         await post.do(known.look)
-        now_ms = LoopClock().wall_ms
         sharer = None
         if share and hub is not None:
-            sharer = Sharing(hub, sealer, post, known.shared, now_ms=now_ms, told=tell)
+            sharer = Sharing(hub, sealer, post, known.shared, now_ms=_now_ms, told=_after(wake, told))
             stack.push_async_callback(sharer.close)
-        errands = RemoteCalls(sealer, post, now_ms=now_ms, control_of=sharer and sharer.control)
-        for outpost in lenders_of(hub) if hub is not None else ():
-            stack.enter_context(outpost.lent(errands))
         runs = None
         if host:
-            user = section.user or device.card.name
+            agent_of = partial(_local_agent, team, hub, connected.device, ask_user=ask_user, environ=environ)
             runs = SessionService(
                 sealer,
                 post,
                 profiles=known.profiles,
-                agent_of=partial(local_agent, team, hub, user=user, ask_user=ask_user, environ=environ),
+                agent_of=agent_of,
                 detect=_detector(team),
-                now_ms=now_ms,
+                now_ms=_now_ms,
                 requester=section.user,
                 changed=changed,
-                recorded=note,
+                recorded=_after(wake, noted),
                 unable=unable,
             )
-            await stack.enter_async_context(runs)
-        watch = _Watch(known, post, gateway)
-        watch.ended.add_done_callback(lambda ended: errands.end(ended.result()) if not ended.cancelled() else None)
-        reading = partial(
-            route_messages,
-            post,
-            runs,
-            sharer,
-            sealer=sealer,
-            now_ms=now_ms,
-            shares_nothing=not sections,
-            calls=errands,
-        )
-        works = (watch.look, watch.tell, reading)
-        stack.push_async_callback(_stopped, [asyncio.create_task(watch.keep(work)) for work in works])
-        yield Relaying(
-            device=device,
-            sealer=sealer,
-            link=gateway,
-            post=post,
-            host=runs,
-            ready=watch.ready,
-            ended=watch.ended,
-            refresh=partial(post.do, known.look),
-        )
+        yield await _start(stack, connected, known, hub, sharer, runs, shares_nothing=not sections)
+
+
+class _Connected(Struct, frozen=True, kw_only=True):
+    """A device that is open, recorded, and connected to its gateway."""
+
+    device: Device
+    sealer: Sealer
+    recording: Recording
+    gateway: GatewayConnection
+    post: MessageDelivery
+
+
+async def _connect(
+    stack: AsyncExitStack,
+    team: Team,
+    section: RelaySection,
+    hub: Engine | None,
+    linked: Callable[[connection.State, str], None],
+    trouble: Trouble | None,
+    environ: Mapping[str, str],
+) -> _Connected:
+    device = open_device(team, environ=environ)
+    stack.callback(device.state.close)
+    stack.enter_context(_alone(device_path(team).with_name(LOCK_FILE)))
+    record = await stack.enter_async_context(_record(team)) if hub is None else hub.store
+    recording = await stack.enter_async_context(Recording(device.state, record, device=device.id))
+    sealer = Sealer(device)
+    gateway = GatewayConnection(
+        section.gateway, gateway=gateway_name(team), key=device, ssl=authority_of(team, section), changed=linked
+    )
+    post = await stack.enter_async_context(MessageDelivery(sealer, gateway, trouble=trouble))
+    return _Connected(device=device, sealer=sealer, recording=recording, gateway=gateway, post=post)
+
+
+async def _start(
+    stack: AsyncExitStack,
+    device: _Connected,
+    known: PeerSnapshot,
+    hub: Engine | None,
+    sharer: Sharing | None,
+    runs: SessionService | None,
+    *,
+    shares_nothing: bool,
+) -> Relaying:
+    """Lend the device to the hub's remote agents, and start the tasks that read and watch until the stack closes."""
+    sealer, post = device.sealer, device.post
+    calls = RemoteCalls(sealer, post, now_ms=_now_ms, control_of=sharer and sharer.control)
+    for outpost in lenders_of(hub) if hub is not None else ():
+        stack.enter_context(outpost.lent(calls))
+    if runs is not None:
+        await stack.enter_async_context(runs)
+    watch = _Watch(known, post, device.gateway)
+    watch.ended.add_done_callback(lambda ended: calls.end(ended.result()) if not ended.cancelled() else None)
+    reading = partial(
+        route_messages,
+        post,
+        runs,
+        sharer,
+        sealer=sealer,
+        now_ms=_now_ms,
+        shares_nothing=shares_nothing,
+        calls=calls,
+    )
+    works = (watch.look, watch.tell, reading)
+    stack.push_async_callback(_stopped, [asyncio.create_task(watch.keep(work)) for work in works])
+    return Relaying(
+        device=device.device,
+        sealer=sealer,
+        link=device.gateway,
+        post=post,
+        host=runs,
+        ready=watch.ready,
+        ended=watch.ended,
+        refresh=partial(post.do, known.look),
+    )
+
+
+def _after(wake: Callable[[], None], listener: Callable[[T], None]) -> Callable[[T], None]:
+    """Return a listener that first has the device's steps recorded."""
+
+    def hear(step: T) -> None:
+        wake()
+        listener(step)
+
+    return hear
 
 
 class _Watch:
@@ -220,6 +265,49 @@ async def _stopped(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
+
+
+# ── the local agent of a profile ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _local_agent(
+    team: Team, hub: Engine | None, device: Device, profile: str, *, ask_user: AskUser, environ: Mapping[str, str]
+) -> LocalAgent:
+    """Return the local agent of a profile; if it is unavailable, one that fails each session with the reason."""
+    said = team.profiles[profile]
+    try:
+        if said.agent is not None:
+            return _of_hub(hub, said.agent, _relay_of(team).user or device.card.name)
+        program = program_of(team, profile, environ)
+        if said.run is not None:
+            from remit.relay.bridge.ndjson import NdjsonAgent
+
+            return NdjsonAgent(profile, program)
+        from remit.relay.bridge.acp import AcpAgent
+
+        return AcpAgent(profile, program, ask_user=ask_user, reads_files=said.files == "read")
+    except RemitError as error:
+        return _Unavailable(in_sentences(error.fault.message, error.fault.suggestion))
+
+
+def _of_hub(hub: Engine | None, agent: str, user: str) -> LocalAgent:
+    if hub is None:
+        return _Unavailable(f"the agent {agent} of this team is not running here")
+    from remit.relay.bridge.hub import HubAgent
+
+    return HubAgent(hub, agent, user=user)
+
+
+class _Unavailable:
+    """Stands for an agent that is unavailable, so that its sessions fail with the reason."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def prompt(self, request: PromptRequest) -> DraftFailure:  # noqa: ARG002 - of the port
+        return DraftFailure(reason=self._why, hard=True)
+
+    async def close(self) -> None: ...
 
 
 # ── what it needs ─────────────────────────────────────────────────────────────────────────────────────────────────────

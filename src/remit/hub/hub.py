@@ -304,7 +304,7 @@ class Hub(Engine):
         have signed the card. The card may refer to its own host and to *hosts*. A host in a private network is
         accepted only if *hosts* names it, or with *private*. `RemoteOptions` lists the options.
         """
-        from remit.dialects.a2a.tongue import TONGUE  # most hubs have no remote agents
+        from remit.dialects.a2a.translator import TONGUE  # most hubs have no remote agents
         from remit.transports.a2a.agent import A2aAgent
         from remit.transports.a2a.peer import A2aPeer
 
