@@ -12,9 +12,10 @@ from remit.agents.sandbox import Sandbox, destination, missing
 from remit.config import mcp
 from remit.config.code import CodeError, agent_at, code_at, seen, tool_at, unseen
 from remit.config.line_numbers import Place
+from remit.config.sections.orchestration import WorkflowSection
 from remit.config.team import TeamFile
-from remit.config.workflows import impossible
 from remit.detectors.pipeline import KINDS, pipeline
+from remit.policy.plan_problems import Offered, problems
 from remit.policy.verdict import Detector
 from remit.protocol.card import Schema
 from remit.protocol.codec import WrongPart, did_you_mean
@@ -146,7 +147,7 @@ def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> 
             yield WrongPart(place, f"there is an agent `{name}`; give the workflow another name")
         if said["workflows"][name].get("steps", []) and not section.steps:
             continue  # what is wrong with its steps is said already
-        yield from impossible(name, section, agents=callees, capabilities=names["capabilities"])
+        yield from _impossible(name, section, agents=callees, capabilities=names["capabilities"])
 
 
 _OF_MODELS = {
@@ -418,3 +419,21 @@ def looks_secret(text: str) -> bool:
 @cache
 def _secret_detector() -> Detector:
     return pipeline(kinds=SECRET_KINDS)
+
+
+def _impossible(
+    name: str, section: WorkflowSection, *, agents: Offered, capabilities: Collection[str]
+) -> Iterator[WrongPart]:
+    """Return the reasons why a workflow cannot be executed, each with its place in the file."""
+    places = {step.name: index for index, step in enumerate(section.steps)}
+    for each in problems(section.workflow(name), agents=agents, capabilities=capabilities):
+        yield WrongPart(("workflows", name, *_place_in_file(each.path, places)), each.message)
+    for index, step in enumerate(section.steps):
+        if name in (step.agent, *step.fallback):
+            yield WrongPart(("workflows", name, "steps", index), "a workflow cannot be a step of itself")
+
+
+def _place_in_file(path: str, places: dict[str, int]) -> Place:
+    """Return the place of a problem in the file, where steps are counted; the problem names them."""
+    first, *rest = path.split(".")
+    return (first, places[rest[0]], *rest[1:]) if rest else (first,)
