@@ -1,7 +1,7 @@
-"""A team file, whole: every section by its key.
+"""The team file: all sections by key.
 
-The structs in `sections` are the one source: the loader checks files against them, editors complete from the JSON
-Schema that is made of them, and `docs/team.md` is written from that schema.
+The structs in `sections` are the only source: the loader validates files against them, editors use the JSON Schema
+that is generated from them, and `docs/team.md` is generated from that schema.
 """
 
 from pathlib import Path
@@ -28,62 +28,62 @@ from remit.policy.limits import Limits
 
 
 class TeamFile(Section, frozen=True, kw_only=True):
-    """The team of a Remit hub: its agents, and what holds for them."""
+    """The team of a Remit hub: its agents and their settings."""
 
-    name: Annotated[AgentName, Meta(description="The hub's name; it stands behind the `@` in chains.")] = "local"
+    name: Annotated[AgentName, Meta(description="The hub's name; it follows the `@` in chains.")] = "local"
     version: Annotated[Literal[1], Meta(description="The version of this format.")] = 1
     store: Annotated[StoreSection, Meta(description="Where everything is recorded.")] = StoreSection()
-    limits: Annotated[LimitsSection, Meta(description="What no delegation may exceed.")] = LimitsSection()
+    limits: Annotated[LimitsSection, Meta(description="Limits of every delegation.")] = LimitsSection()
     budgets: Annotated[BudgetsSection, Meta(description="Time and tokens.")] = BudgetsSection()
-    breaker: Annotated[BreakerSection, Meta(description="When an agent that keeps failing is left alone.")] = (
+    breaker: Annotated[BreakerSection, Meta(description="When calls to a failing agent are refused.")] = (
         BreakerSection()
     )
     agents: Annotated[dict[AgentName, AgentSection], Meta(description="The agents, by name.")] = {}
-    capabilities: Annotated[dict[Code, CapabilitySection], Meta(description="What agents can do, by code.")] = {}
-    tools: Annotated[dict[AgentName, ToolSection], Meta(description="What agents may use, by name.")] = {}
-    mcp: Annotated[dict[AgentName, McpSection], Meta(description="MCP servers whose tools agents use, by name.")] = {}
-    workflows: Annotated[
-        dict[AgentName, WorkflowSection], Meta(description="Steps that are carried out together, by name.")
+    capabilities: Annotated[dict[Code, CapabilitySection], Meta(description="Capabilities of agents, by code.")] = {}
+    tools: Annotated[dict[AgentName, ToolSection], Meta(description="Tools for agents, by name.")] = {}
+    mcp: Annotated[
+        dict[AgentName, McpSection], Meta(description="MCP servers whose tools agents may use, by name.")
     ] = {}
+    workflows: Annotated[dict[AgentName, WorkflowSection], Meta(description="Workflows, by name.")] = {}
     orchestrator: Annotated[
-        OrchestratorSection | None, Meta(description="The agent that users can ask for anything: `remit ask`.")
+        OrchestratorSection | None, Meta(description="The agent that routes any request of a user: `remit ask`.")
     ] = None
     glossary: Annotated[
-        dict[str, str], Meta(description='The one term for each variant of it: `turnover = "revenue"`.')
+        dict[str, str], Meta(description='The preferred term for each variant: `turnover = "revenue"`.')
     ] = {}
-    rules: Annotated[tuple[RuleSection, ...], Meta(description="Which calls are refused or need a person.")] = ()
-    approvals: Annotated[ApprovalsSection, Meta(description="Who answers when a person must agree.")] = (
+    rules: Annotated[tuple[RuleSection, ...], Meta(description="Which calls are refused or need approval.")] = ()
+    approvals: Annotated[ApprovalsSection, Meta(description="Who answers when a call needs approval.")] = (
         ApprovalsSection()
     )
-    redaction: Annotated[RedactionSection, Meta(description="What agents do not get to see.")] = RedactionSection()
+    redaction: Annotated[RedactionSection, Meta(description="Data that is kept from agents.")] = RedactionSection()
     context: Annotated[ContextSection, Meta(description="What callees are shown of a conversation.")] = ContextSection()
-    identity: Annotated[IdentitySection, Meta(description="How this hub proves who it is.")] = IdentitySection()
+    identity: Annotated[IdentitySection, Meta(description="How this hub authenticates itself.")] = IdentitySection()
     peers: Annotated[dict[AgentName, PeerSection], Meta(description="Other hubs, by name.")] = {}
-    clients: Annotated[dict[AgentName, ClientSection], Meta(description="Programs that ask over HTTP, by name.")] = {}
+    clients: Annotated[dict[AgentName, ClientSection], Meta(description="Programs that call over HTTP, by name.")] = {}
     serve: Annotated[ServeSection, Meta(description="How the hub is served over HTTP.")] = ServeSection()
-    a2a: Annotated[A2aSection | None, Meta(description="That the agents which are served speak A2A, too.")] = None
+    a2a: Annotated[A2aSection | None, Meta(description="Serves agents over A2A as well.")] = None
     relay: Annotated[RelaySection | None, Meta(description="The gateway between this device and others.")] = None
     profiles: Annotated[
         dict[AgentName, ProfileSection], Meta(description="Local agents that work with shared ones, by name.")
     ] = {}
     shared: Annotated[
-        dict[AgentName, SharedSection], Meta(description="Agents that other devices may ask, by name.")
+        dict[AgentName, SharedSection], Meta(description="Agents that other devices may call, by name.")
     ] = {}
     telemetry: Annotated[
-        TelemetrySection | None, Meta(description="Where spans and metrics go, for OpenTelemetry.")
+        TelemetrySection | None, Meta(description="Where spans and metrics are sent, for OpenTelemetry.")
     ] = None
 
 
 class Team(TeamFile, frozen=True, kw_only=True):
-    """A team as it was read: what its file and the overrides say, its schemas loaded, and where the file is."""
+    """A loaded team: the file with overrides applied and JSON Schemas read, and the path of the file."""
 
     file: Path
     overrides: tuple[str, ...] = ()
-    """What was said on the command line, and counts more than the file."""
+    """Overrides from the command line; they take precedence over the file."""
 
     @property
     def folder(self) -> Path:
-        """Where relative paths begin, and agents' code is found."""
+        """The folder that relative paths start from, and that agents' code is imported from."""
         return self.file.parent
 
     @property
@@ -98,11 +98,11 @@ class Team(TeamFile, frozen=True, kw_only=True):
 
     @property
     def everyone(self) -> tuple[str, ...]:
-        """Whoever can be asked: its agents, its workflows and its orchestrator."""
+        """All names that can be asked: agents, workflows and the orchestrator."""
         return (*self.agents, *self.workflows, *([] if self.orchestrator is None else [self.orchestrator.name]))
 
     def settled_limits(self) -> Limits:
-        """Return limits, budgets and the time for approvals as the runtime takes them."""
+        """Return limits, budgets and the approval timeout for the runtime."""
         limits, budgets = self.limits, self.budgets
         return Limits(
             max_depth=limits.max_depth,

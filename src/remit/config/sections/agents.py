@@ -1,4 +1,4 @@
-"""The agents, what they can do, and the tools that they may use."""
+"""Sections for agents, their capabilities and their tools."""
 
 from typing import Annotated, Any, Literal
 
@@ -35,200 +35,236 @@ _CAPABILITY = Capability(code="-")
 
 
 class AgentSection(Section, frozen=True, kw_only=True):
-    """One agent: its code, or the model that it is, and what its team lets it do."""
+    """One agent: its code or its model, and what its team allows it to do."""
 
     run: Annotated[
         Run | None,
         Meta(
-            description="Its code, imported with the team file's folder on the path: a function, a `ModelAgent`, or an "
-            "agent of a framework. An agent has this, `model`, `peer`, `card` or `device`."
+            description="The agent's code, imported with the team file's folder on the path: a function, a "
+            "`ModelAgent`, or an agent of a framework. An agent has one of `run`, `model`, "
+            "`peer`, `card` and `device`."
         ),
     ] = None
     model: Annotated[
         ModelName | None,
         Meta(
-            description="The language model that it is, with the hub's tools: `provider:name` as pydantic-ai has it, "
-            "or what the server at `base_url` calls it."
+            description="The language model behind the agent, which uses the hub's tools: `provider:name` as "
+            "in pydantic-ai, or the model's name on the server at `base_url`."
         ),
     ] = None
-    base_url: Annotated[Url | None, Meta(description="A server that speaks OpenAI's protocol, for its model.")] = None
+    base_url: Annotated[Url | None, Meta(description="The URL of an OpenAI-compatible server for the model.")] = None
     api_key: Annotated[
-        Secret | None, Meta(description="The key for its model; else the variable that the provider names counts.")
+        Secret | None, Meta(description="The API key for the model (default: the provider's environment variable).")
     ] = None
     max_tool_rounds: Annotated[
-        Count, Meta(description="How often its model may use tools for one request before it has to answer.")
+        Count,
+        Meta(description="How many rounds of tool calls the model may make for one request before it must answer."),
     ] = TOOL_ROUNDS
     max_output_tokens: Annotated[
-        Positive | None, Meta(description="Tokens of one answer of its model; else 8192, and never more than are left.")
+        Positive | None,
+        Meta(description="Maximum tokens of one answer of the model (default: 8192, and never more than are left)."),
     ] = None
     history: Annotated[
-        Count, Meta(description="Tokens of what its model is shown of what was said before in its session.")
+        Count, Meta(description="Tokens of earlier messages of the session that the model is given.")
     ] = HISTORY_TOKENS
     sub_agent_arguments: Annotated[
         Arguments,
         Meta(
-            description="Which arguments of the tool `sub_agent` its model is told of: `short` (`agent_name`, `task`, "
-            "`input`), which small models can use, or `full`."
+            description="Which arguments of the tool `sub_agent` the model is offered: `short` (`agent_name`, "
+            "`task`, `input`), which small models can use, or `full`."
         ),
     ] = "short"
     structured_answers: Annotated[
         bool,
         Meta(
-            description="Whether its model can answer other agents with more than a text: summary, confidence, "
-            "sources, facts, artifacts, and whether it asks back."
+            description="Whether the model can return more than a text to other agents: summary, confidence, "
+            "sources, facts, artifacts, and whether it has a question."
         ),
     ] = True
     settings: Annotated[
         dict[str, Any],
-        Meta(description="Settings of its model, such as `{ temperature = 0.2, max_retries = 0 }`."),
+        Meta(description="Settings of the model, such as `{ temperature = 0.2, max_retries = 0 }`."),
     ] = {}
     peer: Annotated[
         AgentName | None,
-        Meta(description="The hub at which it lives: one of `[peers.NAME]` that has a `url`. It is asked over HTTP."),
+        Meta(
+            description="The hub where the agent runs: one of `[peers.NAME]` that has a `url`. It is called over HTTP."
+        ),
     ] = None
     remote: Annotated[
         AgentName | None,
         Meta(
-            description="What it is called there, if not the same; on a `device`, what it is shared as, where that "
-            "shares several with this one."
+            description="The agent's name there (default: the same). On a `device` that shares several agents "
+            "with this one, the name under which it is shared."
         ),
     ] = None
     card: Annotated[
         Url | None,
-        Meta(description="Where its agent card is, for an agent that speaks A2A; see [a2a.md](a2a.md)."),
+        Meta(description="The URL of the agent card, for an agent that speaks A2A; see [a2a.md](a2a.md)."),
     ] = None
-    card_token: Annotated[Secret | None, Meta(description="The token that it wants, if it wants one.")] = None
-    card_keys: Annotated[tuple[PublicKey, ...], Meta(description="Keys of which one has to have signed its card.")] = ()
+    card_token: Annotated[Secret | None, Meta(description="The token for the A2A agent, if it requires one.")] = None
+    card_keys: Annotated[
+        tuple[PublicKey, ...], Meta(description="Public keys, one of which must have signed the agent card.")
+    ] = ()
     card_hosts: Annotated[
         frozenset[HostName],
-        Meta(description="Hosts that its card may lead to besides its own; also such as are not public."),
+        Meta(description="Hosts that the agent card may refer to besides its own; they may be in a private network."),
     ] = frozenset()
     device: Annotated[
         DeviceName | None,
-        Meta(description="The device that shares it, by name or id; see [relay.md](relay.md). It is asked sealed."),
+        Meta(
+            description="The device that shares the agent, by name or id; see [relay.md](relay.md). Calls are "
+            "end-to-end encrypted."
+        ),
     ] = None
     max_hop_count: Annotated[
         Count,
-        Meta(description="How many hops a task may have made to get to its `device`; 1 is from here to there."),
+        Meta(description="Maximum hops of a task on its way to the `device`; the hop from here to there is 1."),
     ] = 2
-    description: Annotated[str | None, Meta(description="What it is for; else what its code says of itself.")] = None
+    description: Annotated[
+        str | None, Meta(description="The purpose of the agent (default: the docstring of its code).")
+    ] = None
     prompt: Annotated[
-        str, Meta(description="Instructions: what its model is told first, or what its code finds in the brief.")
+        str, Meta(description="Instructions: the system prompt of the model; code reads them from the brief.")
     ] = _CARD.prompt
     version: Annotated[str, Meta(min_length=1, description="The version of the agent.")] = _CARD.version
-    capabilities: Annotated[tuple[Code, ...], Meta(description="What it can do: codes of `[capabilities.CODE]`.")] = ()
-    tools: Annotated[frozenset[AgentName], Meta(description="Tools that it may use.")] = _CARD.tools
-    may_call: Annotated[frozenset[Callee], Meta(description='Agents that it may call; `"*"` names all of them.')] = (
+    capabilities: Annotated[
+        tuple[Code, ...], Meta(description="The agent's capabilities: codes of `[capabilities.CODE]`.")
+    ] = ()
+    tools: Annotated[frozenset[AgentName], Meta(description="Tools that the agent may use.")] = _CARD.tools
+    may_call: Annotated[frozenset[Callee], Meta(description='Agents that it may call; `"*"` means all.')] = (
         _CARD.may_call
     )
     allow_sub_agent_calls: Annotated[
         bool | None,
         Meta(
-            description="`true` without `may_call`: it may call every agent of the team. "
-            "`false` forbids every call, whatever `may_call` says."
+            description="`true` without `may_call`: it may call every agent of the team. `false` forbids "
+            "every call, whatever `may_call` says."
         ),
     ] = _CARD.allow_sub_agent_calls
-    max_sub_agent_depth: Annotated[
-        Count | None, Meta(description="How many levels of delegation may follow below it.")
-    ] = _CARD.max_sub_agent_depth
+    max_sub_agent_depth: Annotated[Count | None, Meta(description="Maximum levels of delegation below the agent.")] = (
+        _CARD.max_sub_agent_depth
+    )
     authority: Annotated[
         Authority | None,
         Meta(
-            description='With `"caller"` it has only those tools and targets that the agent which asks it has, too; '
-            'with `"own"` its own. Else as `limits.authority` says.'
+            description='With `"caller"` the agent is limited to the tools and targets that its caller also '
+            'has; with `"own"` it has its own (default: `limits.authority`).'
         ),
     ] = _CARD.authority
     concurrency: Annotated[
         Positive | None,
         Meta(
-            description=f"How many requests it works on at once; else {CONCURRENCY}, or twice the processors "
-            "for an agent in processes of its own, or 3 for one on a `device`."
+            description=f"Maximum requests in progress at once (default: {CONCURRENCY}; for an agent in processes of "
+            "its own, twice the number of processors; for one on a `device`, 3)."
         ),
     ] = None
-    queue: Annotated[Count, Meta(description="How many requests may wait for it.")] = QUEUE
+    queue: Annotated[Count, Meta(description="Maximum requests that may wait for the agent.")] = QUEUE
     rate: Annotated[
         Rate | None,
         Meta(
-            description="How often it may be asked: `{ calls = 10, seconds = 60 }`; one on a `device` 30 times in 60 s "
-            "unless this says otherwise."
+            description="How often the agent may be called: `{ calls = 10, seconds = 60 }` (default for an "
+            "agent on a `device`: 30 times in 60 s)."
         ),
     ] = _CARD.rate
-    time: Annotated[Duration | None, Meta(description="Time for one request; else the caller's or the budget's.")] = (
-        None
-    )
-    tokens: Annotated[Count | None, Meta(description="Tokens for one request; else the caller's or the budget's.")] = (
-        _CARD.tokens
-    )
+    time: Annotated[
+        Duration | None, Meta(description="Time for one request (default: the caller's or the budget's).")
+    ] = None
+    tokens: Annotated[
+        Count | None, Meta(description="Tokens for one request (default: the caller's or the budget's).")
+    ] = _CARD.tokens
     resumable: Annotated[
-        bool, Meta(description="Whether its code may be run again after a restart, finished steps from the journal.")
+        bool,
+        Meta(
+            description="Whether the agent's code may run again after a restart, with finished steps answered "
+            "from the journal."
+        ),
     ] = _CARD.resumable
     isolation: Annotated[
-        Literal["task", "process"], Meta(description="Whether it runs in the hub, or in processes that can be killed.")
+        Literal["task", "process"],
+        Meta(
+            description="Whether the agent runs inside the hub (`task`), or in processes that can be killed "
+            "(`process`)."
+        ),
     ] = _CARD.isolation
     env: Annotated[
         frozenset[VariableName],
         Meta(
-            description="Variables of the environment that its process is given, besides PATH and the like, with "
-            '`isolation = "process"`.'
+            description="Environment variables that are passed to its process besides `PATH` and the like, "
+            'with `isolation = "process"`.'
         ),
     ] = frozenset()
     sandbox: Annotated[
         bool,
         Meta(
-            description="Whether the system keeps its process from files, network and other processes; "
-            "see [agents.md](agents.md)."
+            description="Whether the operating system keeps its process from files, network and other "
+            "processes; see [agents.md](agents.md)."
         ),
     ] = False
-    reads: Annotated[tuple[str, ...], Meta(description="Files and folders that it may read in its sandbox.")] = ()
-    writes: Annotated[tuple[str, ...], Meta(description="Files and folders that it may change in its sandbox.")] = ()
-    network: Annotated[
-        tuple[str, ...], Meta(description='Hosts that it may reach from its sandbox: `"api.example.com:443"`.')
+    reads: Annotated[
+        tuple[str, ...], Meta(description="Files and folders that the agent may read in its sandbox.")
     ] = ()
-    sees: Annotated[frozenset[Kind], Meta(description="Kinds of personal data that reach it as they are.")] = _CARD.sees
+    writes: Annotated[
+        tuple[str, ...], Meta(description="Files and folders that the agent may change in its sandbox.")
+    ] = ()
+    network: Annotated[
+        tuple[str, ...], Meta(description='Hosts that the agent may reach from its sandbox: `"api.example.com:443"`.')
+    ] = ()
+    sees: Annotated[frozenset[Kind], Meta(description="Kinds of personal data that the agent is given in clear.")] = (
+        _CARD.sees
+    )
 
 
 class CapabilitySection(Section, frozen=True, kw_only=True):
-    """Something that agents can do, by code."""
+    """A capability of agents, by code."""
 
     version: Annotated[str, Meta(min_length=1, description="The version of the capability.")] = _CAPABILITY.version
-    description: Annotated[str, Meta(description="What it is.")] = _CAPABILITY.description
+    description: Annotated[str, Meta(description="The purpose of the capability.")] = _CAPABILITY.description
     input_schema: Annotated[
         dict[str, Any] | str | None,
         Meta(description="JSON Schema of the input: a table, or a `.json` file from the team file's folder."),
     ] = None
-    result_schema: Annotated[dict[str, Any] | str | None, Meta(description="JSON Schema of the result, likewise.")] = (
-        None
-    )
+    result_schema: Annotated[
+        dict[str, Any] | str | None,
+        Meta(description="JSON Schema of the result: a table, or a `.json` file from the team file's folder."),
+    ] = None
     time: Annotated[Duration | None, Meta(description="Time for one request.")] = None
     tokens: Annotated[Count | None, Meta(description="Tokens for one request.")] = _CAPABILITY.tokens
-    read_only: Annotated[bool, Meta(description="Whether it changes nothing.")] = _CAPABILITY.read_only
+    read_only: Annotated[bool, Meta(description="Whether the capability changes nothing.")] = _CAPABILITY.read_only
     cache: Annotated[
         Duration | None,
-        Meta(description="How long an answer is good for who asks the same again; only if `read_only`."),
+        Meta(description="How long an answer is reused for equal requests; only if `read_only`."),
     ] = None
     cache_similar: Annotated[
-        bool, Meta(description="Whether it is good too for who asks for the same in other words; only with `cache`.")
+        bool,
+        Meta(
+            description="Whether an answer is also reused for requests that ask the same in other words; only "
+            "with `cache`."
+        ),
     ] = _CAPABILITY.cache_similar
-    public: Annotated[bool, Meta(description="Whether what is kept of its answers is for all users alike.")] = (
-        _CAPABILITY.public
-    )
+    public: Annotated[bool, Meta(description="Whether cached answers are shared between users.")] = _CAPABILITY.public
     hedge: Annotated[
         Duration | None,
-        Meta(description="After how long another agent that has it is asked too; only if `read_only`."),
+        Meta(
+            description="How long to wait before a second agent with the capability is asked as well; only if "
+            "`read_only`."
+        ),
     ] = None
-    examples: Annotated[tuple[str, ...], Meta(description="What people say who want it.")] = _CAPABILITY.examples
+    examples: Annotated[tuple[str, ...], Meta(description="Examples of what users say when they want it.")] = (
+        _CAPABILITY.examples
+    )
     phrase: Annotated[
-        str, Meta(description='What users read while it is at work: `"Working out the financial side…"`.')
+        str, Meta(description='What users read while it is in progress: `"Working out the financial side…"`.')
     ] = ""
     sees: Annotated[
-        frozenset[Kind], Meta(description="Kinds of personal data that reach its agent as they are, when asked for it.")
+        frozenset[Kind], Meta(description="Kinds of personal data that its agent is given in clear when asked for it.")
     ] = _CAPABILITY.sees
     sees_fields: Annotated[
-        frozenset[str], Meta(description="Fields of its input, by dotted path, that reach its agent as they are.")
+        frozenset[str], Meta(description="Fields of its input, by dotted path, that its agent is given in clear.")
     ] = _CAPABILITY.sees_fields
 
     def capability(self, code: str) -> Capability:
-        """Return the capability as a card holds it, once its schemas are read."""
+        """Return the capability as a card holds it; its schemas must have been read."""
         return Capability(
             code=code,
             version=self.version,
@@ -248,7 +284,7 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
         )
 
     def contradictions(self) -> dict[str, str]:
-        """Return what does not go together with the rest, by key."""
+        """Return the keys that contradict others, each with the reason."""
         said = Capability(
             code="-",
             read_only=self.read_only,
@@ -262,14 +298,16 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
 class ToolSection(Section, frozen=True, kw_only=True):
     """A function that agents may use; its parameters are its schema."""
 
-    run: Annotated[Run, Meta(description="Its code, imported with the team file's folder on the path.")]
-    description: Annotated[str | None, Meta(description="What it does; else what its code says of itself.")] = None
-    safe_to_repeat: Annotated[bool, Meta(description="Whether doing it twice does no harm.")] = False
+    run: Annotated[Run, Meta(description="The tool's code, imported with the team file's folder on the path.")]
+    description: Annotated[
+        str | None, Meta(description="The purpose of the tool (default: the docstring of its code).")
+    ] = None
+    safe_to_repeat: Annotated[bool, Meta(description="Whether running it twice does no harm.")] = False
     sees: Annotated[
         frozenset[Kind] | dict[str, frozenset[Kind]],
         Meta(
-            description='Kinds of personal data that it is given as they are: `["EMAIL"]`, or by parameter '
-            '`{ email = ["EMAIL"] }`. Its agents get tokens, also for what it returns.'
+            description='Kinds of personal data that the tool is given in clear: `["EMAIL"]`, or by parameter '
+            '`{ email = ["EMAIL"] }`. Its agents get placeholders, also in its results.'
         ),
     ] = frozenset()
 
@@ -279,39 +317,48 @@ class McpSection(Section, frozen=True, kw_only=True):
 
     command: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="The program that starts it, found as a shell finds it, in the team file's folder."),
+        Meta(
+            description="The program that starts the server, looked up as in a shell and run in the team file's folder."
+        ),
     ] = None
-    args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
+    args: Annotated[tuple[str, ...], Meta(description="Arguments of the program.")] = ()
     env: Annotated[
         dict[str, Variable],
         Meta(
-            description='Its environment, besides `PATH`, `HOME` and the like: plain texts, or `"$NAME"` for the value '
-            "of that variable here."
+            description="Environment of the program, besides `PATH`, `HOME` and the like: plain texts, or "
+            '`"$NAME"` for the value of that variable here.'
         ),
     ] = {}
-    url: Annotated[Url | None, Meta(description="Where it is, if it runs elsewhere and speaks streamable HTTP.")] = None
-    token: Annotated[Secret | None, Meta(description="What proves this hub to a server that has a `url`.")] = None
+    url: Annotated[
+        Url | None, Meta(description="The URL of a server that runs elsewhere and speaks streamable HTTP.")
+    ] = None
+    token: Annotated[
+        Secret | None, Meta(description="The token that authenticates this hub to a server with a `url`.")
+    ] = None
     allow: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...],
-        Meta(min_length=1, description="Its tools that agents may be given, by the names that it gives them."),
+        Meta(min_length=1, description="Tools of the server that agents may be given, by the server's names."),
     ]
-    safe_to_repeat: Annotated[frozenset[str], Meta(description="Those of them that do no harm if used twice.")] = (
-        frozenset()
-    )
+    safe_to_repeat: Annotated[
+        frozenset[str], Meta(description="Those of the tools that do no harm if they run twice.")
+    ] = frozenset()
     sees: Annotated[
         frozenset[Kind] | dict[str, frozenset[Kind] | dict[str, frozenset[Kind]]],
         Meta(
-            description='Kinds of personal data that its tools are given as they are: `["EMAIL"]`, or by tool '
-            '`{ find = ["EMAIL"] }`, or by tool and parameter `{ find = { email = ["EMAIL"] } }`.'
+            description='Kinds of personal data that its tools are given in clear: `["EMAIL"]`, or by tool `{ '
+            'find = ["EMAIL"] }`, or by tool and parameter `{ find = { email = ["EMAIL"] } }`.'
         ),
     ] = frozenset()
     prefix: Annotated[
         Annotated[str, Meta(max_length=64)] | None,
-        Meta(description="What stands before its tools' names, and a point; else its name. Empty: nothing does."),
+        Meta(
+            description="Prefix of the tools' names, followed by a dot (default: the server's name). If "
+            "empty, there is no prefix."
+        ),
     ] = None
-    time: Annotated[Duration, Meta(description="Time for one use of a tool.")] = duration(TIME_S * 1_000)
+    time: Annotated[Duration, Meta(description="Time for one tool call.")] = duration(TIME_S * 1_000)
     max_output: Annotated[
-        Positive, Meta(description="Characters of a result that an agent is given; the rest is cut off.")
+        Positive, Meta(description="Maximum characters of a result that an agent is given; the rest is cut off.")
     ] = MAX_OUTPUT
 
 

@@ -1,4 +1,4 @@
-"""Workflows, and the agent that users can ask for anything."""
+"""Sections for workflows and the orchestrator."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,91 +27,107 @@ _THRESHOLDS = Thresholds()
 
 
 class StepSection(Section, frozen=True, kw_only=True):
-    """One step: who is asked for what, when, and what is done if that fails. It needs `agent`, `capability` or both."""
+    """One step: which agent is asked, when, and what happens if it fails. It needs `agent`, `capability` or both."""
 
-    name: Annotated[StepName, Meta(description="How other steps refer to it.")]
-    agent: Annotated[AgentName | None, Meta(description="Who is asked: an agent, or another workflow.")] = None
+    name: Annotated[StepName, Meta(description="The name by which other steps refer to it.")]
+    agent: Annotated[AgentName | None, Meta(description="The agent or workflow that is asked.")] = None
     capability: Annotated[
-        Code | None, Meta(description="What is asked for; without `agent`, whoever has it is found.")
+        Code | None,
+        Meta(description="The capability that is asked for; without `agent`, an agent that has it is found."),
     ] = None
     objective: Annotated[
         str,
-        Meta(description="What is to be done; `{step}` and `{step.path}` stand for results. Else its title or name."),
+        Meta(
+            description="The objective; `{step}` and `{step.path}` are replaced by results (default: the "
+            "step's title or name)."
+        ),
     ] = ""
     input: Annotated[
-        Any, Meta(description="What it is given; a text that is only a reference, `{step.path}`, becomes the value.")
+        Any,
+        Meta(description="The input; a text that is only a reference, `{step.path}`, is replaced by the value itself."),
     ] = None
     after: Annotated[
         tuple[StepAfter, ...],
-        Meta(description="Steps that must have ended, besides those that it refers to; `a?`: however `a` ended."),
+        Meta(
+            description="Steps that must have ended before, besides those that it refers to; `a?` means: "
+            "however `a` ended."
+        ),
     ] = ()
     when: Annotated[
         Annotated[str, Meta(max_length=MAX_CONDITION)] | None,
-        Meta(description="A condition, `npv.value > 0 and not audit.failed`: if it does not hold, it is skipped."),
+        Meta(
+            description="A condition, such as `npv.value > 0 and not audit.failed`; if it is false, the step "
+            "is skipped."
+        ),
     ] = None
-    fallback: Annotated[tuple[AgentName, ...], Meta(description="Agents that are asked in turn if it fails.")] = ()
+    fallback: Annotated[
+        tuple[AgentName, ...], Meta(description="Agents that are asked in turn if the step fails.")
+    ] = ()
     attempts: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)],
-        Meta(description=f"How often each is asked where asking again may help, at most {MAX_ATTEMPTS} times."),
+        Meta(description=f"How often each agent is asked if a retry may help, at most {MAX_ATTEMPTS} times."),
     ] = 1
-    time: Annotated[Duration | None, Meta(description="Time for it; else as for any delegation.")] = None
-    tokens: Annotated[Count | None, Meta(description="Tokens for it; else as for any delegation.")] = None
+    time: Annotated[Duration | None, Meta(description="Time for the step (default: as for any delegation).")] = None
+    tokens: Annotated[Count | None, Meta(description="Tokens for the step (default: as for any delegation).")] = None
     share: Annotated[
-        Share | None, Meta(description="Instead of `tokens`, its part of the workflow's tokens: `0.25`.")
+        Share | None, Meta(description="The step's share of the workflow's tokens, such as `0.25`; replaces `tokens`.")
     ] = None
     optional: Annotated[
         bool,
-        Meta(description="Whether the workflow succeeds, and steps that refer to it begin, without it."),
+        Meta(description="Whether the workflow can succeed, and steps that refer to it can start, without it."),
     ] = False
     default: Annotated[
         Any,
-        Meta(description="What references to it stand for if it was skipped or, where steps go on without it, failed."),
+        Meta(
+            description="The value of references to it if it was skipped, or if it failed and other steps "
+            "continue without it."
+        ),
     ] = None
     title: Annotated[
-        str, Meta(description="What the user reads while it is at work; else its capability's `phrase`.")
+        str, Meta(description="What the user reads while it is in progress (default: the capability's `phrase`).")
     ] = ""
     context: Annotated[
         ContextFilter | None,
         Meta(
             description="What its callee sees of the conversation, by `last_messages`, `roles`, `keywords`, "
             "`max_age_seconds`, `include_summary`, `include_workspace`, `workspace_files` and "
-            "`include_contents`, and of what is known in it by `known` (all, unless it says otherwise)."
+            "`include_contents`, and of its notes by `known` (default: all)."
         ),
     ] = None
 
     def step(self) -> Step:
-        """Return the step as a workflow holds it."""
+        """Return the step for a workflow."""
         converted = ("input", "default", "time")
         said = {field: getattr(self, field) for field in self.__struct_fields__ if field not in converted}
-        # TOML has dates, JSON has not.
+        # TOML has dates, JSON does not.
         given, default = msgspec.to_builtins((self.input, self.default))
         return Step(**said, input=given, default=default, time_ms=optional_ms(self.time))
 
 
 class WorkflowSection(Section, frozen=True, kw_only=True):
-    """A workflow: steps that are carried out in order, or side by side, when the agent of its name is asked."""
+    """A workflow: steps that run in order or in parallel when the agent of the same name is asked."""
 
-    description: Annotated[str, Meta(description="What it is for.")] = ""
-    examples: Annotated[tuple[str, ...], Meta(description="What people say who want it.")] = ()
+    description: Annotated[str, Meta(description="The purpose of the workflow.")] = ""
+    examples: Annotated[tuple[str, ...], Meta(description="Examples of what users say when they want it.")] = ()
     result: Annotated[
-        StepName | None, Meta(description="The step whose result is the workflow's; else all are told as one text.")
+        StepName | None, Meta(description="The step whose result is the workflow's (default: all results as one text).")
     ] = None
     narrate: Annotated[
         Literal["template", "model"],
-        Meta(description="Who tells its results as one text: a template, or the orchestrator's model."),
+        Meta(description="What combines the results into one text: a template, or the orchestrator's model."),
     ] = "template"
-    time: Annotated[Duration | None, Meta(description="Time for one request; else the caller's or the budget's.")] = (
-        None
-    )
-    tokens: Annotated[Count | None, Meta(description="Tokens for one request; else the caller's or the budget's.")] = (
-        None
-    )
+    time: Annotated[
+        Duration | None, Meta(description="Time for one request (default: the caller's or the budget's).")
+    ] = None
+    tokens: Annotated[
+        Count | None, Meta(description="Tokens for one request (default: the caller's or the budget's).")
+    ] = None
     steps: Annotated[
-        tuple[StepSection, ...], Meta(description="The steps, in the order in which their results are told.")
+        tuple[StepSection, ...], Meta(description="The steps, in the order of their results in the answer.")
     ] = ()
 
     def workflow(self, name: str) -> Workflow:
-        """Return the workflow as a hub takes it."""
+        """Return the workflow for the hub."""
         return Workflow(
             name=name,
             description=self.description,
@@ -122,44 +138,45 @@ class WorkflowSection(Section, frozen=True, kw_only=True):
 
 
 class OrchestratorSection(Section, frozen=True, kw_only=True):
-    """An agent that finds out what a user wants, among all capabilities and workflows, and has it done."""
+    """An agent that finds the capability or workflow that a user asks for, and delegates to it."""
 
-    name: Annotated[AgentName, Meta(description="What it is called.")] = "orchestrator"
+    name: Annotated[AgentName, Meta(description="The name of the orchestrator.")] = "orchestrator"
     classifier: Annotated[
         Literal["words", "embeddings", "model"],
         Meta(
-            description="How it tells what is wanted: by words; by meaning, which needs the extra `intent`; or by "
-            "asking its `model`."
+            description="How requests are classified: by words; by meaning (`embeddings`), which needs the "
+            "extra `intent`; or by the `model`."
         ),
     ] = "words"
     model: Annotated[
         ModelName | None,
-        Meta(description='The model of `classifier = "model"` and `narrate = "model"`, named as for an agent.'),
+        Meta(description='The model for `classifier = "model"` and `narrate = "model"`, named as for an agent.'),
     ] = None
     base_url: Annotated[Url | None, Meta(description="The server of that model, as for an agent.")] = None
-    api_key: Annotated[Secret | None, Meta(description="The key for that model, as for an agent.")] = None
+    api_key: Annotated[Secret | None, Meta(description="The API key for that model, as for an agent.")] = None
     settings: Annotated[dict[str, Any], Meta(description="Settings of that model, as for an agent.")] = {}
     narrate: Annotated[
         Literal["template", "model"],
-        Meta(description="Who tells several results as one text: a template, or the model if it adds nothing."),
+        Meta(description="What combines several results into one text: a template, or the model, if it adds nothing."),
     ] = "template"
     cache: Annotated[
-        Duration, Meta(description='How long a decision counts when a user says the same again; `"0s"`: not at all.')
+        Duration, Meta(description='How long a decision is reused when a user repeats a request; `"0s"` disables it.')
     ] = duration(DECISION_MS)
-    act: Annotated[Share, Meta(description="How sure it must be to act.")] = _THRESHOLDS.act
-    also: Annotated[Share, Meta(description="How sure of a further thing that the same request asks for.")] = (
+    act: Annotated[Share, Meta(description="Confidence needed to act.")] = _THRESHOLDS.act
+    also: Annotated[Share, Meta(description="Confidence needed for a further capability in the same request.")] = (
         _THRESHOLDS.also
     )
-    offer: Annotated[Share, Meta(description="How sure that one of several options is meant, to offer them.")] = (
-        _THRESHOLDS.offer
+    offer: Annotated[Share, Meta(description="Confidence needed to offer several options.")] = _THRESHOLDS.offer
+    close: Annotated[
+        Share,
+        Meta(description="Share of the best option's confidence that another option needs to be offered as well."),
+    ] = _THRESHOLDS.close
+    nothing: Annotated[Share, Meta(description="Below this confidence it answers that nothing fits.")] = (
+        _THRESHOLDS.nothing
     )
-    close: Annotated[Share, Meta(description="What share of the best an option must have to be offered beside it.")] = (
-        _THRESHOLDS.close
-    )
-    nothing: Annotated[Share, Meta(description="Below this it says that nothing fits.")] = _THRESHOLDS.nothing
-    time: Annotated[Duration | None, Meta(description="Time for one request; else that of a run.")] = None
-    tokens: Annotated[Count | None, Meta(description="Tokens for one request; else those of a run.")] = None
+    time: Annotated[Duration | None, Meta(description="Time for one request (default: that of a run).")] = None
+    tokens: Annotated[Count | None, Meta(description="Tokens for one request (default: those of a run).")] = None
 
     def thresholds(self) -> Thresholds:
-        """Return how sure it must be, as the orchestrator takes it."""
+        """Return the confidence thresholds for the orchestrator."""
         return Thresholds(act=self.act, also=self.also, offer=self.offer, close=self.close, nothing=self.nothing)

@@ -1,4 +1,4 @@
-"""Other hubs, programs that ask over HTTP, and how this hub is served to them."""
+"""Sections for peers, clients and serving over HTTP."""
 
 from typing import Annotated, Literal
 
@@ -22,126 +22,125 @@ from remit.transports.credentials.algorithms import ALGORITHMS, Algorithm
 
 
 class IdentitySection(Section, frozen=True, kw_only=True):
-    """How this hub proves to others who it is, and what it keeps of others; see [credentials.md](credentials.md)."""
+    """How this hub authenticates itself, and where it keeps keys of others; see [credentials.md](credentials.md)."""
 
     key: Annotated[
-        str, Meta(min_length=1, description="The file of its key, from the team file's folder: `remit keys init`.")
+        str,
+        Meta(
+            min_length=1,
+            description="The hub's key file, relative to the team file's folder; created by `remit keys init`.",
+        ),
     ] = KEY_PATH
     trusted: Annotated[
-        str, Meta(min_length=1, description="The file of further keys of peers: `remit keys trust`.")
+        str, Meta(min_length=1, description="The file with further keys of peers; written by `remit keys trust`.")
     ] = TRUSTED_PATH
     revoked: Annotated[
-        str, Meta(min_length=1, description="The file of credentials that no longer count: `remit keys revoke`.")
+        str, Meta(min_length=1, description="The file with revoked credentials; written by `remit keys revoke`.")
     ] = REVOKED_PATH
 
 
 class PeerSection(Section, frozen=True, kw_only=True):
-    """Another hub, under the name that it gives itself. It is known by its keys, or by a token that both share."""
+    """Another hub, under the name that it gives itself. It is authenticated by its keys, or by a shared token."""
 
-    url: Annotated[Url | None, Meta(description="Where it is, if agents of it are asked.")] = None
+    url: Annotated[Url | None, Meta(description="The URL of the hub, needed to call its agents.")] = None
     keys: Annotated[
-        tuple[PublicKey, ...], Meta(description="Its public keys, oldest first; besides those in `[identity]` trusted.")
+        tuple[PublicKey, ...],
+        Meta(description="The hub's public keys, oldest first, in addition to those in `trusted` of `[identity]`."),
     ] = ()
-    token: Annotated[Secret | None, Meta(description="A token that both hubs know; used where there are no keys.")] = (
-        None
-    )
-    agents: Annotated[frozenset[Callee], Meta(description='Agents here that it may ask; `"*"` names all of them.')] = (
+    token: Annotated[Secret | None, Meta(description="A token that both hubs know; used if there are no keys.")] = None
+    agents: Annotated[frozenset[Callee], Meta(description='Agents here that the hub may call; `"*"` means all.')] = (
         frozenset()
     )
-    users: Annotated[frozenset[UserName], Meta(description='Users for whom it may ask; `"*"` is anyone.')] = frozenset(
+    users: Annotated[frozenset[UserName], Meta(description='Users for whom it may call; `"*"` means any.')] = frozenset(
         {"*"}
     )
 
 
 class ClientSection(Section, frozen=True, kw_only=True):
-    """A program that asks over HTTP: known by a token of its own, or by tokens of its users' identity provider."""
+    """A program that calls over HTTP, authenticated by its own token or by tokens of its users' identity provider."""
 
-    token: Annotated[Secret | None, Meta(description="Its token. A client has this or `issuer`.")] = None
+    token: Annotated[Secret | None, Meta(description="The client's token. A client has this or `issuer`.")] = None
     issuer: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="The identity provider (OpenID Connect) of its users, as its tokens name it in `iss`."),
+        Meta(description="The identity provider (OpenID Connect) of its users, as in the claim `iss` of its tokens."),
     ] = None
     audience: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="What a token for this hub holds in `aud`."),
+        Meta(description="The claim `aud` of a token for this hub."),
     ] = None
     jwks: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="The provider's public keys: an `https` address, or a file from the team file's folder."),
+        Meta(description="The provider's public keys: an `https` URL, or a file from the team file's folder."),
     ] = None
     algorithms: Annotated[
-        tuple[Algorithm, ...], Meta(min_length=1, description="How the provider signs; nothing else counts.")
+        tuple[Algorithm, ...],
+        Meta(min_length=1, description="The provider's signature algorithms; no others are accepted."),
     ] = ALGORITHMS
     user_claim: Annotated[
-        Annotated[str, Meta(min_length=1)], Meta(description="Which claim of a token names the user.")
+        Annotated[str, Meta(min_length=1)], Meta(description="The claim of a token that names the user.")
     ] = "sub"
     may: Annotated[
         frozenset[Literal["metrics", "read", "control"]],
         Meta(
-            description="What else it may do: `metrics` reads the figures, `read` everyone's runs and the record, "
-            "`control` cancels everyone's runs."
+            description="Further permissions: `metrics` reads the metrics, `read` the runs and records of all "
+            "users, `control` cancels the runs of all users."
         ),
     ] = frozenset()
     answers: Annotated[
         bool,
-        Meta(
-            description="Whether its users may answer through it, over MCP, what a person is asked about their own "
-            "runs."
-        ),
+        Meta(description="Whether its users may approve or deny questions about their own runs over MCP."),
     ] = False
-    agents: Annotated[frozenset[Callee], Meta(description='Agents that it may ask; `"*"` names all of them.')]
+    agents: Annotated[frozenset[Callee], Meta(description='Agents that the client may call; `"*"` means all.')]
     users: Annotated[
         frozenset[UserName] | None,
-        Meta(description='Users for whom it may ask, `"*"` is anyone; with `issuer`, all that the provider knows.'),
+        Meta(
+            description='Users for whom it may call; `"*"` means any. With `issuer` the default is all users '
+            "of the provider."
+        ),
     ] = None
 
 
 class ServeSection(Section, frozen=True, kw_only=True):
     """How the hub is served over HTTP: `remit serve`; see [serving.md](serving.md)."""
 
-    host: Annotated[str, Meta(min_length=1, description="The address that is listened at; `0.0.0.0` is all.")] = (
-        "127.0.0.1"
-    )
+    host: Annotated[str, Meta(min_length=1, description="The address to listen on; `0.0.0.0` means all.")] = "127.0.0.1"
     port: Annotated[
-        Annotated[int, Meta(ge=0, le=65_535)], Meta(description="The port that is listened at; 0 is any that is free.")
+        Annotated[int, Meta(ge=0, le=65_535)], Meta(description="The port to listen on; 0 means any free port.")
     ] = 8_080
     agents: Annotated[
-        frozenset[Callee], Meta(description='Agents that can be asked from outside; `"*"` names all of them.')
+        frozenset[Callee], Meta(description='Agents that can be called from outside; `"*"` means all.')
     ] = frozenset({"*"})
     drain: Annotated[
-        Duration, Meta(description="How long a server that is told to end lets go on what is under way.")
+        Duration, Meta(description="How long requests in progress may continue after the server is told to stop.")
     ] = "20s"
-    connections: Annotated[Positive, Meta(description="How many connections may be open at once.")] = 900
+    connections: Annotated[Positive, Meta(description="Maximum open connections.")] = 900
     proxies: Annotated[
         frozenset[str],
-        Meta(
-            description="Addresses or networks of proxies before the server, whose `X-Forwarded-For` says where a "
-            "request comes from; nobody else's counts."
-        ),
+        Meta(description="Addresses or networks of trusted proxies; `X-Forwarded-For` is accepted from no one else."),
     ] = frozenset()
     certificate: Annotated[
-        str | None, Meta(description="The certificate for https, a PEM file from the team file's folder.")
+        str | None, Meta(description="The certificate for https, a PEM file relative to the team file's folder.")
     ] = None
-    private_key: Annotated[str | None, Meta(description="The key of that certificate, a PEM file.")] = None
+    private_key: Annotated[str | None, Meta(description="The private key of that certificate, a PEM file.")] = None
 
 
 class A2aSection(Section, frozen=True, kw_only=True):
-    """That the agents which are served speak A2A, too; see [a2a.md](a2a.md)."""
+    """Serves agents over A2A as well; see [a2a.md](a2a.md)."""
 
-    agents: Annotated[
-        frozenset[Callee], Meta(description='Agents that do, of those that are served; `"*"` names all of them.')
-    ] = frozenset({"*"})
+    agents: Annotated[frozenset[Callee], Meta(description='Which of the served agents speak A2A; `"*"` means all.')] = (
+        frozenset({"*"})
+    )
     default: Annotated[
         Callee | None, Meta(description="The agent whose card is at `/.well-known/agent-card.json`.")
     ] = None
     url: Annotated[
-        Url | None, Meta(description="Where the server is reached from outside; else as each client addresses it.")
+        Url | None, Meta(description="The public URL of the server (default: the address that each client uses).")
     ] = None
-    require_remit: Annotated[
-        bool, Meta(description="Whether clients have to use the extension that carries a remit.")
-    ] = False
-    push: Annotated[bool, Meta(description="Whether clients may have themselves notified.")] = True
+    require_remit: Annotated[bool, Meta(description="Whether clients must use the extension that carries a remit.")] = (
+        False
+    )
+    push: Annotated[bool, Meta(description="Whether clients may subscribe to push notifications.")] = True
     push_hosts: Annotated[
         frozenset[HostName],
-        Meta(description="Hosts where they may be notified though these are not in the public network."),
+        Meta(description="Hosts in private networks that may receive push notifications."),
     ] = frozenset()

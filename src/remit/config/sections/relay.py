@@ -1,4 +1,4 @@
-"""Shared agents: the gateway, the local agents that work with them, and those that others may ask."""
+"""Sections for the gateway, profiles and shared agents."""
 
 from typing import Annotated, Literal
 
@@ -15,28 +15,36 @@ _CONSTRAINTS = PromptConstraints()
 
 
 class RelaySection(Section, frozen=True, kw_only=True):
-    """The gateway over which this device reaches others, and they it; see [relay.md](relay.md)."""
+    """The gateway that connects this device with others; see [relay.md](relay.md)."""
 
-    gateway: Annotated[GatewayUrl, Meta(description="Where the gateway is, as `remit relay` prints it.")]
+    gateway: Annotated[GatewayUrl, Meta(description="The URL of the gateway, as `remit relay` prints it.")]
     name: Annotated[
         Annotated[str, Meta(min_length=1, max_length=255)] | None,
-        Meta(description="What the gateway calls itself; else the host in `gateway`. Another gets no signature."),
+        Meta(
+            description="The name that the gateway gives itself (default: the host in `gateway`). A gateway "
+            "with another name gets no signature."
+        ),
     ] = None
     user: Annotated[
         Annotated[str, Meta(max_length=200)],
-        Meta(description="In whose name this device asks; who is asked reads it. Empty: in that of the device alone."),
+        Meta(
+            description="User on whose behalf this device asks, shown to the other side. If empty, only the "
+            "device is named."
+        ),
     ] = ""
     authority: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="Whose certificates count for `wss`, a PEM file; else those that this machine trusts."),
+        Meta(description="The certificate authority for `wss`, a PEM file (default: those that this machine trusts)."),
     ] = None
     passphrase: Annotated[
         Secret | None,
-        Meta(description="A passphrase that the device's key file needs besides; made with it, if at all."),
+        Meta(
+            description="An additional passphrase for the device's key file; it must be set when the file is created."
+        ),
     ] = None
 
 
-# As `relay.session.profile` and `relay.session.review` have them; those take longer to load than most commands may.
+# The same names as in `relay.session.review`, which takes too long to import for most commands.
 ReviewRule = Literal[
     "low_confidence",
     "first_contact",
@@ -51,107 +59,111 @@ _RATE = Rate(30, 60)
 
 
 class ProfileLimitsSection(Section, frozen=True, kw_only=True):
-    """Where a run of a profile ends, whatever its agents say."""
+    """When a session of a profile ends, whatever its agents say."""
 
-    max_turns: Annotated[Positive, Meta(description="So many messages to the shared agent.")] = 8
-    max_duration: Annotated[Duration, Meta(description="So long at work; while it is paused, no time passes.")] = "10m"
-    max_failures: Annotated[Positive, Meta(description="So many failures in a row.")] = 3
+    max_turns: Annotated[Positive, Meta(description="Maximum messages to the shared agent.")] = 8
+    max_duration: Annotated[Duration, Meta(description="Maximum active time; pauses do not count.")] = "10m"
+    max_failures: Annotated[Positive, Meta(description="Maximum failures in a row.")] = 3
     max_tokens: Annotated[
-        Positive | None, Meta(description="So many tokens of the local agent; else no such limit.")
+        Positive | None, Meta(description="Maximum tokens of the local agent (default: no limit).")
     ] = None
 
 
 class ProfileRulesSection(Section, frozen=True, kw_only=True):
-    """When a person looks at a draft first, in mode `semi_auto`."""
+    """When a person reviews a draft, in mode `semi_auto`."""
 
-    off: Annotated[frozenset[ReviewRule], Meta(description="Rules that never ask.")] = frozenset()
-    min_confidence: Annotated[Share, Meta(description="How sure of its draft the local agent has to be.")] = 0.7
-    max_chars: Annotated[Positive, Meta(description="How long a draft may be.")] = 4_000
+    off: Annotated[frozenset[ReviewRule], Meta(description="Rules that are disabled.")] = frozenset()
+    min_confidence: Annotated[Share, Meta(description="Minimum confidence of the local agent in its draft.")] = 0.7
+    max_chars: Annotated[Positive, Meta(description="Maximum length of a draft, in characters.")] = 4_000
     min_shared_words: Annotated[
-        Share, Meta(description="What share of its words the objective or the last reply has to hold.")
+        Share, Meta(description="Minimum share of a draft's words that occur in the objective or the last reply.")
     ] = 0.1
 
 
 class ProfileConstraintsSection(Section, frozen=True, kw_only=True):
-    """What the local agent is held to in each turn."""
+    """Limits of the local agent in each turn."""
 
-    max_output_chars: Annotated[Positive, Meta(description="Characters of a draft.")] = _CONSTRAINTS.max_output_chars
-    allow_tool_use: Annotated[bool, Meta(description="Whether it may use tools.")] = _CONSTRAINTS.allow_tool_use
-    max_history_turns: Annotated[Count, Meta(description="Turns that it is shown as they were said.")] = (
+    max_output_chars: Annotated[Positive, Meta(description="Maximum characters of a draft.")] = (
+        _CONSTRAINTS.max_output_chars
+    )
+    allow_tool_use: Annotated[bool, Meta(description="Whether the agent may use tools.")] = _CONSTRAINTS.allow_tool_use
+    max_history_turns: Annotated[Count, Meta(description="Maximum earlier turns that the agent is shown in full.")] = (
         _CONSTRAINTS.max_history_turns
     )
-    max_history_chars: Annotated[Count, Meta(description="Characters of them.")] = _CONSTRAINTS.max_history_chars
-    max_tool_rounds: Annotated[Count, Meta(description="How often it may use tools.")] = _CONSTRAINTS.max_tool_rounds
-    turn_timeout: Annotated[Duration, Meta(description="Time for a turn: at most 120 s, without tools 60 s.")] = (
+    max_history_chars: Annotated[Count, Meta(description="Maximum characters of those turns.")] = (
+        _CONSTRAINTS.max_history_chars
+    )
+    max_tool_rounds: Annotated[Count, Meta(description="Maximum rounds of tool calls.")] = _CONSTRAINTS.max_tool_rounds
+    turn_timeout: Annotated[Duration, Meta(description="Time for a turn: at most 120 s, or 60 s without tools.")] = (
         duration(_CONSTRAINTS.local_turn_timeout_ms)
     )
 
 
 class ProfileSection(Section, frozen=True, kw_only=True):
-    """A local agent that may work with shared ones, and within what. It has `agent`, `run` or `acp`."""
+    """A local agent that may work with shared agents, and its limits. It has `agent`, `run` or `acp`."""
 
     agent: Annotated[AgentName | None, Meta(description="An agent of this team.")] = None
     run: Annotated[
         tuple[str, ...] | None,
         Meta(
-            description="Or a program that takes and gives lines of JSON, with its arguments; see [relay.md](relay.md)."
+            description="A program, with its arguments, that reads and writes lines of JSON; see [relay.md](relay.md)."
         ),
     ] = None
     acp: Annotated[
         tuple[str, ...] | None,
-        Meta(description="Or a program that speaks the Agent Client Protocol; needs the extra `acp`."),
+        Meta(
+            description="A program, with its arguments, that speaks the Agent Client Protocol; needs the extra `acp`."
+        ),
     ] = None
     env: Annotated[
         dict[str, Variable],
         Meta(
-            description="The environment of that program, besides `PATH`, `HOME` and the like: plain texts, or "
+            description="Environment of the program, besides `PATH`, `HOME` and the like: plain texts, or "
             '`"$NAME"` for the value of that variable here.'
         ),
     ] = {}
     files: Annotated[
         Literal["none", "read"],
         Meta(
-            description="Whether a program that speaks ACP may `read` files of the team file's folder through Remit; "
-            "see [local-agents.md](local-agents.md)."
+            description="Whether an ACP program may `read` files of the team file's folder through Remit; see "
+            "[local-agents.md](local-agents.md)."
         ),
     ] = "none"
     allow_shared_agent_calls: Annotated[
-        bool, Meta(description="Whether it may have to do with shared agents at all.")
+        bool, Meta(description="Whether the profile may call shared agents at all.")
     ] = False
     devices: Annotated[
-        frozenset[DeviceName], Meta(description="The devices that it may call, by name or id; none if it is not given.")
+        frozenset[DeviceName], Meta(description="Devices that the profile may call, by name or id (default: none).")
     ] = frozenset()
-    max_concurrent_shared_calls: Annotated[Positive, Meta(description="How many calls may be under way at once.")] = 3
-    max_hop_count: Annotated[Count, Meta(description="How many agents a task may have passed on its way.")] = 2
+    max_concurrent_shared_calls: Annotated[Positive, Meta(description="Maximum calls in progress at once.")] = 3
+    max_hop_count: Annotated[Count, Meta(description="Maximum agents that a task may have passed through.")] = 2
     rate: Annotated[Rate, Meta(description="How often it may call each device: `{ calls = 30, seconds = 60 }`.")] = (
         _RATE
     )
     mode: Annotated[
         Mode,
         Meta(
-            description="Whether a person agrees to each message (`manual`), to those that a rule asks about "
-            "(`semi_auto`), or to none (`full_auto`); where a run does not say."
+            description="Whether a person approves each message (`manual`), those that a rule selects "
+            "(`semi_auto`), or none (`full_auto`), unless a session sets it."
         ),
     ] = "manual"
-    limits: Annotated[ProfileLimitsSection, Meta(description="Where a run ends.")] = ProfileLimitsSection()
-    rules: Annotated[ProfileRulesSection, Meta(description="When a person looks first.")] = ProfileRulesSection()
-    constraints: Annotated[ProfileConstraintsSection, Meta(description="What a turn may take.")] = (
+    limits: Annotated[ProfileLimitsSection, Meta(description="When a session ends.")] = ProfileLimitsSection()
+    rules: Annotated[ProfileRulesSection, Meta(description="When a person reviews a draft.")] = ProfileRulesSection()
+    constraints: Annotated[ProfileConstraintsSection, Meta(description="Limits of a turn.")] = (
         ProfileConstraintsSection()
     )
 
 
 class SharedSection(Section, frozen=True, kw_only=True):
-    """An agent of this team that other devices may ask: `remit share`; see [relay.md](relay.md)."""
+    """An agent of this team that other devices may call: `remit share`; see [relay.md](relay.md)."""
 
-    agent: Annotated[AgentName | None, Meta(description="The agent; else the one of the section's name.")] = None
+    agent: Annotated[AgentName | None, Meta(description="The agent (default: the one with the section's name).")] = None
     description: Annotated[
-        str | None, Meta(description="What those who may ask it are told that it is; else what the agent's own says.")
+        str | None, Meta(description="The description that callers see (default: the agent's own).")
     ] = None
     devices: Annotated[
-        frozenset[DeviceName], Meta(description="The devices that may ask it, by name or id; none if it is not given.")
+        frozenset[DeviceName], Meta(description="Devices that may call the agent, by name or id (default: none).")
     ] = frozenset()
-    max_concurrent_shared_calls: Annotated[
-        Positive, Meta(description="How many of their questions are worked on at once.")
-    ] = 3
-    max_hop_count: Annotated[Count, Meta(description="How many agents a task may have passed on its way.")] = 2
-    rate: Annotated[Rate, Meta(description="How often each device may ask: `{ calls = 30, seconds = 60 }`.")] = _RATE
+    max_concurrent_shared_calls: Annotated[Positive, Meta(description="Maximum calls in progress at once.")] = 3
+    max_hop_count: Annotated[Count, Meta(description="Maximum agents that a task may have passed through.")] = 2
+    rate: Annotated[Rate, Meta(description="How often each device may call: `{ calls = 30, seconds = 60 }`.")] = _RATE

@@ -1,4 +1,4 @@
-"""What is kept from agents, and which calls need a person."""
+"""Sections for rules, approvals and redaction."""
 
 from typing import Annotated, Literal
 
@@ -13,42 +13,40 @@ _RULE = Rule(then="ask")
 
 
 class RuleSection(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happens to calls that fit; the first rule that fits decides, and `*` stands for anything in a name."""
+    """What happens to calls that match. The first rule that matches decides; `*` in a name matches anything."""
 
     then: Annotated[
-        Literal["allow", "ask", "refuse"], Meta(description="Let the call pass, ask a person first, or refuse it.")
+        Literal["allow", "ask", "refuse"], Meta(description="Allow the call, ask a person first, or refuse it.")
     ]
-    from_: Annotated[Pattern, Meta(description="Who calls; `user` is the user.")] = field(
+    from_: Annotated[Pattern, Meta(description="The caller; `user` is the user.")] = field(
         default=_RULE.from_, name="from"
     )
-    to: Annotated[Pattern, Meta(description="Who is called.")] = _RULE.to
-    capability: Annotated[Pattern | None, Meta(description="For which capability.")] = _RULE.capability
-    user: Annotated[Pattern, Meta(description="In whose name.")] = _RULE.user
+    to: Annotated[Pattern, Meta(description="The callee.")] = _RULE.to
+    capability: Annotated[Pattern | None, Meta(description="The capability that is asked for.")] = _RULE.capability
+    user: Annotated[Pattern, Meta(description="The user on whose behalf the call is made.")] = _RULE.user
     mentions: Annotated[
         tuple[Pattern, ...],
         Meta(
-            description="Words of which at least one stands in the objective or the input, whatever their case and "
+            description="Words of which at least one occurs in the objective or the input, in any case and "
             "however disguised."
         ),
     ] = _RULE.mentions
-    say: Annotated[str, Meta(description="The question that a person is asked, or the reason for the refusal.")] = (
-        _RULE.say
-    )
-    edit: Annotated[frozenset[Editable], Meta(description="What the person may change before agreeing.")] = _RULE.edit
+    say: Annotated[str, Meta(description="The question to the person, or the reason for the refusal.")] = _RULE.say
+    edit: Annotated[frozenset[Editable], Meta(description="What the person may change before approving.")] = _RULE.edit
 
 
 class ApprovalsSection(Section, frozen=True, kw_only=True):
-    """Who answers when a person must agree to a call."""
+    """Who answers when a call needs approval."""
 
     allow: Annotated[
         tuple[Between, ...],
-        Meta(description='Calls that need no person: `"callee"` or `"caller -> callee"`; `*` stands for anything.'),
+        Meta(description='Calls that need no approval: `"callee"` or `"caller -> callee"`; `*` matches anything.'),
     ] = ()
     otherwise: Annotated[
         Literal["deny", "terminal", "inbox"],
         Meta(
-            description="All other calls: refused, asked about on the terminal, or put into the inbox, "
-            "where `remit pending` finds them. Where there is no terminal, it is the inbox."
+            description="All other calls: refused (`deny`), asked about on the terminal, or put into the "
+            "inbox for `remit pending`. Without a terminal, `terminal` means the inbox."
         ),
     ] = "inbox"
     timeout: Annotated[Duration, Meta(description="How long a question waits for an answer.")] = duration(
@@ -57,27 +55,25 @@ class ApprovalsSection(Section, frozen=True, kw_only=True):
 
 
 class RedactionSection(Section, frozen=True, kw_only=True):
-    """Personal data and secrets, for which agents are given tokens instead."""
+    """Personal data and secrets that are replaced by placeholders before agents see them."""
 
-    enabled: Annotated[bool, Meta(description="Whether anything is redacted at all.")] = True
-    kinds: Annotated[
-        tuple[Kind, ...] | None, Meta(description="Built-in kinds that are looked for; all of them if it is not given.")
-    ] = None
+    enabled: Annotated[bool, Meta(description="Whether anything is redacted.")] = True
+    kinds: Annotated[tuple[Kind, ...] | None, Meta(description="Built-in kinds to look for (default: all).")] = None
     regions: Annotated[
-        tuple[Region, ...] | None, Meta(description="Countries whose telephone numbers are known without a prefix.")
+        tuple[Region, ...] | None, Meta(description="Countries whose phone numbers are recognised without a prefix.")
     ] = None
     detectors: Annotated[
         tuple[Run, ...],
-        Meta(description="Own detectors: each takes a text and returns what it found, a list of `remit.Finding`."),
+        Meta(description="Your own detectors: each takes a text and returns a list of `remit.Finding`."),
     ] = ()
     patterns: Annotated[
         dict[Kind, Annotated[str, Meta(min_length=1)]],
-        Meta(description="Own kinds, each by a regular expression (RE2: no look-around, no back-references)."),
+        Meta(description="Your own kinds, each by a regular expression (RE2: no look-around, no back-references)."),
     ] = {}
     key: Annotated[
         Secret | None,
         Meta(
-            description="32 bytes in hexadecimal or Base64 that encrypt what was redacted; "
-            "else a key beside the store is made and used."
+            description="32 bytes in hexadecimal or Base64 that encrypt redacted values (default: a key that "
+            "is created beside the store)."
         ),
     ] = None
