@@ -41,6 +41,8 @@ Written on 3/4/2025, 01.02.24 and 24 December. It took 2 hours. **Carla** Diaz's
         "The Acme-Works are well-known, Acme.",
         "2 hours, two hours, and the two of them",
         "and/or e.g. this, done.Then that",
+        "a thousand receipts, one thousand receipts; two million euros; fifty percent; zwei Stunden",
+        "tausend; fünfzig Prozent, 2 h, a zero-trust plan",
     ],
 )
 def test_what_the_source_says_may_be_said_otherwise(text: str) -> None:
@@ -79,12 +81,19 @@ def test_ordinary_words_that_begin_a_sentence_or_a_point_are_no_names(text: str)
         ("The budget is 1,200.50 EUR", ["1,200.50 EUR"]),
         ("5% in 50 days", ["50 days"]),
         ("two weeks", ["two weeks"]),
+        # in words
+        ("thirty receipts", ["thirty receipts"]),
+        ("thirteen or twenty-five receipts", ["thirteen", "twenty-five receipts"]),
+        ("two hundred receipts, two billion euros", ["two hundred receipts", "two billion euros"]),
+        ("dreizehn, fünfundzwanzig Prozent", ["dreizehn", "fünfundzwanzig Prozent"]),
+        ("0.25 grams and -7 °F, 2 milliseconds, 24,010 AUD", ["0.25 grams", "-7 °F", "2 milliseconds", "24,010 AUD"]),
         # dates and times
         ("12 March 2026, March 13; 2025-03-13", ["12 March 2026", "March 13", "2025-03-13"]),
         ("24 December 2025", ["24 December 2025"]),
         ("by Thursday", ["Thursday"]),
         ("Thursday it is", ["Thursday"]),
         ("at 9:50 am, 9:40 pm, 10:40", ["9:50 am", "9:40 pm", "10:40"]),
+        ("The call is at noon, or by midnight", ["noon", "midnight"]),
         # names: swapped, put together anew, at the beginning, alone
         ("It was for Carol", ["Carol"]),
         ("Carol Smith asked", ["Carol Smith"]),
@@ -105,6 +114,31 @@ def test_ordinary_words_that_begin_a_sentence_or_a_point_are_no_names(text: str)
 )
 def test_what_the_source_does_not_say_is_named(text: str, invented: list[str]) -> None:
     assert list(unfounded(text, SOURCE)) == invented
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "invented"),
+    [
+        ("thirty receipts", "There were 20 receipts.", ("thirty receipts",)),
+        ("twenty receipts", "There were 20 receipts.", ()),
+        ("20 receipts", "There were twenty receipts.", ()),
+        ("25 receipts", "There were twenty-five receipts.", ()),
+        ("20 receipts", "There were twenty-five receipts.", ("20 receipts",)),
+        ("two million", "There were 2 of them.", ("two million",)),
+        ("250 people", "There were two hundred and fifty people.", ()),
+        ("230 Personen", "Es waren zweihundertdreißig Personen.", ()),
+        ("5 trillion", "It cost 5 million.", ("5 trillion",)),
+        ("5 miles", "It is 5 kilometres away.", ("5 miles",)),
+        ("5 km", "It is 5 kilometres away.", ()),
+        ("at noon", "The call is at 12:00.", ()),
+        ("at 12 pm", "The call is at noon.", ()),
+        ("at midnight", "The call is at 12 pm.", ("midnight",)),
+        ("the 1990s", "It began in 1990.", ()),
+        ("4. März 2026", "It is due on March 4, 2026.", ()),
+    ],
+)
+def test_figures_are_the_same_in_words_and_in_digits(text: str, source: str, invented: tuple[str, ...]) -> None:
+    assert unfounded(text, source) == invented
 
 
 def test_each_is_named_once() -> None:

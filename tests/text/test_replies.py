@@ -58,6 +58,10 @@ def test_what_is_no_yes_is_something_else(reply: str) -> None:
         ("The second one, please", 1),
         ("option 1", 0),
         ("1st", 0),
+        ("two", 1),
+        ("option two, please", 1),
+        ("nummer zwei", 1),
+        ("die zweite", 1),
         ("write a report", 1),
         ("Write a report!", 1),
     ],
@@ -67,7 +71,9 @@ def test_an_option_is_chosen_by_its_place_or_its_words(reply: str, place: int) -
     assert chosen(reply, TWO) == ChosenOption(place)
 
 
-@pytest.mark.parametrize("reply", ["3", "0", "2 pizzas, please", "first tell me the weather", "yes", "", "third"])
+@pytest.mark.parametrize(
+    "reply", ["3", "0", "2 pizzas, please", "first tell me the weather", "yes", "", "third", "the one", "thirteen"]
+)
 def test_what_names_no_option_is_something_else(reply: str) -> None:
     assert chosen(reply, TWO) is None
 
@@ -187,7 +193,14 @@ def test_fields_are_given_as_json_or_as_lines_and_what_does_not_fit_is_left_out(
 
 
 @pytest.mark.parametrize(
-    ("reply", "given"), [("0.12", {"rate": 0.12}), ("rate: 3", {"rate": 3}), ("never mind", None), ("", None)]
+    ("reply", "given"),
+    [
+        ("0.12", {"rate": 0.12}),
+        ("rate: 3", {"rate": 3}),
+        ("twenty-five", {"rate": 25}),
+        ("never mind", None),
+        ("", None),
+    ],
 )
 def test_a_single_field_may_be_given_as_it_is(reply: str, given: dict[str, Json] | None) -> None:
     assert fields(reply, {"rate": NUMBER}, fits) == given

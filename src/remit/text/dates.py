@@ -4,13 +4,26 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
+from remit.text.components import words_of
 from remit.text.quantities import Day, Figure, Form, TimeOfDay, Weekday
 
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = (
-    "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
-    "|nov(?:ember)?|dec(?:ember)?"
+_MONTH_STARTS = {
+    start: number
+    for number, starts in enumerate(
+        ("jan", "feb", "mar mär", "apr", "may mai", "jun", "jul", "aug", "sep", "oct okt", "nov", "dec dez"), 1
+    )
+    for start in starts.split()
+}
+MONTHS = words_of("""
+    sept january february march april june july august september october november december januar februar märz juni juli
+    oktober dezember
+""").union(_MONTH_STARTS)
+# Case by the rules of ASCII keeps out letters that look like these, and that no table has.
+MONTH = (
+    "(?ai:jan(?:uary?)?|feb(?:ruary?)?|mar(?:ch)?|m[äÄ]rz|apr(?:il)?|ma[yi]|jun[ei]?|jul[yi]?|aug(?:ust)?"
+    "|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)"
 )
+"""The pattern of a month's name, English or German, written out or short."""
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 NAMED = (*_WEEKDAYS, "noon", "midnight")
 _ZONES = {
@@ -23,21 +36,21 @@ _MOMENT = re.compile(
      (?:[T\ ](?P<iso_time>\d{{2}}:\d{{2}}(?::\d{{2}})?)(?:\.\d{{1,9}})?(?P<iso_zone>Z|[+-]\d{{2}}:?\d{{2}})?)?)
 | (?P<date>(?<![\w.,:/-])(?:
       \d{{1,2}}(?P<point>[./])\d{{1,2}}(?P=point)(?:\d{{4}}|\d{{2}})(?![\d./])
-    | \d{{1,2}}(?:st|nd|rd|th|\.)?\ (?:of\ )?(?i:{_MONTH})\b(?:\.?,?\ \d{{4}}\b)?
-    | (?i:{_MONTH})\b\.?\ \d{{1,2}}(?:st|nd|rd|th)?(?![\w:.]\w|\w)(?:,?\ \d{{4}}\b)?
-    | (?i:{_MONTH})\b\.?,?\ \d{{4}}\b
+    | \d{{1,2}}(?:st|nd|rd|th|\.)?\ (?:of\ )?{MONTH}\b(?:\.?,?\ \d{{4}}\b)?
+    | {MONTH}\b\.?\ \d{{1,2}}(?:st|nd|rd|th)?(?![\w:.]\w|\w)(?:,?\ \d{{4}}\b)?
+    | {MONTH}\b\.?,?\ \d{{4}}\b
   ))
 | (?P<time>(?<![\w.,:])(?:
       (?P<hour>\d{{1,2}}):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:])(?:\ ?(?P<half>[AaPp])\.?[Mm]\b\.?)?
     | (?P<bare_hour>\d{{1,2}})\ ?(?P<bare_half>[AaPp])\.?[Mm]\b\.?
-    | (?P<named>(?i:noon|midnight)\b)
+    | (?P<named>(?ai:noon|midnight)\b)
   )(?:\ ?(?P<zone>{"|".join(_ZONES)})\b)?)
-| (?P<weekday>(?i:{"|".join(_WEEKDAYS)})\b)
+| (?P<weekday>(?ai:{"|".join(_WEEKDAYS)})\b)
 """,
     re.VERBOSE,
 )
 _DIGITS = re.compile(r"\d+")
-_LETTERS = re.compile(r"(?!of\b)[A-Za-z]{3,}")
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
 # "Around 9:30" is a quarter of an hour before or after it.
 _ABOUT = 15.0
 
@@ -94,17 +107,25 @@ def _shifted(year: int, month: int, day: int, days: int) -> tuple[int, int, int]
     return moved.year, moved.month, moved.day
 
 
-def _days(text: str) -> tuple[tuple[int, int, int], ...]:
-    """Return what a date may mean: 3/4/2025 is in March or in April."""
+def date_readings(text: str) -> tuple[tuple[int, int, int], ...]:
+    """Return what a date may mean, as year, month and day, 0 where not said: 3/4/2025 is in March or in April."""
     numbers = [int(digits) for digits in _DIGITS.findall(text)]
-    if word := _LETTERS.search(text):
-        month = MONTHS.index(word[0][:3].lower()) + 1
-        year = next((number for number in numbers if number > 31), 0)
-        return ((year, month, next((number for number in numbers if number <= 31), 0)),)
+    for word in _LETTERS.findall(text.lower()):
+        if month := _MONTH_STARTS.get(word[:3]):
+            year = next((number for number in numbers if number > 31), 0)
+            return ((year, month, next((number for number in numbers if number <= 31), 0)),)
+    if "-" in text:
+        year, month, day = numbers
+        return ((year, month, day),)
     first, second, year = numbers
     year += 2000 if year < 100 else 0
-    both = ((year, second, first), (year, first, second)) if "/" in text else ((year, second, first),)
-    return tuple(each for each in both if 1 <= each[1] <= 12 and 1 <= each[2] <= 31)
+    return ((year, second, first), (year, first, second)) if "/" in text else ((year, second, first),)
+
+
+def _days(text: str) -> tuple[tuple[int, int, int], ...]:
+    """Return the readings of a date that a calendar can have."""
+    named = _LETTERS.search(text) is not None
+    return tuple(each for each in date_readings(text) if named or (1 <= each[1] <= 12 and 1 <= each[2] <= 31))
 
 
 def _minutes(match: re.Match[str]) -> float | None:

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from remit.protocol.envelope import Json
 from remit.text.components import SHARES, words_of
 from remit.text.dates import MONTHS, NAMED, moments_at
+from remit.text.numbers import NUMBER_WORDS, OTHER_MEANINGS, SCALE, SCALES, SPELLED, digit_readings, spelled_number
 from remit.text.quantities import Amount, Day, Figure, Form
-from remit.text.units import CODES, MONEY, PLAIN, SCALES, SPELLED, UNITS, Unit, named_unit, unit_of
+from remit.text.units import CODES, MONEY, PLAIN, UNITS, Unit, named_unit, unit_of
 
 _BEFORE_YEARS = words_of("in since by until till from of for during year fiscal to through and before after")
 _COUNTED = words_of("people staff men women children")
@@ -22,10 +23,10 @@ _COUNTED = words_of("people staff men women children")
 _NUMBER = re.compile(
     rf"""(?<![\w.])(?<![A-Za-z_][-/])
     (?P<sign>(?<![\w)\]])[-−](?=[\d$€£¥₹]))?
-    (?:(?P<before>US\$|[$€£¥₹]|(?i:{"|".join(CODES)})(?=\ ?\d))\ ?)?
+    (?:(?P<before>US\$|[$€£¥₹]|(?ai:{"|".join(CODES)})(?=\ ?\d))\ ?)?
     (?:(?P<digits>\d{{1,3}}(?:[\ \u00a0\u202f]\d{{3}}){{1,5}}(?![.,]?\d)|\d++(?:[.,'’]\d++){{0,9}}+)
-      |(?P<spelled>(?i:{"|".join(SPELLED)})\b))
-    (?P<scale>[\ -]?(?i:thousand|(?:m|b|tr)illions?|mio|mrd|mn|bn)\b|\ ?[KMB]\b|k\b|(?<=\d)[mb]\b)?
+      |(?P<spelled>{SPELLED}\b))
+    (?P<scale>[\ -]?{SCALE}\b|\ ?[KMB]\b|k\b|(?<=\d)[mb]\b)?
     (?P<unit>[\ \u00a0-]?(?:%|°\ ?[CFcf]\b|[$€£¥₹]|[A-Za-z]{{1,12}}(?!\w)))?(?!\w)
 """,
     re.VERBOSE,
@@ -34,15 +35,15 @@ _NUMBER = re.compile(
 _SIGNS = "$€£¥₹-−"
 # Where a figure may begin. Most texts have none that is a word, and are not searched for them.
 _START = re.compile(r"[\d$€£¥₹]")
-_NAMED_START = re.compile(rf"[\d$€£¥₹]|\b(?:{'|'.join((*NAMED, *SPELLED))})\b", re.IGNORECASE)
-NAMES = frozenset((*NAMED, *SPELLED))
-_RAW_NAMES = frozenset(name.encode() for name in NAMES)
+_NAMED_START = re.compile(rf"[\d$€£¥₹]|\b(?:(?ai:{'|'.join(NAMED)})|{SPELLED})\b")
+NAMES = frozenset((*NAMED, *NUMBER_WORDS))
 _BLANKED = bytes(sign if chr(sign).islower() and sign < 128 else ord(" ") for sign in range(256))
+# The longest part of each name in which all is ASCII letters: the others are blanked out. German joins its hundreds.
+_RAW_NAMES = frozenset(max(name.encode().translate(_BLANKED).split(), key=len) for name in NAMES)
+_JOINED_NAMES = (b"hundert", b"tausend")
 _REST_OF_WORD = re.compile(r"[\w.,:/’'-]*+|.", re.DOTALL)
 # What may stand before the first digit of a figure.
-_PREFIXES = frozenset(
-    (*MONTHS, *CODES, "sept", "january", "february", "march", "april", "june", "july", "august", "september")
-) | {"october", "november", "december"}
+_PREFIXES = MONTHS.union(CODES)
 _LONGEST_PREFIX = 12
 _BOUNDS = {
     phrase: bound
@@ -67,8 +68,6 @@ _FORMS: dict[str | None, tuple[Form, bool]] = {
 _COMPOUND = frozenset({"duration", "length", "mass"})
 _LINKS = frozenset({" ", ", ", " and "})
 _JOINED = frozenset({"-", "–", "—", " - ", " – ", " — ", " to "})
-_SPACES = re.compile("[ \u00a0\u202f'’]")
-_POINTS = re.compile("[.,]")
 _NEXT_WORD = re.compile(r"[\s-]{0,2}([A-Za-z]{2,20})")
 
 # A number of more digits is an identifier, and says no amount.
@@ -114,8 +113,8 @@ def figures(text: str) -> list[Figure]:
 def has_name(text: str) -> bool:
     """Say whether a text may have a figure that is a word."""
     # As bytes, because there every sign but the small letters can be blanked out at once.
-    words = text.lower().encode(errors="replace").translate(_BLANKED).split()
-    return not _RAW_NAMES.isdisjoint(words)
+    letters = text.lower().encode(errors="replace").translate(_BLANKED)
+    return not _RAW_NAMES.isdisjoint(letters.split()) or any(name in letters for name in _JOINED_NAMES)
 
 
 def _begin(text: str, start: int) -> int:
@@ -201,19 +200,18 @@ def _number(text: str, begin: int, bound: str | None) -> _Number | None:
         scale, unit, end = "", UNITS["m"] if scale == "m" else None, match.end("scale")
         if unit is None:
             return None
-    elif unit is None and spelled.lower() == "one":
-        # It is a pronoun as often as a figure.
+    elif not (unit or scale) and spelled.lower() in OTHER_MEANINGS:
         return None
     elif behind and unit is None:
         if behind[0].isalpha() and digits and not scale:
             return None
         end = match.start("unit")
-    readings = _readings(digits or SPELLED[spelled.lower()]) if len(digits) <= _LONGEST else ()
+    readings = _readings(digits or str(spelled_number(spelled))) if len(digits) <= _LONGEST else ()
     if not readings:
         return None
     if prefix:
         unit = UNITS[prefix.lower()]
-    factor = SCALES[scale.strip(" -").lower()] if scale else 1.0
+    factor = 10.0 ** SCALES[scale.strip(" -").lower()] if scale else 1.0
     year = not (unit or scale or spelled) and _is_year(digits, text, begin, end)
     if factor != 1 or sign:
         readings = tuple((value * factor * (-1 if sign else 1), half * factor) for value, half in readings)
@@ -221,27 +219,10 @@ def _number(text: str, begin: int, bound: str | None) -> _Number | None:
 
 
 def _readings(written: str) -> tuple[tuple[float, float], ...]:
-    if written.isdecimal():
-        return ((float(written), 0.5),)
-    plain = _SPACES.sub("", written)
-    groups = _POINTS.split(plain)
-    if len(groups) == 1:
-        return ((float(plain), 0.5),)
-    thousands = len(groups[0]) < 4 and groups[0] != "0" and all(len(group) == 3 for group in groups[1:])
-    if "." in plain and "," in plain:
-        # Whichever comes last begins the fraction.
-        return (_fraction("".join(groups[:-1]), groups[-1]),)
-    whole = (float("".join(groups)), 0.5)
-    if len(groups) > 2:
-        return (whole,) if thousands else ()
-    if not thousands:
-        return (_fraction(*groups),)
-    # 1,500 is a thousand and a half; 1.500 may be one and a half as well.
-    return (whole,) if "," in plain else (_fraction(*groups), whole)
-
-
-def _fraction(whole: str, part: str) -> tuple[float, float]:
-    return float(f"{whole}.{part}"), 0.5 * 10.0 ** -len(part)
+    return tuple(
+        (float(f"{whole}.{fraction}"), 0.5 * 10.0 ** -len(fraction)) if fraction else (float(whole), 0.5)
+        for whole, fraction in digit_readings(written)
+    )
 
 
 def _half_of_last_place(written: str) -> float:

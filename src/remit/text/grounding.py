@@ -4,7 +4,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from remit.text.sentences import FIGURE, SPELLED, THING, VERBS, bare_name, is_name, squeezed, unmarked, words_of
+from remit.text.dates import date_readings
+from remit.text.numbers import SCALES, digit_readings, spelled_number
+from remit.text.sentences import FIGURE, THING, VERBS, bare_name, is_name, squeezed, unmarked, words_of
+from remit.text.units import Unit, unit_of
 
 
 def unfounded(text: str, source: str) -> tuple[str, ...]:
@@ -48,51 +51,9 @@ def _without_things(line: str, look_up: Callable[[re.Match[str]], None]) -> str:
 
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_UNIT = {
-    spelling: words.split()[0]
-    for words in """
-        % percent prozent
-        usd $ us$ dollar dollars
-        eur € euro euros
-        gbp £ pound pounds
-        jpy ¥ yen
-        inr ₹
-        chf franc francs franken
-        ms millisecond milliseconds
-        second seconds sec secs sekunde sekunden
-        minute minutes min mins minuten
-        hour hours hr hrs stunde stunden
-        day days tag tage tagen
-        week weeks woche wochen
-        month months monat monate monaten
-        year years jahr jahre jahren
-        kg kilo kilos
-        g gram grams gramm
-        ton tons tonne tonnen
-        km
-        m meter meters metre metres
-        cm
-        mm
-        mile miles
-        kb
-        mb
-        gb
-        tb
-        token tokens
-    """.strip().splitlines()
-    for spelling in words.split()
-}
-_SCALE = {"k": 3, "th": 3, "ta": 3, "m": 6, "mi": 6, "b": 9, "bi": 9, "bn": 9, "mr": 9}
-_MILLIARDE = "milliarde"
-_MONTH = {
-    short: number
-    for number, shorts in enumerate(
-        ("jan", "feb", "mar mär", "apr", "may mai", "jun", "jul", "aug", "sep", "oct okt", "nov", "dec dez"), 1
-    )
-    for short in shorts.split()
-}
 _DIGITS = re.compile(r"\d+")
-_LETTERS = re.compile(r"[^\W\d_]{3,}")
+# Conflicts count them like any other thing; a summary may not confuse them with words or pages.
+_TOKENS = Unit("tokens")
 
 
 class _Date(NamedTuple):
@@ -107,25 +68,13 @@ class _Date(NamedTuple):
 
 
 def _dates(text: str) -> list[_Date]:
-    """Return what a date may mean: 3/4/2025 is in March or in April."""
-    numbers = [int(digits) for digits in _DIGITS.findall(text)]
-    if name := next((word for word in _LETTERS.findall(text.casefold()) if word[:3] in _MONTH), None):
-        return [
-            _Date(
-                next((number for number in numbers if number > 31), 0),
-                _MONTH[name[:3]],
-                next((number for number in numbers if number <= 31), 0),
-            )
-        ]
-    if "-" in text:
-        return [_Date(*numbers)]
-    day, month, year = numbers
-    year += 2000 if year < 100 else 0
-    return [_Date(year, month, day)] + ([_Date(year, day, month)] if "/" in text else [])
+    return [_Date(*reading) for reading in date_readings(text)]
 
 
 def _times(text: str) -> list[tuple[int, ...]]:
     """Return a time of day as it is said, and by the 24-hour clock if that is known."""
+    if text[0].isalpha():
+        return [(12 if text.lower() == "noon" else 0, 0, 0)]
     hour, minute, second = (*(int(digits) for digits in _DIGITS.findall(text)), 0, 0)[:3]
     half = next((sign for sign in text.casefold() if sign in "ap"), "")
     if not half:
@@ -133,42 +82,25 @@ def _times(text: str) -> list[tuple[int, ...]]:
     return [(hour % 12 + (12 if half == "p" else 0), minute, second), (hour, minute, second)]
 
 
-_GROUPING, _POINT = re.compile("[ \u00a0\u202f'’]"), re.compile("[.,]")
-
-
 def _value(found: re.Match[str]) -> str:
     """Return a number so that equal ones are spelled alike; one that can be read in two ways stays as it is."""
-    if found["spelled"]:
-        return SPELLED[found["spelled"].casefold()]
-    plain = _GROUPING.sub("", found["digits"])
-    if "/" in plain:
-        return plain
-    groups = _POINT.split(plain)
-    thousands = len(groups[0]) < 4 and groups[0] != "0" and all(len(group) == 3 for group in groups[1:])
-    if "." in plain and "," in plain:
-        # Whichever comes last begins the fraction.
-        whole, fraction = "".join(groups[:-1]), groups[-1]
-    elif len(groups) == 1 or (thousands and ("," in plain or len(groups) > 2)):
-        whole, fraction = "".join(groups), ""
-    elif len(groups) == 2 and not thousands:
-        whole, fraction = groups
-    else:
-        # 1.500 is one and a half here, and a thousand and a half there.
-        return f"{found['sign'] or ''}{plain} {(found['scale'] or '').strip().casefold()}"
-    places = _places(found["scale"])
+    scale = (found["scale"] or "").strip(" -").lower()
+    written = str(spelled_number(found["spelled"])) if found["spelled"] else found["digits"]
+    readings = () if "/" in written else digit_readings(written)
+    if len(readings) != 1:
+        return f"{found['sign'] or ''}{written} {scale}"
+    [(whole, fraction)] = readings
+    places = SCALES.get(scale, 0)
     fraction = fraction.ljust(places, "0")
     whole, fraction = (whole + fraction[:places]).lstrip("0") or "0", fraction[places:].rstrip("0")
     return f"{'-' if found['sign'] else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
-def _places(scale: str | None) -> int:
-    scale = (scale or "").strip(" -").casefold()
-    return 9 if scale.startswith(_MILLIARDE) else _SCALE.get(scale[:2], 0)
-
-
-def _unit(found: re.Match[str]) -> str:
-    spelled = (found["before"] or found["unit"] or "").strip(" \u00a0-").casefold()
-    return _UNIT.get(spelled, "")
+def _unit(found: re.Match[str]) -> Unit | None:
+    spelled = (found["before"] or found["unit"] or "").strip(" \u00a0-")
+    if not spelled:
+        return None
+    return _TOKENS if spelled.lower() in {"token", "tokens"} else unit_of(spelled)
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,7 +189,7 @@ class _Grounds:
         whole = " ".join(lines)
         self._line = whole.casefold()
         self._names: set[str] = set()
-        self._numbers: set[tuple[str, str]] = set()
+        self._numbers: set[tuple[str, Unit | None]] = set()
         self._dates: set[_Date] = set()
         self._times: set[tuple[int, ...]] = set()
         # Line by line, and as one: a figure may be parted from its unit by the end of a line.
@@ -280,14 +212,14 @@ class _Grounds:
         elif found["date"]:
             dates = _dates(found[0])
             self._dates.update(dates)
-            self._numbers.update((str(number), "") for date in dates for number in date)
+            self._numbers.update((str(number), None) for date in dates for number in date)
         elif found["time"]:
             times = _times(found[0])
             self._times.update(times)
-            self._numbers.update((str(number), "") for time in times for number in time)
+            self._numbers.update((str(number), None) for time in times for number in time)
         else:
             value = _value(found)
-            self._numbers.add((value, ""))
+            self._numbers.add((value, None))
             self._numbers.add((value, _unit(found)))
 
     def has_figure(self, found: re.Match[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
+from remit.text.numbers import ORDINALS, SPELLED, any_of, spelled_number
 from remit.text.sentences import words_of
 
 Fits = Callable[[Schema, Json], bool]
@@ -20,12 +21,14 @@ _YES = words_of("yes yeah yep yup ja oui sí")
 _AGREED = _YES | words_of("y ok okay sure please si gerne bitte right correct exactly absolutely definitely")
 _COURTESY = words_of("please thanks thank you do it that this go ahead bitte danke gern merci one")
 _WORD = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(SPELLED)
+# "The one" is a pronoun: words for numbers stand without an article.
 _PLACE = re.compile(
-    r"\W*(?:the |number |no\. ?|option |nummer |die |das |der )?(\d{1,3}|first|second|third|1st|2nd|3rd)"
+    rf"\W*(?:(?:the |number |no\. ?|option |nummer |die |das |der )?(?P<place>\d{{1,3}}|(?ai:{any_of(*ORDINALS)}))"
+    rf"|(?:number |option |nummer )?(?P<spelled>{SPELLED}))"
     r"(?: (?:one|option))?(?:,? (?:please|thanks|bitte))?\W*",
     re.IGNORECASE,
 )
-_PLACES = {"first": 1, "second": 2, "third": 3, "1st": 1, "2nd": 2, "3rd": 3}
 
 
 class ChosenOption(NamedTuple):
@@ -45,9 +48,18 @@ def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
     named = [place for place, words in enumerate(options) if said and _WORD.findall(words.casefold()) == said]
     if len(named) == 1:
         return ChosenOption(named[0])
-    found = _PLACE.fullmatch(reply)
-    place = 0 if found is None else int(_PLACES.get(found[1].lower(), found[1]))
+    place = _place(reply)
     return ChosenOption(place - 1) if len(options) > 1 and 0 < place <= len(options) else None
+
+
+def _place(reply: str) -> int:
+    """Return the number that a reply names and nothing else; 0 if it names none."""
+    found = _PLACE.fullmatch(reply)
+    if found is None:
+        return 0
+    if found["spelled"]:
+        return spelled_number(found["spelled"])
+    return int(ORDINALS.get(found["place"].lower(), found["place"]))
 
 
 # ── fields of an input ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,6 +173,9 @@ def _value(text: str, schema: Schema, fits: Fits) -> tuple[Json, ...]:
         read += [each for each in cast("list[Json]", options) if str(each).casefold() == text.casefold()]
     if schema.get("type") == "boolean":
         read += [_TRUTHS[text.casefold()]] if text.casefold() in _TRUTHS else []
+    # "null" is JSON, and no number.
+    if schema.get("type") in {"integer", "number"} and not _parsed(text) and _NUMBER.fullmatch(text):
+        read.append(spelled_number(text))
     return next(((each,) for each in read if fits(schema, each)), ())
 
 

@@ -7,10 +7,9 @@ length: so a text that was made to be slow costs what any other of its length do
 import re
 from collections.abc import Iterator
 
-_MONTHS = (
-    "jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?"
-    "|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?"
-)
+from remit.text.dates import MONTH
+from remit.text.numbers import SCALE, SPELLED, any_of
+from remit.text.units import CODES, UNITS
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -25,7 +24,7 @@ _ABBREVIATIONS = words_of(
     "approx bzw ca dr ebd etc evtl fig ggf hr incl inkl max min mr mrs ms nr no prof resp st vgl vs"
 )
 _MARK = re.compile(r"(?:[-*•–#>+]{1,6}|\d{1,3}[.)])(?=\s)\s*+")
-_AFTER_DAY = re.compile(rf"\s{{1,3}}(?:[a-zäöü]|(?i:{_MONTHS})\b)")
+_AFTER_DAY = re.compile(rf"\s{{1,3}}(?:[a-zäöü]|{MONTH}\b)")
 _ENDING = "'\"”’»)]*_ "
 
 
@@ -122,45 +121,37 @@ VERBS = words_of("""
 
 # ── names and figures ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-_SCALES = "thousand|tausend|million(?:s|en)?|mio|billion(?:s)?|milliarde(?:n)?|mrd|bn"
+# A bare "s" is a plural more often than a second: the 1990s.
+_UNIT_WORDS = any_of(*(word for word in UNITS if word.isalpha() and word != "s"))
 _UNITS = (
-    "%|‰|°[cf]?|[$€£¥₹]|percent|prozent|eur|euros?|usd|dollars?|gbp|pounds?|chf|francs?|franken|jpy|yen|cents?"
-    "|ms|milliseconds?|seconds?|secs?|sekunden?|minutes?|mins?|minuten?|hours?|hrs?|stunden?|days?|tage?n?|weeks?"
-    "|wochen?|months?|monate?n?|years?|jahre?n?|kg|kilos?|g|grams?|gramm|tons?|tonnen?|km|m|cm|mm|meters?|metres?|miles?"
-    "|kb|mb|gb|tb|kib|mib|gib|bytes?|tokens?|words?|pages?|people|persons?|personen|users?|stück|l|lit(?:er|re)s?"
+    rf"%|‰|°[cf]?|[$€£¥₹]|{_UNIT_WORDS}|cents?|[kmg]ib|tokens?|words?|pages?|people|persons?|personen|users?|st[üÜ]ck"
 )
 # Whatever is counted, if it looks like a plural: "3 categories".
 _COUNTED = "(?!this|does|always|plus|less|versus|perhaps|besides)[a-z]{3,20}s"
-SPELLED = {
-    word: str(number)
-    for number, words in enumerate(
-        (
-            *("zero|null", "one|eins", "two|zwei", "three|drei", "four|vier", "five|fünf", "six|sechs"),
-            *("seven|sieben", "eight|acht", "nine|neun", "ten|zehn", "eleven|elf", "twelve|zwölf"),
-        )
-    )
-    for word in words.split("|")
-}
+_NAMED_TIMES = "(?ai:noon|midnight)"
 _DATES = rf"""
   (?P<date>(?<![\w.,:/-])(?:
       \d{{4}}-\d{{2}}-\d{{2}}(?!\d)
     | \d{{1,2}}(?P<point>[./])\d{{1,2}}(?P=point)(?:\d{{4}}|\d{{2}})(?![\d./])
-    | (?i:\d{{1,2}}(?:st|nd|rd|th|\.)?\ (?:of\ )?(?:{_MONTHS})\b(?:\.?,?\ \d{{4}}\b)?)
-    | (?i:(?:{_MONTHS})\.?\ \d{{1,2}}(?:st|nd|rd|th)?(?![\w:.]\w|\w)(?:,?\ \d{{4}}\b)?)
-    | (?i:(?:{_MONTHS})\ \d{{4}}\b)
+    | \d{{1,2}}(?i:st|nd|rd|th|\.)?\ (?i:of\ )?{MONTH}\b(?:\.?,?\ \d{{4}}\b)?
+    | {MONTH}\.?\ \d{{1,2}}(?i:st|nd|rd|th)?(?![\w:.]\w|\w)(?:,?\ \d{{4}}\b)?
+    | {MONTH}\ \d{{4}}\b
   ))
-| (?P<time>(?<![\w.,:])\d{{1,2}}(?::\d{{2}}(?::\d{{2}})?(?!\d)(?:\ ?(?i:[ap]\.?m\b\.?))?|\ ?(?i:[ap]\.?m\b\.?)))
+| (?P<time>(?<![\w.,:])(?:
+      \d{{1,2}}(?::\d{{2}}(?::\d{{2}})?(?!\d)(?:\ ?(?i:[ap]\.?m\b\.?))?|\ ?(?i:[ap]\.?m\b\.?))
+    | {_NAMED_TIMES}\b
+  ))
 """
 _NUMBERS = rf"""
   (?P<number>(?<![\w.,:])(?<![A-Za-z_][/-])
     (?P<sign>(?<![^\s(])[-−](?=[\d$€£¥₹]))?
-    (?:(?P<before>[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|US\$)(?=\ ?\d))\ ?)?
+    (?:(?P<before>[$€£¥₹]|(?:{"|".join(CODES).upper()}|US\$)(?=\ ?\d))\ ?)?
     (?:(?P<digits>\d{{1,4}}/\d{{1,4}}(?![\w/.])
         |\d{{1,3}}(?:[\ \u00a0\u202f]\d{{3}}){{1,6}}(?!\d)
         |\d++(?:[.,'’]\d++){{0,9}}+)
-      |(?P<spelled>(?i:{"|".join(SPELLED)})\b))
-    (?:(?P<scale>[kMB]\b|[\ -]?(?i:{_SCALES})\b)\.?)?
-    (?P<unit>(?:(?<=\d)(?:st|nd|rd|th)\b)|[\ \u00a0-]?(?:(?i:{_UNITS})|{_COUNTED})(?!\w))?
+      |(?P<spelled>{SPELLED}\b))
+    (?:(?P<scale>[kMB]\b|[\ -]?{SCALE}\b)\.?)?
+    (?P<unit>(?:(?<=\d)(?:st|nd|rd|th)\b)|[\ \u00a0-]?(?:(?ai:{_UNITS})|{_COUNTED})(?!\w))?
   )
 """
 FIGURE = re.compile(f"{_DATES}|{_NUMBERS}", re.VERBOSE)
@@ -182,7 +173,7 @@ _NAMES = r"""
 # Most words are none of these, and need not be asked about one by one.
 _PLAIN = rf"""
   (?P<plain>(?<![\w.$@/\\~'’-])(?:
-    (?!(?i:{_MONTHS}|{"|".join(SPELLED)})\b)[A-Za-z][a-zäöüß]*+(?:[ ,;!?()]++|[.:](?:\ |$))
+    (?!(?:{MONTH}|{_NAMED_TIMES}|{SPELLED})\b)[A-Za-z][a-zäöüß]*+(?:[ ,;!?()]++|[.:](?:\ |$))
   )++)
 """
 THING = re.compile(f"{_PLAIN}|{_DATES}|{_NAMES}|{_NUMBERS}", re.VERBOSE)

@@ -1,4 +1,4 @@
-"""What numbers are numbers of: units, currencies, scales, and how each is spelled."""
+"""Units and currencies, and how each is spelled in English and German."""
 
 from msgspec import Struct
 
@@ -16,31 +16,22 @@ class Unit(Struct, frozen=True, gc=False):
 
 PLAIN = Unit("number")
 
-SPELLED = {
-    **{"one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8"},
-    **{"nine": "9", "ten": "10", "eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30", "forty": "40"},
-    **{"fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90"},
-}
-SCALES = {
-    **{"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "millions": 1e6},
-    **{"b": 1e9, "bn": 1e9, "mrd": 1e9, "billion": 1e9, "billions": 1e9, "trillion": 1e12, "trillions": 1e12},
-}
 _CURRENCIES = {
-    **{"usd": "$ us$ dollar dollars", "eur": "€ euro euros", "gbp": "£ pound pounds", "chf": "franc francs"},
+    **{"usd": "$ us$ dollar dollars", "eur": "€ euro euros", "gbp": "£ pound pounds", "chf": "franc francs franken"},
     **{"jpy": "¥ yen", "inr": "₹ rupee rupees", "cny": "yuan", "cad": "", "aud": ""},
 }
 CODES = tuple(_CURRENCIES)
 _MEASURES = {
-    "percent": "0.01 % percent pct",
+    "percent": "0.01 % percent pct prozent",
     "duration": """
         0.001 ms millisecond milliseconds
-        1 s sec secs second seconds
-        60 min mins minute minutes
-        3600 h hr hrs hour hours
-        86400 day days
-        604800 week weeks
-        2629800 month months
-        31557600 year years yr yrs
+        1 s sec secs second seconds sekunde sekunden
+        60 min mins minute minutes minuten
+        3600 h hr hrs hour hours stunde stunden
+        86400 day days tag tage tagen
+        604800 week weeks woche wochen
+        2629800 month months monat monate monaten
+        31557600 year years yr yrs jahr jahre jahren
     """,
     "length": """
         0.001 mm millimetre millimetres millimeter millimeters
@@ -52,9 +43,9 @@ _MEASURES = {
     """,
     "mass": """
         1e-6 mg milligram milligrams
-        0.001 g gram grams
+        0.001 g gram grams gramm
         1 kg kilo kilos kilogram kilograms
-        1000 t ton tons tonne tonnes
+        1000 t ton tons tonne tonnes tonnen
         0.45359237 lb lbs
     """,
     "volume": """
@@ -89,13 +80,13 @@ UNITS = {
     for code, spellings in _CURRENCIES.items()
     for spelling in (code, *spellings.split())
 }
-_CELSIUS, _FAHRENHEIT = Unit("temperature"), Unit("temperature", 1 / 1.8, -32)
+_DEGREES = {"c": Unit("temperature"), "f": Unit("temperature", 1 / 1.8, -32)}
 
 
 def unit_of(spelled: str) -> Unit | None:
     """Return the unit that is spelled so."""
     if spelled[0] == "°":
-        return _CELSIUS if spelled[-1] in "Cc" else _FAHRENHEIT
+        return _DEGREES.get(spelled[-1].lower())
     # 5g is a weight, 5G a network.
     return None if spelled in {"G", "S", "T", "H"} else UNITS.get(spelled.lower())
 

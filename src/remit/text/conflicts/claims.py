@@ -69,7 +69,7 @@ _SPANS = frozenset({"over", "for", "within", "after", "in", "during"})
 _NOW = ("now", "")
 # Of more figures in one clause nobody says which is which.
 _FIGURES = 8
-_WORD = re.compile(r"[a-z]++(?:['-][a-z]++)*+")
+_WORD = re.compile(r"[a-zäöüß]++(?:['-][a-zäöüß]++)*+")
 _PERIODS = (["year"], ["month"], ["week"], ["quarter"], ["season"])
 
 

@@ -1,0 +1,155 @@
+"""Numbers as texts write them, in digits or in English or German words: the one reader that all others use."""
+
+import re
+from functools import lru_cache
+
+
+def _list(words: str) -> list[str]:
+    return words.split()
+
+
+_ENGLISH = _list(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_GERMAN = _list(
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
+    "achtzehn neunzehn"
+)
+_ENGLISH_TENS = _list("twenty thirty forty fifty sixty seventy eighty ninety")
+_GERMAN_TENS = _list("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
+# "Eins" loses its ending before another word: einundzwanzig, einhundert.
+_GERMAN_DIGITS = ["ein", *_GERMAN[2:10]]
+
+_SINGLE = {
+    word: number
+    for words in (_ENGLISH, _GERMAN)
+    for number, word in enumerate(words)
+} | {
+    word: 10 * number
+    for words in (_ENGLISH_TENS, _GERMAN_TENS)
+    for number, word in enumerate(words, 2)
+}  # fmt: skip
+_NUMBER_WORDS = {
+    **_SINGLE,
+    **{
+        f"{ten}-{one}": 10 * tens + ones
+        for tens, ten in enumerate(_ENGLISH_TENS, 2)
+        for ones, one in enumerate(_ENGLISH[1:10], 1)
+    },
+    **{
+        f"{one}und{ten}": 10 * tens + ones
+        for tens, ten in enumerate(_GERMAN_TENS, 2)
+        for ones, one in enumerate(_GERMAN_DIGITS, 1)
+    },
+}
+NUMBER_WORDS = _NUMBER_WORDS | {word.replace("ß", "ss"): number for word, number in _NUMBER_WORDS.items()}
+"""The words for 0 to 99."""
+
+OTHER_MEANINGS = frozenset({"one", "null", "elf"})
+"""Words that are something else as often as a number: a pronoun, a missing value, a creature."""
+
+ORDINALS = {
+    **{"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8},
+    **{"ninth": 9, "tenth": 10, "1st": 1, "2nd": 2, "3rd": 3},
+    **{
+        f"{stem}{ending}": number
+        for number, stem in enumerate(_list("erst zweit dritt viert fünft sechst siebt acht neunt zehnt"), 1)
+        for ending in ("e", "er", "es", "en")
+    },
+}
+
+SCALES = {
+    **{"hundred": 2, "hundert": 2, "k": 3, "thousand": 3, "tausend": 3},
+    **{"m": 6, "mn": 6, "mio": 6, "million": 6, "millions": 6, "millionen": 6},
+    # "Billion" is English here: the German one is a thousand times as much, and is told apart only by its plural.
+    **{"b": 9, "bn": 9, "mrd": 9, "billion": 9, "billions": 9, "milliarde": 9, "milliarden": 9},
+    **{"trillion": 12, "trillions": 12, "billionen": 12},
+}
+"""The power of ten that each word or sign stands for."""
+
+
+def _either_case(word: str) -> str:
+    """Return the pattern of a word in which letters outside ASCII match in both cases, too."""
+    word = word.replace("ß", "(?:ß|ẞ|ss)")
+    return re.sub("[äöü]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", word)
+
+
+def any_of(*words: str) -> str:
+    """Return a pattern of any of these words, for use within `(?ai:...)`.
+
+    It is grouped by first letter, because a regular expression tries all alternatives at every word of a text. ASCII
+    rules for case keep the dotless i and the long s out, which no table has.
+    """
+    by_letter: dict[str, list[str]] = {}
+    for word in sorted(words, key=len, reverse=True):
+        by_letter.setdefault(word[0], []).append(_either_case(word[1:]))
+    return "|".join(f"{letter}(?:{'|'.join(rests)})" for letter, rests in by_letter.items())
+
+
+_ONES = any_of(*_ENGLISH[1:10])
+# What is joined to "zero" by a hyphen is an idiom: zero-day, zero-trust.
+_BELOW_100 = (
+    rf"(?:(?:{any_of(*_ENGLISH_TENS)})(?:[ -](?:{_ONES})\b)?"
+    rf"|(?:{any_of(*_GERMAN_DIGITS)})und(?:{any_of(*_GERMAN_TENS)})"
+    rf"|zero(?!-)|{any_of(*(word for word in _SINGLE if word not in {'zero', *_ENGLISH_TENS}))})"
+)
+_AND = "(?:[ -](?:and )?|und)?"
+_BELOW_1000 = rf"(?:(?:{_BELOW_100}|ein)[ -]?(?:hundred|hundert)(?:{_AND}{_BELOW_100})?|{_BELOW_100})"
+_THOUSANDS = (
+    rf"(?:{_BELOW_1000}|ein)tausend(?:(?:und)?{_BELOW_1000})?|{_BELOW_1000}[ -](?:thousand|tausend){_AND}{_BELOW_1000}"
+)
+# Spaces are escaped, because the readers write their patterns with spaces that do not count.
+SPELLED = f"(?ai:{_THOUSANDS}|{_BELOW_1000})".replace(" ", r"\ ")
+"""The pattern of a number in words. "Two thousand" is a number and a scale, "two thousand and ten" is a number."""
+SCALE = f"(?ai:{any_of(*(word for word in SCALES if len(word) > 1))})"
+"""The pattern of a scale that is a word."""
+
+_PART = re.compile(
+    "|".join(sorted({*_SINGLE, *_GERMAN_DIGITS, "hundred", "hundert", "thousand", "tausend"}, key=len, reverse=True))
+    .replace("ß", "ss")
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def spelled_number(words: str) -> int:
+    """Return the number that `SPELLED` found."""
+    whole = part = 0
+    for word in _PART.findall(words.casefold()):
+        match SCALES.get(word):
+            case None:
+                part += _PART_VALUES[word]
+            case 2:
+                part *= 100
+            case _:
+                whole, part = whole + part * 1000, 0
+    return whole + part
+
+
+_PART_VALUES = {word.replace("ß", "ss"): number for word, number in _SINGLE.items()} | {"ein": 1}
+
+_GROUPING, _POINT = re.compile("[ \u00a0\u202f'’]"), re.compile("[.,]")
+
+
+def digit_readings(written: str) -> tuple[tuple[str, str], ...]:
+    """Return what a number in digits may mean, as whole digits and digits of the fraction; nothing if it is none.
+
+    1,500 is fifteen hundred. 1.500 is one and a half, or fifteen hundred in German.
+    """
+    if written.isdecimal():
+        return ((written, ""),)
+    plain = _GROUPING.sub("", written)
+    groups = _POINT.split(plain)
+    if len(groups) == 1:
+        return ((plain, ""),)
+    if "." in plain and "," in plain:
+        # Whichever comes last begins the fraction.
+        return (("".join(groups[:-1]), groups[-1]),)
+    whole = ("".join(groups), "")
+    thousands = len(groups[0]) < 4 and groups[0] != "0" and all(len(group) == 3 for group in groups[1:])
+    if len(groups) > 2:
+        return (whole,) if thousands else ()
+    fraction = (groups[0], groups[1])
+    if not thousands:
+        return (fraction,)
+    return (whole,) if "," in plain else (fraction, whole)
