@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from remit.text.english import PUNCTUATION, VERBS, WEAK, stem
+from remit.text.vocabulary import CLAUSE_VERBS, PUNCTUATION, WEAK, stem
 
 # Stands where a figure was.
 FIGURE = "\ue000"
@@ -119,7 +119,7 @@ def _parts(sentence: str) -> Iterator[str]:
     joints = [(0, 0), *(joint.span() for joint in _JOINT.finditer(sentence)), (len(sentence), len(sentence))]
     for (end, begin), (stop, _) in pairwise(joints):
         words = sentence[begin:stop].split()
-        verb = next((place for place, word in enumerate(words) if word.lower() in VERBS), None)
+        verb = next((place for place, word in enumerate(words) if word.lower() in CLAUSE_VERBS), None)
         if verb is None or not (verb or subject):
             continue
         if subject:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, cast
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
+from remit.text.vocabulary import words_of
 
 Severity = Literal["low", "medium", "high"]
 
@@ -52,11 +53,6 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def words_of(text: str) -> frozenset[str]:
-    """Return the words of a list as a set."""
-    return frozenset(text.split())
 
 
 # A number under a name with one of these is a part of a whole: 0.15 is 15 %.

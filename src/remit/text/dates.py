@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
-from remit.text.components import words_of
 from remit.text.quantities import Day, Figure, Form, TimeOfDay, Weekday
+from remit.text.vocabulary import words_of
 
 _MONTH_STARTS = {
     start: number

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from remit.text.dates import date_readings
 from remit.text.numbers import SCALES, digit_readings, spelled_number
-from remit.text.sentences import FIGURE, THING, VERBS, bare_name, is_name, squeezed, unmarked, words_of
+from remit.text.sentences import FIGURE, THING, bare_name, is_name, squeezed, unmarked
 from remit.text.units import Unit, unit_of
+from remit.text.vocabulary import REQUEST_VERBS, words_of
 
 
 def unfounded(text: str, source: str) -> tuple[str, ...]:
@@ -275,7 +276,7 @@ class _Grounds:
         """Say whether the one capitalised word that begins a sentence is a name all the same."""
         word = run.words[0]
         bare = _bare(word).casefold()
-        if bare in self._plain or bare in VERBS:
+        if bare in self._plain or bare in REQUEST_VERBS:
             return False
         return (
             bare in _CALENDAR
@@ -287,7 +288,7 @@ class _Grounds:
 
     def _is_ordinary(self, word: str) -> bool:
         word = _bare(word).casefold()
-        return word in self._plain or word in VERBS or (len(word) > 5 and word.endswith(_ENDINGS))
+        return word in self._plain or word in REQUEST_VERBS or (len(word) > 5 and word.endswith(_ENDINGS))
 
 
 def _names(words: Sequence[str]) -> Iterator[list[str]]:

@@ -18,8 +18,8 @@ from remit.text.components import (
     in_words,
     laid_out,
     said_shortly,
-    words_of,
 )
+from remit.text.vocabulary import DESCRIPTION_VERBS
 
 Glossary = Mapping[str, str]
 """The one term for each variant of it."""
@@ -376,15 +376,6 @@ def _stood_in(text: str, pattern: re.Pattern[str], phrases: Mapping[str, str], w
 
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)++\b[:,]?\s*|\s*\([A-Z]{2,9}\)")
 _END = re.compile(r"[.!?](?=\s)|\n")
-_VERBS = words_of("""
-    add analyse analyze answer assess audit book build calculate categorise categorize check claim classify collect
-    combine compare compose compute convert create describe design detect determine develop draft edit estimate evaluate
-    examine explain explore extract fetch file find forecast format gather generate identify inspect investigate
-    list look make map measure model monitor optimise optimize order organise organize plan predict prepare present
-    price produce project propose prove provide rank rate read recommend reconcile research review revise schedule score
-    say search select simulate sort summarise summarize tell test track transform translate update validate verify weigh
-    work write
-""")
 # A line that a person reads while something runs.
 _PHRASE = 80
 
@@ -428,4 +419,4 @@ def _line(text: str) -> str:
 def _base(word: str) -> str | None:
     """Return a verb as one is told to do it, if the word is one: `analyses`, `analyse`."""
     forms = (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y")
-    return next((form for form in forms if form in _VERBS), None)
+    return next((form for form in forms if form in DESCRIPTION_VERBS), None)

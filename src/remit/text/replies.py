@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.text.numbers import ORDINALS, SPELLED, any_of, spelled_number
-from remit.text.sentences import words_of
+from remit.text.vocabulary import words_of
 
 Fits = Callable[[Schema, Json], bool]
 """Says whether a value fits a JSON Schema."""

@@ -10,12 +10,7 @@ from collections.abc import Iterator
 from remit.text.dates import MONTH
 from remit.text.numbers import SCALE, SPELLED, any_of
 from remit.text.units import CODES, UNITS
-
-
-def words_of(text: str) -> frozenset[str]:
-    """Return the words of a list as a set."""
-    return frozenset(text.split())
-
+from remit.text.vocabulary import words_of
 
 # ── sentences ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,27 +92,6 @@ def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
         return word.islower() or text[end : end + 2].strip().islower()
     return word.casefold() in _ABBREVIATIONS or ("." in word and len(word) < 6)
 
-
-# What a request begins with.
-VERBS = words_of("""
-    add adjust analyse analyze answer apply arrange ask assign attach book build buy calculate call cancel categorise
-    categorize change check classify clean close collect combine compare complete compute configure confirm connect
-    consider consolidate continue convert copy correct count create debug define delete deploy describe design detect
-    determine develop document download draft draw edit email enable ensure estimate evaluate examine expand explain
-    explore export extend extract fetch figure file fill filter finalise finalize find finish fix follow forecast format
-    generate get give go group handle help identify implement import improve include inform inspect install integrate
-    investigate invite invoice keep learn let list load look make map mark match measure merge migrate modify monitor
-    move name note notify open optimise optimize order organise organize outline parse pay pick plan post predict
-    prepare present print prioritise prioritize process produce propose provide publish pull push put query rank read
-    recommend reconcile record reduce refactor refund register remind remove rename reorder repair repeat replace reply
-    report request research reserve resolve restart restore retry return review revise rewrite run save scan schedule
-    search select send set share shorten show sign simplify sketch solve sort split start stop store study submit
-    suggest summarise summarize take tell test track transfer translate try turn undo update upgrade upload use validate
-    verify visit wait walk watch write
-    analysiere antworte baue berechne beschreibe erkläre erstelle fasse finde gib hilf lies liste lösche mach mache
-    nenne ordne plane prüfe rechne sag sage schick schicke schreib schreibe sende sortiere suche teste übersetze
-    vergleiche zeig zeige
-""")
 
 # ── names and figures ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from remit.protocol.envelope import Message, Note
-from remit.text.sentences import VERBS, cut, is_question, names_and_numbers, sentences, spoken, squeezed, words_of
+from remit.text.sentences import cut, is_question, names_and_numbers, sentences, spoken, squeezed
+from remit.text.vocabulary import REQUEST_VERBS, words_of
 
 # How many of each are kept, the newest: together some 500 tokens, an eighth of what a callee is shown by default.
 _KEPT = {"asks": 8, "decisions": 8, "constraints": 8, "identifiers": 16, "numbers": 16, "questions": 6}
@@ -126,7 +127,7 @@ def _is_imperative(said: str) -> bool:
     for word in said.split(" ", 4)[:4]:
         bare = word.strip(",:;.!")
         if bare not in _LEAD:
-            return bare in VERBS and bare not in _NO_ASK
+            return bare in REQUEST_VERBS and bare not in _NO_ASK
     return False
 
 

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from remit.text.components import words_of
+from remit.text.vocabulary import words_of
 
 
 class Unit(Struct, frozen=True, gc=False):

@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 
 from remit.policy.verdict import Detector
 from remit.relay.bridge.ports import Draft
-from remit.text.sentences import FIGURE, words_of
+from remit.text.sentences import FIGURE
+from remit.text.vocabulary import words_of
 
 Rule = Literal[
     "low_confidence",

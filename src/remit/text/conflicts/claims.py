@@ -10,7 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.text.clauses import DIGIT, FIGURE, Clause, small, tokens
-from remit.text.english import (
+from remit.text.figures import NAMES, figures
+from remit.text.quantities import Amount, Figure, Quantity, agree, distance, figures_agree
+from remit.text.vocabulary import (
     AXES,
     EVENTS,
     LABELS,
@@ -20,8 +22,6 @@ from remit.text.english import (
     ROLES,
     stem,
 )
-from remit.text.figures import NAMES, figures
-from remit.text.quantities import Amount, Figure, Quantity, agree, distance, figures_agree
 
 
 class Subject(Struct, frozen=True, gc=False):

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from remit.text.clauses import DIGIT, content
-from remit.text.components import words_of
 from remit.text.conflicts.taken import Value, fold_text
-from remit.text.english import AXES, VERBS
 from remit.text.figures import figure_in, figures, has_name
 from remit.text.quantities import Amount, Figure, distance, figures_agree
+from remit.text.vocabulary import AXES, CLAUSE_VERBS, words_of
 
 _NEGATIONS = words_of("not no never non without")
 _ARTICLES = words_of("the a an")
@@ -70,7 +69,7 @@ def is_prose(text: str, name: tuple[str, ...]) -> bool:
     if len(text) <= _SHORT and name and name[-1] not in _PROSE and text.isascii():
         runs = _RUNS.findall(text.lower())
         # A word or two without a verb are a value, whatever they say.
-        if len(runs) < 3 and VERBS.isdisjoint(runs):
+        if len(runs) < 3 and CLAUSE_VERBS.isdisjoint(runs):
             return False
     meant = _text_meaning(text, name)
     return meant is not None and meant.prose
@@ -91,7 +90,7 @@ def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
     if found:
         rest = frozenset(word for _, word in content(_without(value, found)))
         # "The answer is 42" says no more than 42. By itself "30 staff" is a sentence, in a field it is a value.
-        if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(VERBS)):
+        if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(CLAUSE_VERBS)):
             return Meaning(found, rest)
     words = _words(bare)
     if found or len(words) > _SHORT_WORDS or not _PROSE.isdisjoint(name[-1:]) or _is_sentence(value, words):
@@ -103,7 +102,7 @@ _SENTENCES = Meaning(prose=True)
 
 
 def _is_sentence(text: str, words: frozenset[str]) -> bool:
-    return not VERBS.isdisjoint(words) or (
+    return not CLAUSE_VERBS.isdisjoint(words) or (
         len(words) > 2 and (text.rstrip().endswith(".") or not AXES.keys().isdisjoint(words))
     )
 

@@ -6,12 +6,13 @@ from itertools import combinations
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.text.components import Component, Conflict, Findings, Said, Severity, in_words, said_shortly, words_of
+from remit.text.components import Component, Conflict, Findings, Said, Severity, in_words, said_shortly
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of, tally, union
 from remit.text.conflicts.fields import Meaning, agreed, difference
 from remit.text.conflicts.statements import compare_claims
 from remit.text.conflicts.taken import PlacedValue, Places, ResultFields
 from remit.text.quantities import Amount
+from remit.text.vocabulary import words_of
 
 # More than this of one component is not looked at: a result of 10 KB has some 500 fields.
 _FIELDS = 5_000

@@ -23,8 +23,8 @@ from remit.text.conflicts.claims import (
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of
 from remit.text.conflicts.fields import is_prose, may_say_figures
 from remit.text.conflicts.taken import PlacedValue, Places
-from remit.text.english import stem
 from remit.text.quantities import Amount
+from remit.text.vocabulary import stem
 
 # More than this of one component is not looked at: a text of 10 KB has some 150 sentences.
 _SENTENCES = 1_000

@@ -12,8 +12,9 @@ from msgspec import Struct
 from msgspec.json import Encoder
 
 from remit.protocol.envelope import Json
-from remit.text.components import name_words, words_of
+from remit.text.components import name_words
 from remit.text.units import named_unit
+from remit.text.vocabulary import words_of
 
 # Deeper than any reader goes.
 _DEEPEST = 32

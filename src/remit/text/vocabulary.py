@@ -1,8 +1,51 @@
-"""The words that a reader needs who does not understand what is written: which of them say what a sentence is about."""
+"""Lists of words for readers that do not understand a text: verbs, and what each word does in a sentence."""
 
 from functools import lru_cache
 
-from remit.text.components import words_of
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a list as a set."""
+    return frozenset(text.split())
+
+
+# ── verbs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TASKS = words_of("""
+    add analyse analyze answer book build calculate categorise categorize check classify collect combine compare
+    compute convert create describe design detect determine develop draft edit estimate evaluate examine explain
+    explore extract fetch file find forecast format generate identify inspect investigate list look make map measure
+    monitor optimise optimize order organise organize plan predict prepare present produce propose provide rank read
+    recommend reconcile research review revise schedule search select sort summarise summarize tell test track
+    translate update validate verify write
+""")
+REQUEST_VERBS = _TASKS | words_of("""
+    adjust apply arrange ask assign attach buy call cancel change clean close complete configure confirm connect
+    consider consolidate continue copy correct count debug define delete deploy document download draw email enable
+    ensure expand export extend figure fill filter finalise finalize finish fix follow get give go group handle help
+    implement import improve include inform install integrate invite invoice keep learn let load mark match merge
+    migrate modify move name note notify open outline parse pay pick post print prioritise prioritize process
+    publish pull push put query record reduce refactor refund register remind remove rename reorder repair repeat
+    replace reply report request reserve resolve restart restore retry return rewrite run save scan send set share
+    shorten show sign simplify sketch solve split start stop store study submit suggest take transfer try turn undo
+    upgrade upload use visit wait walk watch
+    analysiere antworte baue berechne beschreibe erkläre erstelle fasse finde gib hilf lies liste lösche mach mache
+    nenne ordne plane prüfe rechne sag sage schick schicke schreib schreibe sende sortiere suche teste übersetze
+    vergleiche zeig zeige
+""")
+"""Verbs that begin a request to an agent."""
+DESCRIPTION_VERBS = _TASKS | words_of("""
+    assess audit claim compose gather model price project prove rate say score simulate transform weigh work
+""")
+"""Verbs that begin the description of what an agent does. Here a first word like "email" is more often a noun."""
+CLAUSE_VERBS = words_of("""
+    do does did is are was were has have had will can costs cost leaves leave departs depart arrives arrive takes take
+    starts start ends end begins begin rose fell grew increased decreased declined dropped amounts totals equals opens
+    closes weighs lasts includes requires needs pays earns employs owns spends uses holds reaches reached entered won
+    lost sold bought made makes goes went comes came gets got runs ran says said sells serves covers
+""")
+"""Verbs by which a clause of a statement is known to have one."""
+
+# ── words by what they do in a sentence ───────────────────────────────────────────────────────────────────────────────
 
 # What says nothing of the thing spoken of. Not here: what tells things apart (before, after, without, per, total).
 WEAK = words_of("""
@@ -25,12 +68,6 @@ NEGATIONS = words_of("""
 """)
 # "No later than", "not only": nothing is denied.
 NOT_DENIED = words_of("later earlier more less fewer only just doubt least most")
-VERBS = words_of("""
-    do does did is are was were has have had will can costs cost leaves leave departs depart arrives arrive takes take
-    starts start ends end begins begin rose fell grew increased decreased declined dropped amounts totals equals opens
-    closes weighs lasts includes requires needs pays earns employs owns spends uses holds reaches reached entered won
-    lost sold bought made makes goes went comes came gets got runs ran says said sells serves covers
-""")
 # Here a day or time is what is claimed, and not when the claim was true.
 EVENTS = words_of("""
     depart arriv start end open clos due expir launch found born sign deliver ship meet land board publish releas happen
