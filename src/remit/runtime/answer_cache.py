@@ -143,7 +143,7 @@ def _handed_over(request: Request) -> Json:
 
 def _alike(request: Request) -> tuple[Json, Json]:
     """Return the key shared by requests that ask for the same; only texts can do so in other words."""
-    from remit.text.likeness import gist  # few capabilities use it
+    from remit.text.paraphrases import gist  # few capabilities use it
 
     return gist(request.objective), gist(request.input) if isinstance(request.input, str) else [request.input]
 

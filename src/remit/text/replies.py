@@ -48,11 +48,11 @@ def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
     named = [place for place, words in enumerate(options) if said and _WORD.findall(words.casefold()) == said]
     if len(named) == 1:
         return ChosenOption(named[0])
-    place = _place(reply)
+    place = place_named(reply)
     return ChosenOption(place - 1) if len(options) > 1 and 0 < place <= len(options) else None
 
 
-def _place(reply: str) -> int:
+def place_named(reply: str) -> int:
     """Return the number that a reply names and nothing else; 0 if it names none."""
     found = _PLACE.fullmatch(reply)
     if found is None:

@@ -10,8 +10,6 @@ from remit.relay.bridge.limits import WITH_TOOLS_MS, held, shown, time_limit_s
 from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.prompt_queue import OneAtATime
 from remit.relay.bridge.prompt_text import in_words, split_answer
-from remit.relay.bridge.turns import OneAtATime
-from remit.relay.bridge.wording import in_words, split_answer
 from remit.runtime.engine import Engine
 from remit.runtime.root_request import AskOptions
 

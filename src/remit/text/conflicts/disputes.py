@@ -10,7 +10,7 @@ from remit.protocol.envelope import Json
 from remit.text.clauses import content
 from remit.text.components import in_words
 from remit.text.conflicts.fields import Meaning, meaning
-from remit.text.conflicts.taken import PlacedValue
+from remit.text.conflicts.result_fields import PlacedValue
 from remit.text.vocabulary import words_of
 
 # Names of fields that only hold what is said.

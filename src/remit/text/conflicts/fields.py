@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from remit.text.clauses import DIGIT, content
-from remit.text.conflicts.taken import Value, fold_text
+from remit.text.conflicts.result_fields import Value, fold_text
 from remit.text.figures import figure_in, figures, has_name
 from remit.text.quantities import Amount, Figure, distance, figures_agree
 from remit.text.vocabulary import AXES, CLAUSE_VERBS, words_of

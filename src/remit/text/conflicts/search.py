@@ -9,8 +9,8 @@ from remit.protocol.envelope import Json
 from remit.text.components import Component, Conflict, Findings, Said, Severity, in_words, said_shortly
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of, tally, union
 from remit.text.conflicts.fields import Meaning, agreed, difference
+from remit.text.conflicts.result_fields import PlacedValue, Places, ResultFields
 from remit.text.conflicts.statements import compare_claims
-from remit.text.conflicts.taken import PlacedValue, Places, ResultFields
 from remit.text.quantities import Amount
 from remit.text.vocabulary import words_of
 

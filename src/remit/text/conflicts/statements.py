@@ -22,7 +22,7 @@ from remit.text.conflicts.claims import (
 )
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of
 from remit.text.conflicts.fields import is_prose, may_say_figures
-from remit.text.conflicts.taken import PlacedValue, Places
+from remit.text.conflicts.result_fields import PlacedValue, Places
 from remit.text.quantities import Amount
 from remit.text.vocabulary import stem
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from remit.text.figures import figures
 from remit.text.quantities import figures_agree
+from remit.text.replies import place_named
 
 
 class Side(NamedTuple):
@@ -15,10 +16,6 @@ class Side(NamedTuple):
     sources: tuple[str, ...] = ()
 
 
-_PLACE = re.compile(
-    r"\W*(?:the |number |option )?(first|second|third|[1-9])(?: one)?(?:,? please)?\W*\Z", re.IGNORECASE
-)
-_PLACES = {"first": 1, "second": 2, "third": 3}
 _WORD = re.compile(r"[^\W\d_]+")
 # What a source is called by, and others are too.
 _COMMON = frozenset({"the", "a", "an", "your", "my", "our", "of", "in", "on", "from", "what", "says", "say"})
@@ -33,8 +30,7 @@ def settled(reply: str, sides: Sequence[Side]) -> int | None:
         found = _longest([side for side in sides if means(reply, side)])
         if found:
             return sides.index(found[0]) if len(found) == 1 else None
-    named = _PLACE.match(reply)
-    place = 0 if named is None else int(_PLACES.get(named[1].lower(), named[1]))
+    place = place_named(reply)
     return place - 1 if 0 < place <= len(sides) else None
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from remit.text.likeness import LONGEST, NEGATIONS, gist
+from remit.text.paraphrases import LONGEST, NEGATIONS, gist
 
 ALIKE = [
     ("What is the rate of the euro?", "what is the rate of the euro"),
