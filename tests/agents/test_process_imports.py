@@ -12,7 +12,6 @@ NOT_NEEDED = (
     "remit.runtime.frames",
     "remit.runtime.ledger",
     "remit.agents.sandbox",
-    "remit.agents.own_network",
     "remit.stores",
     "remit.hub",
     "remit.config",

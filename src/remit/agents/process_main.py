@@ -471,8 +471,7 @@ def _confine(end: socket.socket) -> None:
 
     Where hosts are named, the hub is first told of the one way out: a byte, with the socket at which it is to listen.
     """
-    from remit.agents import own_network  # most agents have no sandbox
-    from remit.agents.sandbox import SandboxRights, enforce
+    from remit.agents.sandbox import SandboxRights, enforce, enter_own_network  # most agents have no sandbox
 
     rules = msgspec.json.decode(sys.stdin.buffer.read(), type=SandboxRights)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -481,7 +480,7 @@ def _confine(end: socket.socket) -> None:
     told = not rules.network
     try:
         if rules.network:
-            with own_network.enter() as door:
+            with enter_own_network() as door:
                 proxy = f"http://127.0.0.1:{door.getsockname()[1]}"
                 socket.send_fds(end, [b"+"], [door.fileno()])
             told = True

@@ -6,6 +6,8 @@ network of its own with a proxy as its only way out. Nothing is enforced by Pyth
 
 import os
 import site
+import socket
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from remit.agents import landlock, seccomp
+from remit.agents import landlock, seccomp, syscalls
 from remit.runtime.registry import team_invalid
 
 
@@ -117,7 +119,7 @@ def _code_in(folder: Path) -> Iterator[Path]:
 
 # ── whether it can be had ─────────────────────────────────────────────────────────────────────────────────────────────
 
-_TRIED = "import sys; sys.path[:] = {path!r}; from remit.agents.own_network import enter; enter()"
+_TRIED = "import sys; sys.path[:] = {path!r}; from remit.agents.sandbox import enter_own_network as f; f()"
 
 
 def missing(sandbox: Sandbox) -> str | None:
@@ -165,12 +167,40 @@ def destination(named: str) -> tuple[str, int] | None:
     return host.lower().rstrip("."), int(port)
 
 
+# ── in the agent's process ────────────────────────────────────────────────────────────────────────────────────────────
+
+_NEWUSER, _NEWNET = 0x1000_0000, 0x4000_0000
+_SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
+_UP = 0x1
+
+
+def enter_own_network() -> socket.socket:
+    """Move to an empty network and return a listening socket on its loopback, or raise an `OSError`.
+
+    Whoever holds that socket accepts connections from inside, also in a process that stayed outside. Nothing else leads
+    out. Call it before the process has a second thread.
+    """
+    import fcntl  # Windows has none
+
+    user, group = os.geteuid(), os.getegid()
+    syscalls.unshare(_NEWUSER | _NEWNET)
+    Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        flags = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH14x", b"lo", 0))
+        (now,) = struct.unpack_from("H", flags, 16)
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", now | _UP))
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    return listener
+
+
 def enforce(rules: SandboxRights) -> None:
     """Give up in this process, for good, every right that *rules* does not name, or raise a `RemitError`."""
     try:
-        from remit.agents.syscalls import drop_capabilities
-
-        drop_capabilities()
+        syscalls.drop_capabilities()
         landlock.restrict(rules.rights, tcp=rules.network)
         seccomp.install(network=rules.network, truncate=landlock.version() < 3)
     except OSError as error:

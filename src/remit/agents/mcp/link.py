@@ -2,26 +2,28 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, cast
 
+import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
+from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from remit import __version__
-from remit.agents.mcp.pipes import UNREADABLE, Pipes
+from remit.agents.mcp.pipes import MAX_LINE, UNREADABLE, Pipes
 from remit.agents.mcp.settings import Address, Program, Settings
-from remit.agents.mcp.web import reached
 from remit.protocol.envelope import Json
 
 # Without this, what the SDK logs ends up on stderr, with whatever a server has said in it.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
+CONNECT_S = 10.0
 MAX_PAGES = 20
 # A process that has closed its pipes is on its way out, or will be sent there.
 NOTICE_S = 0.5
@@ -141,7 +143,7 @@ class McpConnection:
         if self._pipes is not None:
             return self._pipes
         assert isinstance(self._settings.reach, Address)
-        return reached(self._settings.reach, self._settings.time_s)
+        return http_streams(self._settings.reach, self._settings.time_s)
 
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,3 +225,55 @@ def _innermost(error: BaseException | None) -> BaseException | None:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
+
+
+# ── over HTTP ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def http_streams(address: Address, time_s: float) -> AsyncGenerator[Any]:
+    """Yield the streams to a server at an address, as the SDK's client takes them."""
+    headers = {"accept-encoding": "identity"}
+    if address.token is not None:
+        headers["authorization"] = f"Bearer {address.token}"
+    timeout = httpx2.Timeout(CONNECT_S, read=time_s + CONNECT_S)
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as client,
+        streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_LINE) as streams,
+    ):
+        yield streams
+
+
+class _BoundedTransport(httpx2.AsyncHTTPTransport):
+    """Sends requests, and reads no more of an answer than it should have."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # A few bytes may unpack to gigabytes; nobody asked for it.
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("the server compressed its answer, though it was not asked to")
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            stream = response.stream
+            assert isinstance(stream, httpx2.AsyncByteStream)
+            response.stream = _BoundedBody(stream)
+        return response
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """A body that ends with an error where it becomes too long; events are counted one by one by the SDK."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_LINE:
+                # Of this kind the SDK makes an error of the one call; any other would end the connection.
+                raise httpx2.StreamError(f"it has more than {MAX_LINE} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
