@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.agents.deciding import Decisions
-from remit.agents.listening import reach
-from remit.agents.telling import Narrator
+from remit.agents.decision_cache import DecisionCache
+from remit.agents.intent_classifier import reach
+from remit.agents.narrator import Narrator
 from remit.agents.workflow import AT_ONCE, Wording, WorkflowExecution
 from remit.policy.budget import split_tokens
 from remit.policy.plan import Step, Workflow, literal
@@ -84,7 +84,7 @@ class Orchestrator:
         words: Callable[[], Wording] = Wording,
         at_once: Callable[[], int] = lambda: AT_ONCE,
         narrator: Narrator | None = None,
-        decisions: Decisions,
+        decisions: DecisionCache,
         aclose: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._offered = offered

@@ -27,8 +27,8 @@ from remit.agents.channel import (
     pack,
     read_by_hub,
 )
-from remit.agents.leader import Leader
 from remit.agents.outgoing_proxy import OutgoingProxy
+from remit.agents.process_group import ProcessGroup
 from remit.agents.sandbox import Sandbox, SandboxRights, rules_of
 from remit.protocol.errors import Code, RemitError, fault
 from remit.text.plain import several_lines
@@ -101,7 +101,7 @@ class Process:
             clear()
             raise
         self.killed = False
-        self._leader = Leader(popen, self.kill, clear)
+        self._leader = ProcessGroup(popen, self.kill, clear)
 
     def _start(self, own: Path) -> subprocess.Popen[bytes]:
         around, rules = self._around, None

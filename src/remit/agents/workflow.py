@@ -11,7 +11,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.agents.telling import Narrator
+from remit.agents.narrator import Narrator
 from remit.policy.aggregate import Blend, with_findings
 from remit.policy.budget import split_tokens
 from remit.policy.plan import INPUT, REQUEST, Step, StepOutcome, Workflow, filled, ready, waits_for

@@ -58,7 +58,7 @@ class Orchestration:
 
     def workflow_agent(self, workflow: Workflow, model: "str | Model | ModelAgent | None") -> "WorkflowAgent":
         """Return the agent that executes a workflow; *model* writes its answers."""
-        from remit.agents.telling import narrator_of
+        from remit.agents.narrator import narrator_of
         from remit.agents.workflow import WorkflowAgent
 
         return WorkflowAgent(workflow, words=self._words, at_once=self._max_fan_out, narrator=narrator_of(model))
@@ -74,16 +74,16 @@ class Orchestration:
         cache_ms: int,
     ) -> "Orchestrator":
         """Return an orchestrator; `Hub.orchestrator` describes the arguments."""
-        from remit.agents.deciding import Decisions
-        from remit.agents.listening import hearing
+        from remit.agents.decision_cache import DecisionCache
+        from remit.agents.intent_classifier import classifier_factory
         from remit.agents.model import model_agent
+        from remit.agents.narrator import narrator_of
         from remit.agents.orchestrator import Orchestrator
-        from remit.agents.telling import narrator_of
 
         asked = None if model is None else model_agent(model)
         return Orchestrator(
             lambda: self._offered(name),
-            hearing(
+            classifier_factory(
                 classifier if callable(classifier) else trainer(classifier),
                 asked if classifier == "model" else None,
                 thresholds.act,
@@ -92,7 +92,7 @@ class Orchestration:
             words=self._words,
             at_once=self._max_fan_out,
             narrator=narrator_of(asked if narrate == "model" else None),
-            decisions=Decisions(self._now, cache_ms),
+            decisions=DecisionCache(self._now, cache_ms),
             aclose=None if asked is None else asked.aclose,
         )
 

@@ -16,9 +16,9 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from remit.agents.leader import Leader
 from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
+from remit.agents.process_group import ProcessGroup
 
 log = logging.getLogger("remit")
 
@@ -51,7 +51,7 @@ class Pipes:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._leader: Leader | None = None
+        self._leader: ProcessGroup | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._transports: list[asyncio.BaseTransport] = []
         """From its stdout and its stderr."""
@@ -66,7 +66,7 @@ class Pipes:
 
     async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
         popen = _started(self._program)
-        self._leader = Leader(popen)
+        self._leader = ProcessGroup(popen)
         self._leader.exited.add_done_callback(self._note_exit)
         try:
             return await self._connected(popen)
@@ -107,7 +107,7 @@ class Pipes:
             await asyncio.wait({ending})
             raise
 
-    async def _end(self, leader: Leader) -> None:
+    async def _end(self, leader: ProcessGroup) -> None:
         if self._tasks and self._tasks[0].done():
             # It said that it will say no more: most likely it is on its way out, and how it went is worth knowing.
             await asyncio.wait({leader.exited}, timeout=LAST_WORDS_S)

@@ -15,7 +15,7 @@ from remit.runtime.ports import Tool
 from remit.runtime.schemas import misfits
 
 if TYPE_CHECKING:  # an extra, which takes a second to import
-    from remit.agents.mcp.link import McpConnection
+    from remit.agents.mcp.connection import McpConnection
 
 log = logging.getLogger("remit")
 
@@ -101,8 +101,8 @@ class McpServer:
             raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Set it where this process is started."))
         try:
             # It takes a second, and others go on meanwhile.
-            await asyncio.to_thread(import_module, "remit.agents.mcp.link")
-            from remit.agents.mcp.link import McpConnection, McpConnectionLost
+            await asyncio.to_thread(import_module, "remit.agents.mcp.connection")
+            from remit.agents.mcp.connection import McpConnection, McpConnectionLost
         except ImportError as error:
             why = f"MCP server {self.settings.name} needs the extra `mcp`, which is not installed"
             raise RemitError(
@@ -167,7 +167,7 @@ class McpServer:
         self._stale = True
 
     async def _relist(self, link: "McpConnection") -> None:
-        from remit.agents.mcp.link import McpConnectionLost
+        from remit.agents.mcp.connection import McpConnectionLost
 
         try:
             async with asyncio.timeout(START_S):
@@ -197,7 +197,7 @@ class McpServer:
             return await self._called(link, name, arguments)
 
     async def _called(self, link: "McpConnection", name: str, arguments: dict[str, Json]) -> Json:
-        from remit.agents.mcp.link import McpBadReply, McpConnectionLost, McpRefusal, McpTimeout
+        from remit.agents.mcp.connection import McpBadReply, McpConnectionLost, McpRefusal, McpTimeout
         from remit.agents.mcp.reading import MAX_WORDS, value_of, visible_text
 
         settings = self.settings

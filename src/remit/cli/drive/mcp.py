@@ -75,7 +75,7 @@ def list_tools(team: Team, server: str, *, as_json: bool) -> None:
 
 
 async def _tools_of(settings: Settings) -> McpTools:
-    from remit.agents.mcp.link import McpConnection, McpConnectionLost
+    from remit.agents.mcp.connection import McpConnection, McpConnectionLost
     from remit.agents.mcp.server import START_S
 
     link = McpConnection(settings, lambda: None)

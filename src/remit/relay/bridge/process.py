@@ -16,9 +16,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from remit.agents.leader import Leader
 from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
+from remit.agents.process_group import ProcessGroup
 from remit.relay.bridge.limits import shown
 
 log = logging.getLogger("remit.relay")
@@ -90,7 +90,7 @@ class Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(lifeline)
         self._alive = True
-        self._leader = Leader(self._popen)
+        self._leader = ProcessGroup(self._popen)
         self._transports: list[asyncio.BaseTransport] = []
         self._draining: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None

@@ -14,7 +14,7 @@ MOST = 1_000
 _LONG_TEXT = 4_096
 
 
-class Decisions:
+class DecisionCache:
     """Decisions by user, words and what was on offer; the oldest use is forgotten first.
 
     No decision is shared between users (C10), though it names nothing but capabilities: how quickly an answer comes

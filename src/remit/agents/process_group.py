@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-class Leader:
+class ProcessGroup:
     """A process that was started with `start_new_session`, and is reaped by nobody else."""
 
     def __init__(

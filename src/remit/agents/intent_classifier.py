@@ -33,7 +33,9 @@ Make = Callable[[Sequence[Capability]], Classifier | Scorer]
 """Makes of capabilities what finds out which of them is wanted, within a brief or by the text alone."""
 
 
-def hearing(make: Make, model: ModelAgent | None, act: float) -> Callable[[Sequence[Capability]], Classifier]:
+def classifier_factory(
+    make: Make, model: ModelAgent | None, act: float
+) -> Callable[[Sequence[Capability]], Classifier]:
     """Return what makes a classifier of capabilities: what *make* makes, or the *model*, in whose place that stands."""
 
     def train(capabilities: Sequence[Capability]) -> Classifier:
