@@ -13,7 +13,7 @@ def test_a_key_that_was_mixed_up_is_named_as_such(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "two/.remit/hub.db.key", tmp_path / "one/.remit/hub.db.key")
     done = remit("audit", "verify", folder=tmp_path / "one")
     assert done.returncode == 1
-    assert "the record holds together, but the key that is known here did not sign it" in done.stdout + done.stderr
+    assert "the record is consistent, but the known key did not sign it" in done.stdout + done.stderr
     doctor = remit("doctor", folder=tmp_path / "one")
     assert "hub.db.key is not the key that signed the record" in doctor.stdout
     assert "tampered" not in done.stdout + done.stderr + doctor.stdout

@@ -111,7 +111,7 @@ def test_a_killed_workflow_goes_on_and_no_finished_step_is_repeated(crew: Path) 
     done = remit(crew, "runs", "resume")
     assert (done.returncode, done.stdout) == (0, "did c c\n"), done.stderr
     assert marks(crew) == ["a", "b", "b", "c"]
-    assert "taken up again after a restart" in done.stderr
+    assert "resumed after a restart" in done.stderr
     assert "success" in done.stderr
     again = remit(crew, "runs", "resume", run[:16], "--json")
     assert "had ended; this is its answer" in again.stderr

@@ -233,7 +233,7 @@ def test_every_mistake_is_said_with_its_line_and_what_was_meant(desk: Path) -> N
         (
             "[workflows.w]\nsteps = [{ name = 'a', agent = 'MKT' }, { name = 'a', agent = 'MKT' }]",
             "workflows.w.steps",
-            "two steps of this name",
+            "two steps with this name",
         ),
         (
             "[workflows.w]\nsteps = [{ name = 'a', agent = 'MKT', after = ['b'] }, "

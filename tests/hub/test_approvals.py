@@ -691,7 +691,7 @@ async def test_nobody_is_asked_in_a_hub_without_an_approver(make_hub: MakeHub, a
         assert (await approvals(hub, reply.run), await hub.pending()) == ([], [])
         assert [run.state for run in await hub.store.runs()] == (["finished"] if agent == "a" else [])
     assert reply.fault is not None
-    assert (code_of(reply), "nobody is there" in reply.fault.message) == (Code.APPROVAL_DECLINED, True)
+    assert (code_of(reply), "no person is available" in reply.fault.message) == (Code.APPROVAL_DECLINED, True)
 
 
 async def test_a_list_answers_first_and_a_person_what_is_not_on_it(make_hub: MakeHub, tmp_path: Path) -> None:

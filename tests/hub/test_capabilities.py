@@ -107,10 +107,6 @@ async def test_a_caller_is_told_what_is_missing_and_nothing_that_it_may_not_see(
         await hub.ask("boss", user="u", input=MAIL)
     hidden, shown = (each.fault for each in seen)
     assert hidden.code is shown.code is Code.DATA_MISSING_REQUIRED_INPUT
-    assert [(each.path, each.message) for each in hidden.problems] == [
-        ("$.by_mail", "`share` is required, and is not there")
-    ]
-    assert [(each.path, each.message) for each in shown.problems] == [
-        ("$.discount_rate", "is required, and is not there")
-    ]
+    assert [(each.path, each.message) for each in hidden.problems] == [("$.by_mail", "`share` is required but missing")]
+    assert [(each.path, each.message) for each in shown.problems] == [("$.discount_rate", "is required but missing")]
     assert MAIL not in str(seen)

@@ -28,7 +28,7 @@ async def test_of_one_answer_a_limited_number_of_facts_is_kept_and_the_rest_is_o
     assert response.unwrap() == list(stated[:MOST_NEW_FACTS])
     notices = [record.body.text for record in records if isinstance(record.body, Notice) and record.kind is Kind.NOTICE]
     assert [text for text in notices if "facts" in text] == [
-        "51 of 151 facts of stranger are not kept: at most 100 of one answer are, of 1000 characters each"
+        "51 of 151 facts of stranger are not stored: at most 100 of one answer are, of 1000 characters each"
     ]
 
 

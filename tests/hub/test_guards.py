@@ -246,7 +246,7 @@ async def confused(asked: Question) -> bool:
 @pytest.mark.parametrize(
     ("approver", "message"),
     [
-        (None, "nobody is there to be asked"),
+        (None, "no person is available to ask"),
         (no, "declined"),
         (silent, "nobody answered within 50 ms"),
         (absent_minded, "declined"),

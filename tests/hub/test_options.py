@@ -84,7 +84,7 @@ async def test_a_workflow_that_timed_out_is_tried_again_with_more_time_and_does_
     assert trip.done == ["book", "look", "look", "write"]
     assert f"write for look for book for {MAIL}" in str(again.result), "what was redacted is whole for its user"
     assert again.usage.total == 200, "what the first run took is counted there"
-    assert notices == ["answered from the journal: it was done in the run that this one tries again"]
+    assert notices == ["answered from the journal: it was done in the run that this one retries"]
 
 
 async def test_what_was_done_is_known_after_a_restart_too(make_hub: MakeHub) -> None:

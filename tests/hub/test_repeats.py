@@ -74,7 +74,7 @@ async def test_what_only_reads_and_is_asked_again_is_answered_as_before_with_a_n
     assert (again.result, again.cache, again.usage.total) == (first.result, "hit", 0)
     assert (again.id, first.id) == (f"{root.run}.2", f"{root.run}.1")
     assert again.warnings == (
-        f"boss asked this before ({first.id}) and nothing was changed since: the earlier answer again",
+        f"boss asked this before ({first.id}) and nothing has changed since: this is the earlier answer",
     )
     assert (other.result, first.warnings) == ({"left": 2}, ())
 

@@ -264,7 +264,7 @@ async def test_no_agent_can_say_what_the_user_answered(hub: Hub) -> None:
 
     @hub.agent("a", may_call=["b"])
     async def a(brief: Brief) -> str:
-        with pytest.raises(RemitError, match="by the hub alone"):
+        with pytest.raises(RemitError, match="only the hub notes"):
             brief.note("answer", "May I pay? → yes")  # pyright: ignore[reportArgumentType]
         brief.note("decision", "The user wants to pay")
         await brief.delegate("b", objective="go on", context=ContextFilter(last_messages=0, known="all"))

@@ -135,7 +135,7 @@ async def test_several_parameters_are_the_fields_of_the_input(hub: Hub) -> None:
     assert wrong.fault.problems == (
         Problem("$.too", "unknown argument; did you mean `to`?"),
         Problem("$.parcel.weight", "Expected `float`, got `str`"),
-        Problem("$.to", "is required, and is not there"),
+        Problem("$.to", "is required but missing"),
         Problem("$.speed", "Invalid enum value 'warp'; expected one of 'slow', 'fast'"),
     )
     assert shape.fault is not None

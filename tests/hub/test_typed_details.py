@@ -94,7 +94,7 @@ async def test_fields_that_only_are_missing_are_told_as_missing_of_every_kind_of
             response = await hub.ask(name, user="u-1", input={"count": 2})
             assert response.fault is not None
             assert response.fault.code is Code.DATA_MISSING_REQUIRED_INPUT
-            assert problems(response) == [("$.item", "is required, and is not there")]
+            assert problems(response) == [("$.item", "is required but missing")]
 
 
 async def test_a_field_of_a_typed_dict_that_may_be_left_out_is_checked_if_it_is_there(hub: Hub) -> None:
@@ -136,7 +136,7 @@ async def test_paths_name_fields_of_the_input_and_not_classes(hub: Hub) -> None:
         state = await hub.ask("switch", user="u-1", input="dim")
     assert problems(goods) == [
         ("$[0].item", "as Order: Input should be a valid string"),
-        ("$[0].weight", "as Parcel: is required, and is not there"),
+        ("$[0].weight", "as Parcel: is required but missing"),
     ]
     assert problems(rows) == [("$", "key: Expected `int`, got `str`")]
     assert problems(point) == [("$", "Expected `array`, got `object`")]
@@ -182,7 +182,7 @@ async def with_a_number_of_its_own(brief: Brief, number: complex) -> str:
         (
             with_a_number_of_its_own,
             "`with_a_number_of_its_own`: its parameters cannot be described as JSON: "
-            "`complex` has no form in JSON; use text, a model or a dataclass",
+            "`complex` cannot be written as JSON; use text, a model or a dataclass",
         ),
     ],
 )

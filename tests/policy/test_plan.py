@@ -237,10 +237,10 @@ def test_a_sound_workflow_has_no_problems() -> None:
     [
         (flow(), "steps", "at least one"),
         (flow(a_step("a"), a_step("a")), "steps.a", "two steps"),
-        (flow(a_step("input")), "steps.input", "a meaning of its own"),
+        (flow(a_step("input")), "steps.input", "is reserved"),
         (flow(a_step("abcd"), result="abce"), "result", "did you mean"),
-        (flow(a_step("a", share=0.6), a_step("b", share=0.6)), "steps", "more than the whole"),
-        (flow(a_step("a", agent=None)), "steps.a", "say who does it"),
+        (flow(a_step("a", share=0.6), a_step("b", share=0.6)), "steps", "add up to more than 1"),
+        (flow(a_step("a", agent=None)), "steps.a", "set `agent` or `capability`"),
         (flow(a_step("a", agent="q")), "steps.a.agent", "there is no agent `q`"),
         (flow(a_step("a", fallback=("q",))), "steps.a.fallback", "there is no agent `q`"),
         (flow(a_step("a", capability="D")), "steps.a.capability", "there is no capability `D`"),

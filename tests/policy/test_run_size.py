@@ -36,7 +36,7 @@ def test_records_may_take_as_much_room_as_is_allowed_and_no_more() -> None:
     assert record(a_request(), facts(record_bytes=999)) == ALLOW
     assert record(a_request(), facts(record_bytes=12_345)) == refuse(
         Code.RECORD_LIMIT_EXCEEDED,
-        "the records of this run take 12,345 bytes, and may take 1,000 (`max_record_bytes`)",
+        "the records of this run take 12,345 bytes of at most 1,000 (`max_record_bytes`)",
     )
 
 

@@ -102,7 +102,7 @@ def test_no_guard_may_rewrite_the_route_or_widen_the_remit(changes: dict[str, An
     rewritten = a_request(**changes)
     assert judge(a_request(), FACTS, [lambda request, facts: Rewrite(rewritten)]) == refuse(
         Code.PERMISSION_DENIED,
-        "a guard rewrote more than what is said: a request's route is fixed, and its remit only narrows",
+        "a guard rewrote more than the content: a request's route is fixed, and its remit only narrows",
         suggestion="Correct the guard.",
     )
 
@@ -111,7 +111,7 @@ def test_no_guard_may_rewrite_the_route_or_widen_the_remit(changes: dict[str, An
 def test_what_is_no_verdict_is_no_yes(nonsense: Any) -> None:
     assert judge(a_request(), FACTS, [lambda request, facts: nonsense]) == refuse(
         Code.PERMISSION_DENIED,
-        f"a guard gave no verdict but a {type(nonsense).__name__}",
+        f"a guard returned an invalid verdict of type {type(nonsense).__name__}",
         suggestion="Correct the guard; the log of the hub says where it failed.",
     )
 

@@ -257,7 +257,7 @@ def test_the_name_of_an_unknown_field_cannot_break_a_line_in_what_is_said_of_it(
 
 # ── ambiguity ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-TWICE = "the key stands twice in one object"
+TWICE = "duplicate key in one object"
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ LOOP["again"] = LOOP
             Problem("$.rows", "has a key of type `tuple`; JSON has text for keys: use text or numbers"),
         ),
         ({"f": {"g": print}}, Problem("$.f.g", "cannot be written as JSON: Encoding objects of type")),
-        ({1: "a", "1": "b"}, Problem("$['1']", "the key stands twice in one object")),
+        ({1: "a", "1": "b"}, Problem("$['1']", "duplicate key in one object")),
         (Tree([1j]), Problem("$.below[0]", "cannot be written as JSON: Encoding objects of type complex")),  # type: ignore[list-item]
     ],
 )

@@ -74,5 +74,5 @@ def test_object_is_any_value(kind: Any) -> None:
 
 
 def test_a_type_without_a_form_in_json_is_named_plainly() -> None:
-    with pytest.raises(TypeError, match=r"^`complex` has no form in JSON; use text, a model or a dataclass$"):
+    with pytest.raises(TypeError, match=r"^`complex` cannot be written as JSON; use text, a model or a dataclass$"):
         schema_of(complex)

@@ -223,7 +223,7 @@ async def test_of_two_who_answer_at_once_one_is_told_that_it_was_too_late() -> N
     store = Overtaking()
     await store.open()
     await store.put(a_question())
-    with pytest.raises(RemitError, match="answered, withdrawn or has expired"):
+    with pytest.raises(RemitError, match="answered, withdrawn or expired"):
         await decide(store, "run", Decision(agreed=False, by="ben"))
     assert await store.decision("run-one-12345678") == YES
 

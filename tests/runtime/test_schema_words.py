@@ -14,7 +14,7 @@ MAYBE = {"anyOf": [ORDER, {"type": "null"}]}
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ({"itm": 1}, Problem("$.item", "is required, and is not there")),
+        ({"itm": 1}, Problem("$.item", "is required but missing")),
         ({"item": 3}, Problem("$.item", '3 is not of type "string"')),
         ("red", Problem("$", "is not of type object or null")),
     ],

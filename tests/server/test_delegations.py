@@ -430,7 +430,7 @@ async def test_what_is_not_there_is_said_as_json(hub: Hub) -> None:
 async def test_what_cannot_be_read_as_a_whole_says_why_and_not_where(hub: Hub) -> None:
     echo(hub)
     async with serving(hub) as server, client_of(server) as session:
-        for sent, told in ((b"", "there is nothing in it; send a JSON object"), (b"{", "not valid JSON: ")):
+        for sent, told in ((b"", "the body is empty; send a JSON object"), (b"{", "not valid JSON: ")):
             headers = {"content-type": "application/json"}
             async with session.post("/v1/delegations", data=sent, headers=headers) as reply:
                 assert reply.status == 400

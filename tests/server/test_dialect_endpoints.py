@@ -92,7 +92,7 @@ async def test_a_dialect_that_does_not_say_for_whom_is_told_where_to_say_it(hub:
         for path, (body, place) in asked.items():
             status, told = await said(session, f"/dialects/{path}", body)
             assert status == 400
-            assert f"$.{place}: say for which user this is asked" in json.dumps(told), told
+            assert f"$.{place}: name the user of the request" in json.dumps(told), told
             assert "$.user" not in json.dumps(told)
             assert "`problems`" not in json.dumps(told), "there are none in these envelopes"
 

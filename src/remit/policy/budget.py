@@ -61,7 +61,7 @@ def record(request: Request, facts: Facts) -> Verdict:
 
 def record_limit(taken: int, limit: int) -> str:
     """Return the sentence for a run that has reached its record limit."""
-    return f"the records of this run take {taken:,} bytes, and may take {limit:,} (`max_record_bytes`)"
+    return f"the records of this run take {taken:,} bytes of at most {limit:,} (`max_record_bytes`)"
 
 
 def deadline(request: Request, facts: Facts) -> Verdict:

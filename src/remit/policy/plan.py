@@ -348,7 +348,7 @@ def _path(node: ast.expr) -> Iterator[str]:
         case ast.Name(id=name):
             yield name
         case _:
-            raise ValueError("only a step, or what is in its result, can be named")
+            raise ValueError("only a step or a part of its result can be named")
 
 
 def _looked_up(path: str, ended: Mapping[str, StepOutcome], given: Json) -> Any:

@@ -26,13 +26,13 @@ def _problems(workflow: Workflow, agents: Offered | None, capabilities: Collecti
     if not names:
         yield Problem("steps", "a workflow needs at least one step")
     for name in dict.fromkeys(each for each in names if names.count(each) > 1):
-        yield Problem(f"steps.{name}", "there are two steps of this name")
+        yield Problem(f"steps.{name}", "there are two steps with this name")
     for name in sorted({INPUT, REQUEST, *CONSTANTS}.intersection(names)):
-        yield Problem(f"steps.{name}", f"no step may be called `{name}`, which has a meaning of its own")
+        yield Problem(f"steps.{name}", f"no step may be called `{name}`, which is reserved")
     if workflow.result is not None and workflow.result not in names:
         yield Problem("result", f"there is no step `{workflow.result}`{did_you_mean(workflow.result, names)}")
     if sum(step.share or 0 for step in workflow.steps) > 1.0 + 1e-9:
-        yield Problem("steps", "the shares of all steps together are more than the whole")
+        yield Problem("steps", "the shares of all steps add up to more than 1")
     sound = True
     for step in workflow.steps:
         for problem in _of_step(step, names, agents, capabilities):
@@ -47,7 +47,7 @@ def _of_step(
 ) -> Iterator[Problem]:
     place = f"steps.{step.name}"
     if step.agent is None and step.capability is None:
-        yield Problem(place, "say who does it (`agent`) or what is to be done (`capability`)")
+        yield Problem(place, "set `agent` or `capability`")
     yield from _unknown(f"{place}.agent", "agent", [step.agent] if step.agent else [], agents)
     yield from _unknown(f"{place}.fallback", "agent", step.fallback, agents)
     yield from _unknown(f"{place}.capability", "capability", [step.capability] if step.capability else [], capabilities)

@@ -196,7 +196,7 @@ def _user(sent: Submission, sender: Sender) -> str | Fault:
     if said is None and sender.users is not None and len(sender.users) == 1:
         (said,) = sender.users
     if said is None:
-        problem = Problem("$.user", "say for which user this is asked")
+        problem = Problem("$.user", "name the user of the request")
         return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.user", problems=(problem,))
     if sent.user is not None and sent.user != said:
         return fault(

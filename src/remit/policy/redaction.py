@@ -218,7 +218,7 @@ def _too_many(most: int) -> Fault:
     return fault(
         Code.TOO_LARGE,
         f"there are more than {most} personal values or secrets in it, which is the most that is taken",
-        suggestion="Send it in parts, or a reference to where it is.",
+        suggestion="Send it in parts, or send a reference to it.",
     )
 
 

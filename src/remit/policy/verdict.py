@@ -130,7 +130,7 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
                 struck = {**struck, **more} if more else struck
                 if not _says_the_same(request, rewritten):
                     message = (
-                        "a guard rewrote more than what is said: a request's route is fixed, and its remit only narrows"
+                        "a guard rewrote more than the content: a request's route is fixed, and its remit only narrows"
                     )
                     return refuse(Code.PERMISSION_DENIED, message, suggestion="Correct the guard.")
                 request = rewritten
@@ -141,7 +141,7 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
             case _:  # guards come from users too, and anything but a verdict is not an approval
                 return refuse(
                     Code.PERMISSION_DENIED,
-                    f"a guard gave no verdict but a {type(verdict).__name__}",
+                    f"a guard returned an invalid verdict of type {type(verdict).__name__}",
                     suggestion=GUARD_FAILED,
                 )
     return Rewrite(request, struck)

@@ -250,7 +250,7 @@ def _parse(raw: bytes, max_bytes: int) -> Json:
     try:
         value = _untyped.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        what = f"not valid JSON: {error}" if raw.strip() else "there is nothing in it; send a JSON object"
+        what = f"not valid JSON: {error}" if raw.strip() else "the body is empty; send a JSON object"
         raise RemitError(malformed((Problem("$", what),))) from error
     except RecursionError as error:
         raise RemitError(_TOO_DEEP) from error
@@ -416,7 +416,7 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
                     key = str(_untyped.decode(token[0][: -len(token["colon"])]))
                     place[-1] = key
                     if key in seen[-1]:
-                        yield Problem(path_of(place), "the key stands twice in one object")
+                        yield Problem(path_of(place), "duplicate key in one object")
                     seen[-1].add(key)
             case _:
                 if abs(int(token[0])) > MAX_INTEGER:

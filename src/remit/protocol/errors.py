@@ -327,7 +327,7 @@ TABLE: dict[Code, ErrorRow] = {
         409,
         2,
         False,
-        "The request id was used before with another content.",
+        "The request id was used before with other content.",
         "Send a different request under an id of its own.",
     ),
     Code.STATE_CONFLICT: ErrorRow(

@@ -35,7 +35,7 @@ T = TypeVar("T")
 JsonSchema = dict[str, Any]
 
 # The message for a missing field.
-MISSING = "is required, and is not there"
+MISSING = "is required but missing"
 # Enough to correct a value in one go.
 MAX_PROBLEMS = 20
 # The packages whose types and constraints only pydantic understands.
@@ -158,7 +158,7 @@ class _Definitions:
         if kind is object:
             return {"description": "any value"}  # an empty one counts as unknown
         if not _needs_pydantic(kind):
-            raise TypeError(f"`{name_of(kind)}` has no form in JSON; use text, a model or a dataclass")
+            raise TypeError(f"`{name_of(kind)}` cannot be written as JSON; use text, a model or a dataclass")
         name = getattr(kind, "__name__", "Model")
         # Two models may have the same name.
         prefix = next(each for each in _numbered(name) if self._owners.setdefault(each, kind) is kind)

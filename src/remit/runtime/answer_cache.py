@@ -185,7 +185,7 @@ def answered_before(request: Request, response: Response, cache: Literal["hit", 
 
 def failed_beside(request: Request, code: Code) -> Response:
     """Return the failure of an equal request as the failure of this one, without details of the other."""
-    why: Fault = fault(code, f"{request.target} failed at an equal request, which was carried out for this one too")
+    why: Fault = fault(code, f"{request.target} failed on an equal request, whose outcome this one shares")
     return Response(
         version=VERSION,
         id=request.id,

@@ -87,7 +87,7 @@ async def decide(inbox: Inbox, name: str, decision: Decision) -> Question:
     question = find(pending, name)
     check_edits(question, decision.edits)
     if not await inbox.decide(question.id, decision):
-        raise _not_there(f"question {question.id} has been answered, withdrawn or has expired meanwhile")
+        raise _not_there(f"question {question.id} was answered, withdrawn or expired meanwhile")
     return question
 
 

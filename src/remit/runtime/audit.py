@@ -142,7 +142,7 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
         elif self.announced:
             state = f"the hub announced a break in the record ({found})"
         elif self.other_key:
-            state = f"the record holds together, but the key that is known here did not sign it ({found})"
+            state = f"the record is consistent, but the known key did not sign it ({found})"
         else:
             state = f"the record was tampered with ({found})"
         counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
@@ -412,7 +412,7 @@ class _Walk:
         if self._unsigned is not None and self.seq - self._signed > self._unsigned.most:
             self._overdue = self.seq
         if self._overdue > self._signed:
-            message = "no checkpoint signed them in the time in which a hub does: it was killed, or they were rewritten"
+            message = "no checkpoint signed them in time: the hub was killed, or they were rewritten"
             self._find(Tampering.UNSIGNED, self._signed + 1, self._overdue, message)
         self.findings.sort(key=lambda finding: finding.first)
 
@@ -422,7 +422,7 @@ class _Walk:
             if anchor.digest == digest.hex():
                 self.anchored += 1
             else:
-                message = f"the record does not lead to what the anchor with number {anchor.number} signed"
+                message = f"the record does not match what the anchor with number {anchor.number} signed"
                 self._find(Tampering.ANCHOR_MISMATCH, number, number, message)
         for seal in self._seals.get(number, ()):
             if self._rewritten:
@@ -431,9 +431,7 @@ class _Walk:
                 self._sealed = number
                 continue
             self._rewritten = True
-            message = (
-                f"the chain was hashed anew: it does not lead to what checkpoint {seal.number} signed for row {number}"
-            )
+            message = f"the chain was rehashed: it does not match what checkpoint {seal.number} signed for row {number}"
             self._find(Tampering.REWRITTEN, self._sealed + 1, number, message)
 
     def _judge_age(self, row: ChainRow, unsigned: Unsigned) -> None:
@@ -498,7 +496,7 @@ class _Walk:
                 own = _digest(previous, home.row, number)
                 previous = own or row.digest
                 continue
-            self._find(Tampering.EDITED, number, number, "its content is not what was written")
+            self._find(Tampering.EDITED, number, number, "its content was changed")
             follower = group[place + 1] if place + 1 < len(group) else None
             own = _digest(previous, row, number)
             previous = own if own and follower and _fits(own, follower.row, follower.number) else row.digest

@@ -374,10 +374,10 @@ async def _told_as_one(combined: Combined, blender: Blender, request: str, title
     try:
         text = await blender(blend)
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - blenders come from users
-            raise TypeError(f"a blender gave a {type(text).__name__}, not a text")
+            raise TypeError(f"a blender returned a {type(text).__name__}, not a text")
     except Exception as error:  # noqa: BLE001 - results must not be lost because a model could not be reached
-        log.warning("results could not be told as one: %s", type(error).__name__)
-        failed = f"the results could not be told as one: {type(error).__name__}"
+        log.warning("results could not be blended: %s", type(error).__name__)
+        failed = f"the results could not be blended: {type(error).__name__}"
         return replace(combined, answer=replace(merged, warnings=(*merged.warnings, failed)))
     # Every name and number of the text is checked against everything that the model was given.
     import asyncio  # a team, briefs included, is also loaded where no event loop runs

@@ -72,7 +72,7 @@ class LocalBriefBackend:
         frame, parts = self._frame, self._dispatch.parts
         run, keys, path = frame.run, parts.redactor.keys, f"{frame.path}#{name}"
         if frame.named is not None and path in frame.named:
-            why = f"{frame.card.name} has found out {name} before in this delegation"
+            why = f"{frame.card.name} already used the name {name} in this delegation"
             raise RemitError(fault(Code.DUPLICATE_REQUEST, why, suggestion="Give each `once` a name of its own."))
         digest = journal.tool_digest(run, name, {}, keys)
         step = journal.recall(run, path, digest, keys, repeatable=True)
@@ -123,9 +123,9 @@ class LocalBriefBackend:
             kept = verified(frame, make(), parts.limits.max_result_bytes)
         except Exception as error:  # noqa: BLE001 - the agent's own code
             name, what = frame.card.name, parts.redactor.worded(error, frame.run.sealing)
-            log.error("agent %s could not say what it had finished on %s: %s", name, frame.path, what)
+            log.error("agent %s failed to make its partial answer on %s: %s", name, frame.path, what)
             # It becomes a notice, which everyone who follows the run sees, so it leaves out the exception's text.
-            why = f"{name} could not say what it had finished ({type(error).__name__})"
+            why = f"{name} failed to make its partial answer ({type(error).__name__})"
             kept = fault(Code.RESULT_VALIDATION_FAILED, why)
         if isinstance(kept, Fault):
             self._dispatch.recording.notice(frame, kept.message, kept.code)

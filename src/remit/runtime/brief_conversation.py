@@ -97,7 +97,7 @@ class ConversationAccess:
         # Redacted before it is cut, as with progress.
         note = checked(Note(note.kind, note.text[:MAX_PROGRESS_READ]))
         if note.kind == "answer":
-            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "what the user answered is noted by the hub alone"))
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "only the hub notes the user's answers"))
         if run.sealing is not None:
             note = strike(note, run.sealing, found)
         if found:
@@ -154,7 +154,8 @@ async def _referred(
     await parts.store.flush()
     owner = await parts.store.owner(session)
     if owner is None:
-        raise RemitError(fault(Code.NOT_FOUND, f"the conversation `{reference[:100]}` is not kept here", suggestion=""))
+        why = f"the conversation `{reference[:100]}` is not stored here"
+        raise RemitError(fault(Code.NOT_FOUND, why, suggestion=""))
     if owner.user != user:
         why = f"User ID mismatch - security violation: the conversation `{reference[:100]}` is another user's"
         raise RemitError(fault(Code.USER_MISMATCH, why))

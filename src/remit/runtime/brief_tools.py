@@ -164,8 +164,8 @@ class ToolCalls:
         try:
             value = await _struck(value, sealing, found)
         except Exception as error:  # noqa: BLE001 - a foreign detector, and its message may hold the text it examined
-            log.error("a detector failed on what tool %s returned (%s)", tool, type(error).__name__)
-            why = f"what tool {tool} returned could not be redacted ({type(error).__name__}), so it is not given"
+            log.error("a detector failed on the result of tool %s (%s)", tool, type(error).__name__)
+            why = f"the result of tool {tool} could not be redacted ({type(error).__name__}), so it is withheld"
             return None, fault(Code.DELEGATION_FAILED, why)
         if found:
             redactor.keep(run, found, of_user=True)

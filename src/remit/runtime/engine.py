@@ -261,7 +261,7 @@ class Engine:
             try:
                 await close()
             except Exception as error:  # noqa: BLE001 - logged; the store has yet to be closed
-                log.error("something could not be closed: %s", self._parts.redactor.worded(error))
+                log.error("failed to close a resource: %s", self._parts.redactor.worded(error))
         for task in self._dispatch.tasks.abandoned:
             task.cancel()
         self._dispatch.tasks.close()

@@ -69,7 +69,7 @@ class Executor:
             # Outside the event loop: detectors may have to be loaded first, and an error text may come from a stranger.
             return ended_response(frame, Status.FAILED, await aside.run(self._raised, frame, error))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
-            message = f"{name} gave a {type(given).__name__}, not an answer"
+            message = f"{name} returned a {type(given).__name__}, not an answer"
             return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
         most = parts.limits.max_result_bytes
         answer = (
@@ -153,9 +153,7 @@ class Executor:
         if len(calls) == 1:
             return handed_on(frame, await self._dispatch.delegate(frame, calls[0]))
         if strategy is Strategy.AI_BLEND:
-            why = (
-                f"{frame.card.name} handed on with the strategy `ai-blend`, and an answer names no model to blend with"
-            )
+            why = f"{frame.card.name} handed over with the strategy `ai-blend`, but an answer cannot name a model"
             again = 'Ask with `brief.combine(calls, strategy="ai-blend", blend=…)`, or choose another strategy.'
             return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why, suggestion=again))
         from remit.runtime.delegation.combine import combine  # few agents hand over to several

@@ -36,7 +36,7 @@ class JournalStep(Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(JournalStep)
 
 TAKEN_OVER = fault(
-    Code.OUTCOME_UNKNOWN, "another hub took this run over, because this one had not been heard of for too long"
+    Code.OUTCOME_UNKNOWN, "another hub took this run over, because this one sent no heartbeat for too long"
 )
 
 
@@ -60,7 +60,7 @@ def recall(run: Run, path: str, digest: bytes, keys: HubKeys, *, repeatable: boo
         return fault(
             Code.OUTCOME_UNKNOWN,
             f"step {path} was recorded with another key and cannot be read",
-            suggestion="Put the key file of the store back from a backup; else look at what the work left behind.",
+            suggestion="Restore the store's key file from a backup, or check what the work has already done.",
         )
     step = _decoder.decode(opened)
     if step.digest != digest:

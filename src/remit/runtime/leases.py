@@ -80,7 +80,7 @@ class Leases:
                 if self.on_reload is not None:
                     await self.on_reload(control)
         except Exception as error:  # noqa: BLE001 - logged; the earlier configuration stays
-            log.error("the configuration could not be taken over: %s", self._dispatch.parts.redactor.worded(error))
+            log.error("the configuration could not be reloaded: %s", self._dispatch.parts.redactor.worded(error))
 
     def _obey(self, control: ControlCommand) -> None:
         if control.action == "cancel":
@@ -165,15 +165,15 @@ class Leases:
         before = journal.begun(run, run.id, parts.redactor.keys)
         left = None if before is None else before.departed
         if left is not None and not isinstance(entry.agent, Remote):
-            because = f": it had left for another hub, and {entry.card.name} lives in this hub now"
+            because = f": it was sent to another hub, and {entry.card.name} lives in this hub now"
             return await self._give_up(run, because, detail=f"it was sent to {left.to}")
         frame = self._dispatch.admission.reserve(run.request, entry, run, None, parts.clock.now())
         frame.ran = True  # its code was called before, whatever happens here
         frame.departed = left
         if left is not None:
-            frame.doubt = "it had left for another hub before the restart, and may have been done"
+            frame.doubt = "it was sent to another hub before the restart and may have been executed"
         elif not isinstance(entry.agent, Remote):
-            frame.doubt = "it had begun before the restart, and it is not known how far it came"
+            frame.doubt = "it had begun before the restart, and its progress is unknown"
         if (why := self._runs.called_off.get(run.id)) is not None:
             run.handed_back = why is CLOSING
             if left is None:
@@ -181,7 +181,7 @@ class Leases:
             else:  # one turn of the loop after its start, so that whoever has it is told to stop
                 loop = asyncio.get_running_loop()
                 loop.call_soon(loop.call_soon, self._dispatch.tasks.stop, frame, why)
-        self._dispatch.recording.notice(frame, "taken up again after a restart")
+        self._dispatch.recording.notice(frame, "resumed after a restart")
         return await self._runs.carry_out(frame)
 
     async def _told(self, run: str) -> Counter[tuple[str, str]]:
@@ -197,7 +197,7 @@ class Leases:
         request = run.request
         why = fault(
             Code.OUTCOME_UNKNOWN,
-            f"the hub stopped while {request.target} was at work, and it is not known how far it came{because}",
+            f"the hub stopped while {request.target} was at work, and its progress is unknown{because}",
             detail=detail,
         )
         response = Response(

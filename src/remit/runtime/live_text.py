@@ -89,7 +89,7 @@ class Outflow:
         try:
             clean, _ = await aside.run(settled, flow.before, flow.pending, sealing, struck, ended=True)
         except Exception as error:  # noqa: BLE001 - a foreign detector, or too much text: the answer has it
-            log.error("what %s says could not be redacted (%s)", frame.path, type(error).__name__)
+            log.error("live text of %s could not be redacted (%s)", frame.path, type(error).__name__)
             return
         if not isinstance(frame.state, Status):
             self._tell(frame, clean, struck)
@@ -102,7 +102,7 @@ class Outflow:
         try:
             clean, end = settled(flow.before, flow.pending, sealing, struck, named=named, ended=ended)
         except Exception as error:  # noqa: BLE001 - a foreign detector: text that it cannot examine is not shown
-            log.error("a detector failed on what %s says (%s)", frame.path, type(error).__name__)
+            log.error("a detector failed on live text of %s (%s)", frame.path, type(error).__name__)
             return
         if end:
             flow.before = (flow.before + flow.pending[:end])[-BEFORE:]

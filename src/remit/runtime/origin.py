@@ -36,7 +36,7 @@ def worded(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a foreign `__str__`
-        text = "(no words for it)"
+        text = "(no message)"
     inner = _first_of(error)
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     said = said if inner is None else f"{said}: {worded(inner)}"

@@ -112,7 +112,7 @@ class PeerCalls:
         try:
             await self._end(request, {request.run: succeeded})
         except RemitError as error:  # it is dropped when its time is over
-            log.warning("the end of %s could not be noted for its caller's limits: %s", request.run, error.fault.code)
+            log.warning("failed to settle %s for its caller's limits: %s", request.run, error.fault.code)
 
     async def _end(self, request: Request, ends: Mapping[str, bool]) -> None:
         # A finished call is not repeated in the same run; runs elsewhere are assumed to last as long as here.

@@ -118,7 +118,7 @@ class Redactor:
         try:
             return strike(body, sealing, {})
         except Exception as error:  # noqa: BLE001 - a foreign detector, and its message may hold the text it examined
-            log.error("a detector failed (%s), so nothing is shown of what it looked at", type(error).__name__)
+            log.error("a detector failed (%s), so the text is withheld", type(error).__name__)
             return strike(body, Sealing(sealing.key, everything, most=sys.maxsize), {})
 
     def worded(self, error: BaseException, sealing: Sealing | None = None) -> str:

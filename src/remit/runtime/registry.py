@@ -91,7 +91,7 @@ def _refuse_missing(agents: dict[str, RegisteredAgent], tools: dict[str, Tool]) 
         for missing in sorted(named - known)
     ]
     if problems:
-        raise RemitError(fault(Code.TEAM_INVALID, "the team names what is not there", problems=tuple(problems)))
+        raise RemitError(fault(Code.TEAM_INVALID, "the team names unknown agents or tools", problems=tuple(problems)))
 
 
 def _checked(card: AgentCard) -> AgentCard:

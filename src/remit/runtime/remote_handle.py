@@ -148,7 +148,7 @@ class LocalRemoteHandle:
     async def depart(self, to: str) -> Departure | None:
         frame, parts, left = self._frame, self._dispatch.parts, self._frame.departed
         if left is not None and left.to != to:
-            why = f"{frame.request.target} was elsewhere before the restart: it is not known what came of it there"
+            why = f"{frame.request.target} ran elsewhere before the restart: its outcome there is unknown"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, detail=f"it was sent to {left.to}, and is at {to} now"))
         if left is not None or frame.run.steps is None:
             # A run that is not resumed ends as `OUTCOME_UNKNOWN` after a restart, whatever is recorded of it.

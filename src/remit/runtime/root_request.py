@@ -73,7 +73,7 @@ def root_request(
     )
     request = checked(request)
     if request.traceparent is not None and place_of(request.traceparent) is None:
-        problem = Problem("traceparent", "expected it as W3C writes it: 00-<32 hex digits>-<16 hex digits>-01")
+        problem = Problem("traceparent", "expected the W3C format: 00-<32 hex digits>-<16 hex digits>-01")
         raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid traceparent", problems=(problem,)))
     return _within_limits(request, limits)
 

@@ -461,8 +461,8 @@ class RootRuns:
                 return await self._interruptible(self.dispatch.parts.store.wait(run))
         except TimeoutError:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
-            why = f"the same request, run {run}, is under way and had not ended after {request.remit.time_ms} ms"
-            again = "Ask again under the same id: that gets its outcome, and begins nothing."
+            why = f"the same request, run {run}, is in progress and did not end within {request.remit.time_ms} ms"
+            again = "Ask again with the same id to get its outcome; nothing is started."
             unknown = self.dispatch.refusals.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 
@@ -533,7 +533,7 @@ CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
 
 
 def _duplicate(request: Request) -> Fault:
-    return fault(Code.DUPLICATE_REQUEST, f"request id {request.id} was used before with another content")
+    return fault(Code.DUPLICATE_REQUEST, f"request id {request.id} was used before with other content")
 
 
 def _for_asker(request: Request, response: Response) -> Response:

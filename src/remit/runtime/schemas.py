@@ -119,8 +119,8 @@ def _problem(error: "ValidationError", steps: list[str | int], message: str) -> 
         return Problem(_path(steps), message)
     # Inside a name that must not be shown, the field's own name would point to a place that does not exist.
     if len(steps) == len(error.instance_path):
-        return Problem(_path([*steps, name]), "is required, and is not there")
-    return Problem(_path(steps), f"`{name}` is required, and is not there")
+        return Problem(_path([*steps, name]), "is required but missing")
+    return Problem(_path(steps), f"`{name}` is required but missing")
 
 
 def _missing(error: "ValidationError") -> str | None:

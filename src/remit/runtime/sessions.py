@@ -259,8 +259,8 @@ class Sessions:
                 raise RemitError(fault(Code.STATE_CONFLICT, why))
             made = encode({name: value for name, value in (now | changes).items() if value is not None})
             if len(made) > most_bytes:
-                why = f"{frame.card.name} would keep {len(made)} bytes, and may keep {most_bytes}"
-                less = "Keep less, or a reference to where the data lies."
+                why = f"{frame.card.name} would store {len(made)} bytes; the limit is {most_bytes}"
+                less = "Store less, or a reference to the data."
                 raise RemitError(fault(Code.TOO_LARGE, why, suggestion=less))
             written = await self._store.cas(_state_key(frame), revision, made)
             if written is not None:

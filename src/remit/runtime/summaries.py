@@ -69,11 +69,11 @@ class Summaries:
         try:
             text, usage = await summarize(source, SUMMARY_TOKENS)
         except Exception as error:  # noqa: BLE001 - a foreign model: the summary by rules remains
-            log.warning("no model made a summary (%s)", type(error).__name__)
+            log.warning("the model failed to make a summary (%s)", type(error).__name__)
             return ""
         payer.meter(usage)
         if wrong := await asyncio.to_thread(unfounded, text, source):
-            log.warning("a model's summary was not taken: %d of its names and numbers stand nowhere", len(wrong))
+            log.warning("a model's summary was rejected: %d of its names and numbers are unfounded", len(wrong))
             text = ""  # stored too: asking again would cost the same again
         await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
         return text

@@ -49,11 +49,11 @@ class Approvals:
         """Return the edits of the person who agreed, or raise if nobody agreed."""
         approver, question = self.parts.approver, ask.question
         if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance] - guards come from users too
-            raise _declined(f"a guard gave no question but a {type(question).__name__}")
+            raise _declined(f"a guard returned an invalid question of type {type(question).__name__}")
         if approver is None:
-            raise _declined("nobody is there to be asked", question)
+            raise _declined("no person is available to ask", question)
         if questions >= MAX_QUESTIONS:
-            raise _declined("asked again after a yes", question)
+            raise _declined("asked again after an approval", question)
         struck: dict[str, str | int] = {}
         try:
             if is_light_request(request):
@@ -63,7 +63,7 @@ class Approvals:
         except Exception as error:
             log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
             raise _declined(
-                f"the question could not be redacted ({type(error).__name__}), so nobody is shown it"
+                f"the question could not be redacted ({type(error).__name__}), so it is not shown"
             ) from error
         self._record_approval(asked, None)
         decision = await self._answer(asked, approver)
@@ -121,7 +121,7 @@ class Approvals:
             log.error("the approver failed on %s: %s", asked.request.path, self.parts.redactor.traced(error))
             with suppress(StoreError):
                 await self.parts.store.withdraw(asked.id)
-            raise _declined(f"nobody could be asked ({type(error).__name__})", asked.text) from error
+            raise _declined(f"no person could be asked ({type(error).__name__})", asked.text) from error
         if isinstance(given, Decision):
             return given
         return Decision(agreed=given is True, by="")
@@ -183,11 +183,11 @@ def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]
     return check_edits(asked, whole)
 
 
-_NOBODY = ("nobody could be asked", "nobody is there to be asked")
+_NOBODY = ("no person could be asked", "no person is available to ask")
 
 
 def _declined(message: str, question: str = "") -> RemitError:
     shown = question if len(question) <= SHOWN else f"{question[:SHOWN]}…"
     said = f"{message}: {shown}" if shown else message
-    later = "Ask again when somebody can be asked." if message.startswith(_NOBODY) else None
+    later = "Ask again when a person is available." if message.startswith(_NOBODY) else None
     return RemitError(fault(Code.APPROVAL_DECLINED, said, suggestion=later))

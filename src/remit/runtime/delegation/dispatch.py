@@ -283,7 +283,7 @@ def _name_once(parent: Frame, step: str) -> None:
     if parent.named is None:
         parent.named = set()
     if step in parent.named:
-        why = f"{parent.card.name} has made a call named {step} before in this delegation"
+        why = f"{parent.card.name} already made a call named {step} in this delegation"
         raise RemitError(fault(Code.DUPLICATE_REQUEST, why, suggestion="Give each call a name of its own."))
     parent.named.add(step)
 

@@ -67,7 +67,7 @@ def _without_words(request: Request) -> Request:
     """Return a large request as its refusal is recorded: caller, callee, and that it was too large to store."""
     return replace(
         request,
-        objective=f"[not kept: the request is larger than {LIGHT} characters, and was refused]",
+        objective=f"[not stored: the request is larger than {LIGHT} characters, and was refused]",
         input=None,
         handoff=None,
         context=None,

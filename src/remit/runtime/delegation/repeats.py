@@ -71,7 +71,7 @@ def note_end(frame: Frame, outcome: Response) -> None:
 def given_again(parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
     """Return an earlier answer as the answer to an equal request; it costs nothing."""
     was = earlier.response
-    note = f"{parent.card.name} asked this before ({was.id}) and nothing was changed since: the earlier answer again"
+    note = f"{parent.card.name} asked this before ({was.id}) and nothing has changed since: this is the earlier answer"
     return replace(
         for_record(was),
         id=request.id,
@@ -113,7 +113,7 @@ def circling(parent: Frame, name: str) -> str:
     """Return the warning to an agent that goes in circles."""
     return (
         f"{parent.card.name} has asked {name} for nearly the same several times, and the answers bring nothing new: "
-        "use what there is, ask for something else, or ask another"
+        "use the answers so far, ask for something else, or ask another agent"
     )
 
 

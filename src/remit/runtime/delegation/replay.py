@@ -93,11 +93,11 @@ class JournalReplay:
 def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, asked: str | None) -> str:
     """Return why the outcome of an unfinished step is unknown; empty: nothing happened."""
     if before.departed is not None:
-        return "it had left for another hub before the restart, and may have been done"
+        return "it was sent to another hub before the restart and may have been executed"
     capability = entry.card.capability(asked) if entry is not None and asked is not None else None
     if (entry is not None and isinstance(entry.agent, Remote)) or (capability is not None and capability.read_only):
         return ""
-    return "it had begun before the restart, and it is not known how far it came"
+    return "it had begun before the restart, and its progress is unknown"
 
 
 def _at_home_now(entry: RegisteredAgent, before: journal.JournalStep) -> Fault | None:
@@ -105,12 +105,12 @@ def _at_home_now(entry: RegisteredAgent, before: journal.JournalStep) -> Fault |
     left = before.departed
     if left is None or isinstance(entry.agent, Remote):
         return None
-    what = f"it had left for another hub before the restart, and {entry.card.name} lives in this hub now"
+    what = f"it was sent to another hub before the restart, and {entry.card.name} lives in this hub now"
     return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it", detail=f"it was sent to {left.to}")
 
 
 def _replayed(request: Request, step: journal.JournalStep) -> Notice:
-    when = "in the run that this one tries again" if step.earlier else "before the restart"
+    when = "in the run that this one retries" if step.earlier else "before the restart"
     return Notice(delegation=request.id, agent=request.target, text=f"answered from the journal: it was done {when}")
 
 

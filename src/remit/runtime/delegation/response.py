@@ -139,7 +139,7 @@ def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
             frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems)
         )
     if given.ok is (given.fault is not None):
-        message = f"{request.target} gave an answer that contradicts itself: {given.status} with and without an error"
+        message = f"{request.target} returned a contradictory answer: {given.status} with and without an error"
         return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
     return replace(
         # The details of an agent's failure are for its own hub to report.
@@ -208,7 +208,7 @@ def brief_fault(why: Fault) -> Fault:
         if not is_light(*problems, problem):
             break
         problems.append(problem)
-    message = why.message if len(why.message) <= MAX_WORDS else "the reason is too long to be told"
+    message = why.message if len(why.message) <= MAX_WORDS else "the reason is too long to show"
     detail = why.detail if len(why.detail) <= MAX_WORDS else ""
     short = fault(why.code, message, problems=tuple(problems), retry_after_ms=why.retry_after_ms, detail=detail)
     if (origin := why.origin) is None:

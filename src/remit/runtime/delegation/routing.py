@@ -73,7 +73,7 @@ class Routing:
                     records = await self.parts.store.recent(NEWEST)
             except (TimeoutError, StoreError) as error:
                 why = str(error) or "it takes too long"
-                log.warning("how agents did before cannot be read, so it does not count: %s", why)
+                log.warning("earlier track records cannot be read and do not count: %s", why)
                 records = []
             now, wall_ms = clock.now(), clock.wall_ms()
             self.parts.ledger.recall(tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000))

@@ -70,7 +70,7 @@ class Settlement:
         A large response was *looked* through before, outside the event loop.
         """
         if isinstance(frame.state, Status):
-            self.recording.notice(frame, "its result came after it had been abandoned, and was dropped")
+            self.recording.notice(frame, "its result arrived after it was abandoned and was dropped")
             return
         if self._is_overdue(frame):
             frame.stopping, looked = _too_late(frame), None
@@ -79,7 +79,7 @@ class Settlement:
             if not is_light_response(response):
                 # Only for an agent that does not stop: nothing can be awaited for it any more.
                 frame.partial = None
-                why = f"what {frame.card.name} had until then is not kept: it is larger than {LIGHT} characters"
+                why = f"the partial answer of {frame.card.name} is not stored: it is larger than {LIGHT} characters"
                 response = replace(stopped(frame, frame.stopping), warnings=(why,))
         judged = response
         if frame.faults_below and judged.fault is not None and key_of(judged.fault) in frame.faults_below:
@@ -191,11 +191,11 @@ class Settlement:
             found.clear()
             frame.partial = None  # this could not be redacted either
             if isinstance(error, RemitError):
-                why = f"the answer of {frame.card.name} cannot be used: {error.fault.message}"
+                why = f"the answer of {frame.card.name} is invalid: {error.fault.message}"
                 failed = ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why))
             else:
                 log.error("a detector failed on %s: %s", frame.path, self.parts.redactor.worded(error, sealing))
-                what = f"({type(error).__name__}), so it is not given"
+                what = f"({type(error).__name__}), so it is withheld"
                 why = f"the answer of {frame.card.name} could not be redacted {what}"
                 failed = ended_response(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, why))
             return replace(failed, usage=response.usage)
@@ -221,7 +221,7 @@ class Settlement:
         """Store facts for the user and the conversation, at most a bounded number per answer."""
         facts, user = memorable(stated), frame.request.remit.user
         if len(facts) < len(stated):
-            rest = f"{len(stated) - len(facts)} of {len(stated)} facts of {frame.card.name} are not kept"
+            rest = f"{len(stated) - len(facts)} of {len(stated)} facts of {frame.card.name} are not stored"
             self.recording.notice(
                 frame, f"{rest}: at most {MOST_NEW_FACTS} of one answer are, of {FACT_LENGTH} characters each"
             )

@@ -27,7 +27,7 @@ class ReusedProof(NamedTuple):
 USED = fault(
     Code.UNAUTHENTICATED,
     "a hub has not proven who it is: its proof was used before",
-    suggestion="Make a proof for each sending, also for one that is tried again.",
+    suggestion="Make a new proof for each request, including retries.",
 )
 """The fault of a request whose single-use proof was used before."""
 
@@ -52,7 +52,7 @@ class OrphanedRun(NamedTuple):
 def unknown_outcome(request: Request, attempts: int) -> Response:
     """Return the outcome of a request whose workers went silent too often; every store ends it this way."""
     times = "once" if attempts == 1 else f"{attempts} times"
-    why = fault(Code.OUTCOME_UNKNOWN, f"{request.target} was started {times}, and its hub went silent each time")
+    why = fault(Code.OUTCOME_UNKNOWN, f"{request.target} was started {times}, and its hub stopped responding each time")
     return Response(
         version=VERSION,
         id=request.id,
