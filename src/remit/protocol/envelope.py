@@ -156,7 +156,7 @@ class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     seen: tuple[Count, ...] = ()
     """Numbers of messages that are left out because the callee's session was shown them before."""
     tokens: Count = 0
-    """Return everything that the callee is given to read: the view and the task."""
+    """The tokens of everything that the callee is given to read: this view and the task."""
 
     def recorded(self) -> "View":
         """Return the view as it is stored: which messages it showed, and how the rest began, but no text twice."""

@@ -140,15 +140,15 @@ class BriefBackend(Protocol):
 class Brief:
     """The request as its callee sees it, and everything that the callee may do."""
 
-    __slots__ = ("_desk", "prompt", "request", "tools")
+    __slots__ = ("_backend", "prompt", "request", "tools")
 
-    def __init__(self, request: Request, tools: frozenset[str], desk: BriefBackend, prompt: str = "") -> None:
+    def __init__(self, request: Request, tools: frozenset[str], backend: BriefBackend, prompt: str = "") -> None:
         self.request = request
         self.tools = tools
         """The tools that both the card and the remit name; no others can be used."""
         self.prompt = prompt
         """The instructions that the team gives this agent."""
-        self._desk = desk
+        self._backend = backend
 
     @property
     def remit(self) -> Remit:
@@ -208,43 +208,43 @@ class Brief:
     @property
     def original_request(self) -> str:
         """The root request of the run, in the user's words."""
-        return self._desk.original_request()
+        return self._backend.original_request()
 
     @property
     def traceparent(self) -> str:
         """The traceparent of this delegation (W3C), for spans that the agent creates itself."""
-        return self._desk.traceparent()
+        return self._backend.traceparent()
 
     @property
     def available_delegates(self) -> tuple[str, ...]:
         """The agents that this one may ask: those that both its team and its remit name."""
-        return tuple(each.name for each in self._desk.delegates())
+        return tuple(each.name for each in self._backend.delegates())
 
     @property
     def delegates(self) -> tuple[AvailableAgent, ...]:
         """The agents that this one may ask, with their descriptions."""
-        return self._desk.delegates()
+        return self._backend.delegates()
 
     @property
     def tool_cards(self) -> tuple[ToolCard, ...]:
         """The description of each tool, and the schema of its arguments."""
-        return self._desk.tool_cards()
+        return self._backend.tool_cards()
 
     @property
     def result_schema(self) -> Schema | None:
         """The JSON Schema that the result must match: that of the requested capability, if it has one."""
-        return self._desk.result_schema()
+        return self._backend.result_schema()
 
     def delegate(self, target: str | None = None, **options: Unpack[CallOptions]) -> Coroutine[Any, Any, Response]:
         """Ask another agent, by name or by capability. Always returns a response, also when the call was refused."""
-        return self._desk.delegate(Call(target=target, **options))  # pyright: ignore[reportArgumentType]
+        return self._backend.delegate(Call(target=target, **options))  # pyright: ignore[reportArgumentType]
 
     def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
         """Ask several agents at once, each within its own limits.
 
         Too many calls are refused together before any starts.
         """
-        return self._desk.fan_out(calls)
+        return self._backend.fan_out(calls)
 
     async def combine(
         self,
@@ -262,7 +262,7 @@ class Brief:
         """
         chosen = strategy_named(strategy)
         asked = [replace(call, objective=about) if about and not call.objective else call for call in calls]
-        combined = await self._desk.combine(asked, chosen)
+        combined = await self._backend.combine(asked, chosen)
         if blend is None or chosen is not Strategy.AI_BLEND or combined.answer is None:
             return combined
         titles = ["" if call.objective == about else call.objective for call in asked]
@@ -273,26 +273,26 @@ class Brief:
 
         With *hand_on* `"artifacts"`, each gets the artifacts of the one before as its input, if there are any.
         """
-        return self._desk.chain(calls, hand_on)
+        return self._backend.chain(calls, hand_on)
 
     def use(self, tool: str, /, **arguments: Json) -> Coroutine[Any, Any, Json]:
         """Use a tool. Raises a `RemitError` if card or remit do not name it, its arguments are invalid, or it fails."""
-        return self._desk.use(tool, arguments)
+        return self._backend.use(tool, arguments)
 
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]:
         """Ask a person whether to continue and return whether they agreed. It may take days; the clock stands still."""
-        return self._desk.confirm(question)
+        return self._backend.confirm(question)
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
         """Return this agent's state in this conversation; it survives restarts, and no other agent can read it."""
-        return self._desk.state()
+        return self._backend.state()
 
     def change(self, **changes: Json) -> Coroutine[Any, Any, dict[str, Json]]:
         """Store values in this conversation, by name (None deletes one), and return the whole state.
 
         Changes of other runs under other names stay; under the same name they are a `STATE_CONFLICT`.
         """
-        return self._desk.change(changes)
+        return self._backend.change(changes)
 
     def once(self, name: str, work: Work) -> Coroutine[Any, Any, Json]:
         """Return the result of *work*. After a restart, a resumed run gets the earlier result; *work* is not repeated.
@@ -300,45 +300,45 @@ class Brief:
         Use it in a resumable agent for results that no delegation or tool call records and that may differ the second
         time: a model's answer, the current time. Each name can be used once in a delegation.
         """
-        return self._desk.once(name, work)
+        return self._backend.once(name, work)
 
     def progress(self, text: str, *, partial: Answer | Callable[[], Answer] | None = None) -> None:
         """Report progress; *partial* is what the caller gets if the time runs out before the end.
 
         If a partial answer is costly to make, pass a function: it is called only when needed.
         """
-        self._desk.progress(text, partial)
+        self._backend.progress(text, partial)
 
     def say(self, text: str) -> None:
         """Stream a piece of the answer to those who follow the run. It is not stored."""
-        self._desk.say(text)
+        self._backend.say(text)
 
     def used(self, tool: str, arguments: Json = None, *, duration_ms: int = 0, error: str | None = None) -> None:
         """Record the use of a tool that the hub does not know: one that the agent brought along."""
-        self._desk.used(tool, arguments, duration_ms, error)
+        self._backend.used(tool, arguments, duration_ms, error)
 
     def note(self, kind: Literal["fact", "decision", "constraint"], text: str) -> None:
         """Store a note for every agent that is asked later in this conversation, at most 300 characters."""
-        self._desk.note(Note(kind, text))
+        self._backend.note(Note(kind, text))
 
     def spend(self, *, prompt: int = 0, completion: int = 0, estimated: bool = False) -> int:
         """Count tokens as they are used and return how many are left. Raises a `RemitError` when none are left."""
-        return self._desk.spend(Usage(prompt=prompt, completion=completion, estimated=estimated))
+        return self._backend.spend(Usage(prompt=prompt, completion=completion, estimated=estimated))
 
     def time_left_ms(self) -> int:
         """Return the milliseconds until the deadline.
 
         A nested call gets at most this, less a reserve for the answer.
         """
-        return self._desk.time_left_ms()
+        return self._backend.time_left_ms()
 
     def tokens_left(self) -> int:
         """Return the tokens that are neither spent nor reserved: the limit for the next model call."""
-        return self._desk.tokens_left()
+        return self._backend.tokens_left()
 
     def conversation(self) -> Coroutine[Any, Any, list[Record]]:
         """Return the earlier records of this callee's session with the user, oldest first."""
-        return self._desk.conversation()
+        return self._backend.conversation()
 
     def history(
         self,
@@ -354,15 +354,15 @@ class Brief:
         """
         if isinstance(of, ContextFilter):
             of, wanted = None, of
-        return self._desk.history(wanted or ContextFilter(), max_tokens, of)
+        return self._backend.history(wanted or ContextFilter(), max_tokens, of)
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]:
         """Return the facts about the user of this request, and of no other user."""
-        return self._desk.facts()
+        return self._backend.facts()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine in an agent that is a plain function in a thread: `brief.wait(brief.delegate(…))`."""
-        return self._desk.wait(work)
+        return self._backend.wait(work)
 
 
 async def _told_as_one(combined: Combined, blender: Blender, request: str, titles: Sequence[str]) -> Combined:

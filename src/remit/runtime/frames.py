@@ -182,7 +182,7 @@ class Frame:
 
     calls = 0
     """The number of delegations and tool calls so far, which gives the next one its path."""
-    errands: dict[CallKey, EarlierAnswer | None] | None = None
+    calls_by_key: dict[CallKey, EarlierAnswer | None] | None = None
     """Its calls that are in flight or succeeded, with the answers that a repeated call gets."""
     beside: tuple[Json, ...] = ()
     """What its caller passed besides the parts of the call key."""
@@ -255,14 +255,14 @@ class Frame:
         run: Run,
         parent: "Frame | None",
         started: float,
-        errand: CallKey | None = None,
+        call_key: CallKey | None = None,
     ) -> None:
         self.request = request
         self.path = request.run if parent is None else request.id
         self.card, self.agent, self.address = entry
         self.run: Run = run
         self.parent = parent
-        self.errand = errand
+        self.call_key = call_key
         self.started = self.taken_s = started
         self.deadline = started + request.remit.time_ms / 1_000
         self.granted = request.remit.tokens

@@ -28,7 +28,7 @@ class JournalStep(Struct, frozen=True, omit_defaults=True):
     tool: bool = False
     """Whether a tool was used."""
     earlier: bool = False
-    """Whether it was done in a run that this one retries: the tokens may differ there."""
+    """Whether it was done in a run that this one retries: there, its path may have held another step."""
     departed: Departure | None = None
     """Set if it was sent elsewhere."""
 
@@ -136,7 +136,7 @@ def _place(run: Run, path: str) -> str:
     return f"{run.id} step {path}"
 
 
-def errand_digest(run: Run, request: Request, keys: HubKeys) -> bytes:
+def delegation_digest(run: Run, request: Request, keys: HubKeys) -> bytes:
     """Return the digest of a delegation at its path in a run; *request* is the content before redaction."""
     return _digest(run, request.target, request, keys)
 

@@ -94,10 +94,10 @@ class Ledger:
             if parent.children is None:
                 parent.children = set()
             parent.children.add(frame)
-            if frame.errand is not None:
-                if parent.errands is None:
-                    parent.errands = {}
-                parent.errands[frame.errand] = None
+            if frame.call_key is not None:
+                if parent.calls_by_key is None:
+                    parent.calls_by_key = {}
+                parent.calls_by_key[frame.call_key] = None
             frame.changes_before = frame.run.changes
         self.frames[frame.path] = frame
         if frame.request.capability is not None:
@@ -139,8 +139,8 @@ class Ledger:
             if frame.twin is not None:
                 parent.hedges -= 1
                 frame.twin.twin = frame.twin = None
-            if frame.errand is not None and parent.errands is not None and response.status is not _SUCCESS:
-                parent.errands.pop(frame.errand, None)
+            if frame.call_key is not None and parent.calls_by_key is not None and response.status is not _SUCCESS:
+                parent.calls_by_key.pop(frame.call_key, None)
         if frame.overrun:
             frame.run.overrun = True
         self.frames.pop(frame.path, None)

@@ -26,8 +26,8 @@ class LocalRemoteHandle:
     """The handle of one remote delegation, within its frame."""
 
     __slots__ = (
+        "_backend",
         "_departure",
-        "_desk",
         "_dispatch",
         "_frame",
         "_open",
@@ -40,7 +40,7 @@ class LocalRemoteHandle:
     def __init__(self, dispatch: Dispatch, frame: Frame) -> None:
         self._dispatch = dispatch
         self._frame = frame
-        self._desk = LocalBriefBackend(dispatch, frame, _NO_TOOLS)
+        self._backend = LocalBriefBackend(dispatch, frame, _NO_TOOLS)
         self._open: set[str] = set()
         """The questions to people there."""
         self._patience_s = dispatch.parts.limits.approval_timeout_ms / 1_000
@@ -56,7 +56,7 @@ class LocalRemoteHandle:
 
     @property
     def traceparent(self) -> str:
-        return self._desk.traceparent()
+        return self._backend.traceparent()
 
     @property
     def root(self) -> Request:
@@ -71,13 +71,13 @@ class LocalRemoteHandle:
         return self._dispatch.parts.passed_on.get(self._frame.run.id, {})
 
     def time_left_ms(self) -> int:
-        return self._desk.time_left_ms()
+        return self._backend.time_left_ms()
 
     def progress(self, text: str, partial: Answer | None) -> None:
-        self._desk.progress(text, partial)
+        self._backend.progress(text, partial)
 
     def say(self, text: str) -> None:
-        self._desk.say(text)
+        self._backend.say(text)
 
     def settle(self, response: Response) -> None:
         frame = self._frame

@@ -185,13 +185,13 @@ class Admission:
         run: Run,
         parent: Frame | None,
         now: float,
-        errand: CallKey | None = None,
+        call_key: CallKey | None = None,
     ) -> Frame:
         """Reserve the grant of a request and return its frame.
 
         Its callee sees the raw values that its team lets it see.
         """
-        frame = Frame(clean, entry, run, parent, now, errand)
+        frame = Frame(clean, entry, run, parent, now, call_key)
         if run.known:
             frame.request = reveal(clean, run.known, entry.card)
             frame.recorded = clean

@@ -18,7 +18,7 @@ from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.approval import Approvals
 from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.draft import draft, errand_of
+from remit.runtime.delegation.draft import call_key_of, draft
 from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.refusals import DelegationRefusals, undrafted
 from remit.runtime.delegation.repeats import given_again
@@ -110,10 +110,10 @@ class Dispatch:
             if attempt.shown is not None:
                 request = await parts.sessions.shown_aside(request, attempt.shown)
             light = is_light_request(request)
-            key = errand_of(request) if light else await aside.run(errand_of, request)
+            key = call_key_of(request) if light else await aside.run(call_key_of, request)
             if (attempt.shown is not None or not light) and attempt.granted(parts.limits) < request.remit.tokens:
                 continue  # others were granted tokens while this was examined
-            earlier = None if parent.errands is None else parent.errands.get(key)
+            earlier = None if parent.calls_by_key is None else parent.calls_by_key.get(key)
             facts = self.admission.facts_of_call(
                 attempt, request, repeated=_is_repeated(parent, request, key, earlier), session=attempt.owner
             )
@@ -308,7 +308,7 @@ def _take_up(frame: Frame, step: bytes, context_tokens: int | None) -> None:
 
 def _is_repeated(parent: Frame, request: Request, key: CallKey, earlier: EarlierAnswer | None) -> bool:
     """Return whether a call repeats one that is in flight, or one that succeeded and whose answer is still valid."""
-    if parent.errands is None or key not in parent.errands:
+    if parent.calls_by_key is None or key not in parent.calls_by_key:
         return False
     return earlier is None or not is_outdated(earlier, request, parent.run.changes)
 

@@ -92,12 +92,12 @@ def _powers(frame: Frame, card: AgentCard) -> Powers:
     return powers_of(None if card.passes_on else card, remit)
 
 
-def errand_of(request: Request) -> CallKey:
+def call_key_of(request: Request) -> CallKey:
     """Return the key by which two requests of one caller are the same."""
     return call_key(request.target, request.capability, request.objective, request.input)
 
 
-def errands_of(call: Call, names: Iterable[str]) -> set[CallKey]:
+def call_keys_of(call: Call, names: Iterable[str]) -> set[CallKey]:
     """Return the keys of a call by capability, one for each agent that could execute it."""
     _, capability, content = call_key("", call.capability, call.objective, call.input)
     return {(name, capability, content) for name in names}

@@ -39,7 +39,7 @@ def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, be
 
     Answers that are too large or too many are not kept; those calls are made again.
     """
-    kept = parent.errands
+    kept = parent.calls_by_key
     if kept is None or key not in kept:
         return
     if len(kept) <= MOST_ANSWERS and (isinstance(outcome.result, str) or is_light_response(outcome)):
@@ -61,8 +61,8 @@ def note_end(frame: Frame, outcome: Response) -> None:
             parent.changes_below += frame.changes_below + 1
     else:
         parent.changes_below += frame.changes_below
-        if outcome.status is Status.SUCCESS and frame.errand is not None:
-            keep_answer(parent, frame.errand, outcome, frame.changes_before + frame.changes_below, frame.beside)
+        if outcome.status is Status.SUCCESS and frame.call_key is not None:
+            keep_answer(parent, frame.call_key, outcome, frame.changes_before + frame.changes_below, frame.beside)
     if frame.asked is not None and outcome.fault is None:
         result = outcome.summary if outcome.result is None else outcome.result
         frame.asked.answer = result if isinstance(result, str) or is_light(result) else outcome.summary

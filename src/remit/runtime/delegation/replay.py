@@ -12,7 +12,7 @@ from remit.protocol.records import Kind, Notice
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission
-from remit.runtime.delegation.draft import errand_of
+from remit.runtime.delegation.draft import call_key_of
 from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.refusals import DelegationRefusals
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
@@ -46,7 +46,7 @@ class JournalReplay:
     ) -> Response | tuple[bytes, journal.JournalStep | None]:
         """Return the outcome of a call from before a restart; if unknown, its digest and how far it came."""
         request, keys = self.admission.draft_now(parent, call, entry, path), self.parts.redactor.keys
-        step = journal.errand_digest(parent.run, request, keys)
+        step = journal.delegation_digest(parent.run, request, keys)
         known = self._replay(parent, request, entry, step)
         if known is not None:
             return known
@@ -64,8 +64,8 @@ class JournalReplay:
         if step is None or step.response is None:
             return None
         if step.response.status is Status.SUCCESS:
-            key = errand_of(request)
-            parent.errands = {**(parent.errands or {}), key: None}
+            key = call_key_of(request)
+            parent.calls_by_key = {**(parent.calls_by_key or {}), key: None}
             if is_read_only(entry.card, request):
                 keep_answer(parent, key, step.response, parent.run.changes, beside_of(request))
         if not is_read_only(entry.card, request):

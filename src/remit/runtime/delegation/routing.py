@@ -13,7 +13,7 @@ from remit.protocol.envelope import Call, Response
 from remit.protocol.errors import Fault
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.draft import errands_of
+from remit.runtime.delegation.draft import call_keys_of
 from remit.runtime.frames import Frame, RoutedCall, Run, leg_path
 from remit.runtime.ports import SessionOwner, StoreError
 from remit.runtime.registry import RegisteredAgent
@@ -51,7 +51,7 @@ class Routing:
             return tuple(names)
         if owner is not None and owner.user == parent.request.remit.user and owner.agent in names:
             return (owner.agent,)  # a conversation continues with the agent it began with
-        if parent.errands and (asked := parent.errands.keys() & errands_of(call, names)):
+        if parent.calls_by_key and (asked := parent.calls_by_key.keys() & call_keys_of(call, names)):
             # Another agent would answer a repeated call as if it were new.
             return (asked.pop()[0],)
         if self.parts.ledger.is_new:

@@ -25,7 +25,7 @@ class TimerWheel(Generic[T]):
         self._take_back: Callable[[], None] | None = None
 
     def add(self, item: T, when: float) -> int:
-        """Schedule *item* at *when*; returns the tick that `remove` needs."""
+        """Schedule *item* at *when*; returns the tick that `discard` needs."""
         tick = int(when / TICK_S) + 1
         items = self._ticks.get(tick)
         if items is None:
