@@ -79,7 +79,7 @@ def test_what_keeps_a_hub_from_starting_is_a_problem(tmp_path: Path) -> None:
     assert remit("validate", folder=tmp_path).returncode == 3
     assert remit("doctor", folder=tmp_path).returncode == 3
     key = checks(tmp_path)["identity.key"]
-    assert (key["state"], "there is no hub key" in key["says"]) == ("problem", True)
+    assert (key["state"], "no hub key found" in key["says"]) == ("problem", True)
 
 
 def test_an_extra_that_is_not_installed_is_no_problem_and_says_how_to_get_it(tmp_path: Path) -> None:

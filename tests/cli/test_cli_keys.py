@@ -165,7 +165,7 @@ def test_what_cannot_be_trusted_changes_nothing(place: Path) -> None:
         (("acme",), "Missing argument KEY"),
         (("ac/me", OTHER), "a name has letters"),
         (("acme", own), "this is the key of this hub itself"),
-        (("bolt", KEY), "the key is that of acme already"),
+        (("bolt", KEY), "the key already belongs to acme"),
     ]:
         done = remit("keys", "trust", *arguments, folder=place)
         assert (done.returncode, told in done.stderr) == (2, True), done.stderr

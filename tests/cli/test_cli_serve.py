@@ -140,7 +140,7 @@ def test_a_token_file_that_holds_none_is_said_and_nothing_is_served(team: Path) 
         process = started()
         out, told = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
-        assert "serve.token holds no token" in told
+        assert "serve.token holds no valid token" in told
 
 
 def test_a_token_file_that_others_can_read_or_that_is_no_file_is_said(team: Path) -> None:

@@ -135,7 +135,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
         ),
         (
             "remit.toml:2 peers.office",
-            f"{folder}/.remit/hub.key: there is no hub key. Make one with `remit keys init`.",
+            f"{folder}/.remit/hub.key: no hub key found. Make one with `remit keys init`.",
         ),
         (
             "remit.toml:5 peers.acme.url",
@@ -190,7 +190,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
             {"ACME": "short"},
             (
                 "remit.toml:2 peers.acme.token",
-                "ACME is no token: it has fewer than 20 characters, and could be guessed; "
+                "ACME is no token: it has fewer than 20 characters and could be guessed; "
                 "`openssl rand -hex 32` makes a good one",
             ),
         ),
@@ -301,7 +301,7 @@ def test_the_same_key_is_nobody_elses(folder: Path) -> None:
 
 def test_a_key_that_is_named_must_be_there_for_whoever_runs_the_team_and_for_nobody_else(folder: Path) -> None:
     text = '[identity]\nkey = "mine.key"\n'
-    missing = f"{folder}/mine.key: there is no hub key. Make one with `remit keys init`."
+    missing = f"{folder}/mine.key: no hub key found. Make one with `remit keys init`."
     assert wrong_in(folder, text) == [("remit.toml:2 identity.key", missing)]
     assert load(folder, text, secrets=False).identity.key == "mine.key"
     HubKey.create(NOW_MS).save(folder / "mine.key")
@@ -479,7 +479,7 @@ async def test_a_change_of_the_files_counts_at_once(folder: Path) -> None:
         return await door.sender({name.lower(): value for name, value in sent.items()}, *SENDING[:2])
 
     mine = key.signing(NOW_MS).public
-    with pytest.raises(RemitError, match="belongs to no peer"):
+    with pytest.raises(RemitError, match="does not belong to any peer"):
         await come(mine)
     trusted = folder / ".remit" / "trusted.keys"
     trusted.write_text(f"acme {other.signing(NOW_MS).public}\n", encoding="ascii")

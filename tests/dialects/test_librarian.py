@@ -211,7 +211,7 @@ def test_an_answer_that_names_nobody_has_no_calls() -> None:
 def test_a_delegation_that_nobody_carries_out_is_no_answer() -> None:
     """C4: whoever reads the response alone learns that there is none."""
     heard = LIBRARIAN.response(ForeignMessage(body=json.dumps({"delegate": EXPERT}).encode()), a_request())
-    assert heard.fault == fault(Code.DELEGATION_FAILED, "tag named others to answer, whom nobody asked")
+    assert heard.fault == fault(Code.DELEGATION_FAILED, "tag referred to other agents that were not asked")
 
 
 def test_our_calls_are_delegations_of_theirs() -> None:

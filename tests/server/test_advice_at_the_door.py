@@ -50,5 +50,5 @@ async def test_an_unknown_dialect_leads_to_those_there_are_and_not_to_runs(hub: 
         session.post("/dialects/klingon", json={}) as reply,
     ):
         why = (await reply.json())["fault"]
-    assert (why["code"], why["message"]) == ("NOT_FOUND", "there is no dialect `klingon`")
+    assert (why["code"], why["message"]) == ("NOT_FOUND", "unknown dialect `klingon`")
     assert why["suggestion"] == "Use one of employee, librarian, contract, subagent."

@@ -97,7 +97,7 @@ async def test_a_task_is_done_and_every_progress_record_is_told(hub: Hub, era: s
         done = await host.call_tool("delegate_task", {"agent": "echo", "task": "hello"}, progress_callback=progress)
     assert (text(done), done.is_error) == ("anna: hello", False)
     assert {"state": "finished", "status": "success", "result": "anna: hello"}.items() <= data(done).items()
-    assert progress.said == [f"echo was asked; id {data(done)['id']}", "echo: half of it"]
+    assert progress.said == [f"delegated to echo; id {data(done)['id']}", "echo: half of it"]
     assert progress.numbers == [1, 2]
 
 
@@ -133,7 +133,7 @@ async def test_a_failure_is_an_error_with_a_code_and_what_to_do(hub: Hub, era: s
     assert "Traceback" not in text(failed)
     assert data(nobody)["fault"]["code"] == "AGENT_NOT_FOUND"
     assert [each["path"] for each in data(wrong)["fault"]["problems"]] == ["$.tsk", "$.agent", "$.task"]
-    assert text(unknown).startswith("NOT_FOUND: there is no tool `delegate`\nUse one of delegate_task")
+    assert text(unknown).startswith("NOT_FOUND: unknown tool `delegate`\nUse one of delegate_task")
 
 
 async def test_what_fails_in_the_server_itself_shows_no_traceback(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

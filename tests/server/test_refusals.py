@@ -147,7 +147,7 @@ async def test_a_flood_leaves_a_few_rows_and_a_sum(hub: Hub, caplog: pytest.LogC
             after = await rows(hub)
     assert len(before) == ROWS_EACH
     assert [row.text for row in after[ROWS_EACH:]] == [
-        f"refused {200 - ROWS_EACH} more like it from 127.0.0.1 within 60 s"
+        f"refused {200 - ROWS_EACH} more such requests from 127.0.0.1 within 60 s"
     ]
     assert len([message for message in caplog.messages if "refused" in message]) == ROWS_EACH + 1
 
@@ -230,7 +230,7 @@ def test_addresses_without_end_take_bounded_memory() -> None:
 # ── floods from everywhere ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-WRONG = fault(Code.UNAUTHENTICATED, "the sender is not known: nobody here has that token")
+WRONG = fault(Code.UNAUTHENTICATED, "unknown sender: unknown token")
 SCOPE: dict[str, Any] = {"method": "GET", "raw_path": b"/v1/runs"}
 
 

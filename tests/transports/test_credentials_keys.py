@@ -131,7 +131,7 @@ def test_a_damaged_file_is_named_and_left_as_it_is(tmp_path: Path, content: byte
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(RemitError, match=r"there is no hub key[\s\S]*remit keys init"):
+    with pytest.raises(RemitError, match=r"no hub key found[\s\S]*remit keys init"):
         HubKey.load(tmp_path / "hub.key")
     with pytest.raises(RemitError, match="cannot be read"):
         HubKey.load(tmp_path)
@@ -239,7 +239,7 @@ def test_a_proof_says_who_sends_what() -> None:
 @pytest.mark.parametrize(
     ("otherwise", "told"),
     [
-        ({"known": {C.public}}, f"the key {A.public} belongs to no peer"),
+        ({"known": {C.public}}, f"the key {A.public} does not belong to any peer"),
         ({"me": {C.public}}, "its proof is for another hub"),
         ({"credential": ""}, "its proof is for another credential"),
         ({"credential": "tokem"}, "its proof is for another credential"),
@@ -357,7 +357,7 @@ def test_trusted_keys_are_read_oldest_first() -> None:
         (f"\n{A.public}", "line 2 is not a peer name followed by a key"),
         (f"ac/me {A.public}", "line 1 is not a peer name followed by a key"),
         ("acme ed25519/12", "line 1: a public key is written"),
-        (f"acme {A.public}\nbolt {A.public}", "line 2: the key is that of acme already"),
+        (f"acme {A.public}\nbolt {A.public}", "line 2: the key already belongs to acme"),
     ],
     ids=without_key,
 )

@@ -238,11 +238,11 @@ async def test_why_nobody_is_met_at_an_address_is_said_in_words() -> None:
 
     async with await asyncio.start_server(in_the_clear, "127.0.0.1", 0) as server:
         url = "https://{}:{}".format(*server.sockets[0].getsockname())
-        assert await told_by(url) == f"helper at {url}: it does not speak https"
+        assert await told_by(url) == f"helper at {url}: the server does not support https"
     url = url.replace("https", "http")
     assert await told_by(url) == f"helper at {url}: Connection refused"
     url = "http://nobody.invalid:80"
-    assert await told_by(url) == f"helper at {url}: there is no host of that name"
+    assert await told_by(url) == f"helper at {url}: unknown host"
 
 
 async def test_a_host_that_does_not_answer_at_all_has_begun_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ async def test_a_host_that_does_not_answer_at_all_has_begun_nothing(monkeypatch:
             client.setblocking(False)
             client.connect_ex(full.getsockname())
         url = "http://{}:{}".format(*full.getsockname())
-        assert await told_by(url) == f"helper at {url}: nobody answers there within 0.05 s"
+        assert await told_by(url) == f"helper at {url}: no answer within 0.05 s"
 
 
 async def test_what_another_hub_says_of_itself_is_told_as_its_words() -> None:
