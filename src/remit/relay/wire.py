@@ -1,19 +1,19 @@
-"""What a device and its gateway say to each other.
+"""The protocol between a device and its gateway.
 
-Control frames are JSON text; the two that carry sealed bytes, `Put` and `Delivery`, are MessagePack in binary frames.
-(Base64 in JSON took 10 µs for 2 KiB and 1.1 ms for 256 KiB, there and back; this takes 1 µs and 20 µs.)
+Control frames are JSON text; those that carry encrypted bytes, `Put` and `Delivery`, are MessagePack in binary frames.
+(Base64 in JSON took 10 µs for 2 KiB and 1.1 ms for 256 KiB for a round trip; this takes 1 µs and 20 µs.)
 
     gateway                        device
     Challenge        ──────────▶                        a fresh nonce, and the gateway's name
                      ◀──────────   Hello                the key, and its signature
-    Welcome          ──────────▶                        or Standing, to one that only looks
-                     ◀──────────   Put                  a sealed message, numbered by its sender for its receiver
-    Stored | Refused ──────────▶                        it is durable; or it was not taken, nor is what follows it
-    Expired          ──────────▶                        nobody has fetched it for too long, and it is deleted
+    Welcome          ──────────▶                        or DeviceStatus, if the device only looks
+                     ◀──────────   Put                  an encrypted message, numbered by its sender for its receiver
+    Stored | Refused ──────────▶                        it is durable; or it was refused, with all that follow it
+    Expired          ──────────▶                        it was not fetched in time, and was deleted
     Delivery         ──────────▶
                      ◀──────────   Ack                  everything up to this place may be deleted
                      ◀──────────   Publish Fetch Allow  each with a number, which its Done, Bundle or Denied repeats
-    Bye              ──────────▶                        why the connection ends, and when to come back
+    Bye              ──────────▶                        why the connection ends, and when to reconnect
 
 Pure: no clock, socket or task.
 """
@@ -29,38 +29,38 @@ VERSION = 1
 PATH = "/v1/relay"
 
 MAX_BODY = 256 * 1024
-"""The most bytes in one sealed message; the sealing layer cuts what is larger into several."""
+"""The limit of one encrypted message; the encryption layer splits larger ones."""
 MAX_FRAME = MAX_BODY + 1_024
-"""The most bytes in one frame: a body with its addresses. Control frames have to fit too."""
+"""The limit of one frame: a body with its addresses. Control frames must fit too."""
 MAX_BUNDLE = 16 * 1_024
 MAX_ONE_TIME = 1_024
 MAX_ONE_TIME_AT_ONCE = 100
 MAX_ALLOWED = 1_000
 NONCE_BYTES = 32
 
-# 2**53: what every JSON reader can count to.
+# 2**53: the largest integer that every JSON parser reads exactly.
 Place = Annotated[int, Meta(ge=0, le=2**53)]
 Number = Annotated[int, Meta(ge=1, le=2**53)]
 Body = Annotated[bytes, Meta(min_length=1, max_length=MAX_BODY)]
 
 RefusalCode = Literal["full", "unreachable", "behind"]
-"""`full`: come back later. `unreachable`: no such device, or it does not want to hear from you. `behind`: an earlier
-message to the same device was refused, and this one must not overtake it."""
+"""`full`: try again later. `unreachable`: the device does not exist, or does not accept messages from this sender.
+`behind`: an earlier message to the same device was refused, and this one must not overtake it."""
 ByeCode = Literal["replaced", "unauthenticated", "version", "malformed", "idle", "slow", "full", "closing", "trouble"]
 
 FINAL: frozenset[ByeCode] = frozenset({"replaced", "unauthenticated", "version", "malformed"})
-"""After these, connecting again the same way would end the same way, or throw out who came instead."""
+"""After these the device does not reconnect: it would fail again, or disconnect the process that replaced it."""
 
 
 class Malformed(ValueError):
-    """A frame that is not what the wire allows; its text names the field."""
+    """An invalid frame; the message names the field."""
 
 
 # ── from the gateway ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Challenge(Struct, frozen=True, kw_only=True, tag_field="type", tag="challenge"):
-    """Sign this, to show who you are."""
+    """The nonce that the device must sign."""
 
     gateway: str
     nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
@@ -68,13 +68,13 @@ class Challenge(Struct, frozen=True, kw_only=True, tag_field="type", tag="challe
 
 
 class Welcome(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="welcome"):
-    """You are connected; what was queued follows."""
+    """The device is connected; queued messages follow."""
 
     device: DeviceId
     one_time_left: int
-    """How many of your one-time keys have not been handed out."""
+    """How many one-time keys of the device are left."""
     is_new: bool = False
-    """Whether you were not known, so that what you once said of who may reach you is not known either."""
+    """Whether the device was unknown, so that its list of allowed senders is unknown too."""
 
 
 class Receipt(Struct, frozen=True, array_like=True):
@@ -83,17 +83,17 @@ class Receipt(Struct, frozen=True, array_like=True):
     to: DeviceId
     number: Number
     repeated: bool = False
-    """Whether it was there already, and this put changed nothing."""
+    """Whether it was stored before, and this put changed nothing."""
 
 
 class Stored(Struct, frozen=True, tag_field="type", tag="stored"):
-    """These will be delivered, whatever happens to the gateway."""
+    """These messages are durable and will be delivered."""
 
     receipts: tuple[Receipt, ...]
 
 
 class Refused(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="refused"):
-    """This message was not taken, nor will any later one to the same device be, until one is put `anew`."""
+    """This message was refused, and so is every later one to the same device until one is put `anew`."""
 
     to: DeviceId
     number: Number
@@ -103,9 +103,9 @@ class Refused(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 
 class Expired(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="expired"):
-    """What you sent to a device, up to this number, is deleted as far as it had not fetched it.
+    """The undelivered messages to a device, up to this number, were deleted.
 
-    It is said again on each connection until you put something new for the same device.
+    This is repeated on each connection until the sender puts something new for the same device.
     """
 
     to: DeviceId
@@ -114,7 +114,7 @@ class Expired(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 
 class Delivery(Struct, frozen=True, array_like=True, tag="delivery"):
-    """A sealed message for you. It may come again until it is acknowledged, by its place on this connection."""
+    """An encrypted message for the device. It may be repeated until its place is acknowledged."""
 
     place: Place
     sender: DeviceId
@@ -123,25 +123,25 @@ class Delivery(Struct, frozen=True, array_like=True, tag="delivery"):
 
 
 class DeviceStatus(Struct, frozen=True, kw_only=True, tag_field="type", tag="standing"):
-    """How you stand with the gateway, for who only looks."""
+    """The status of the device at the gateway."""
 
     known: bool
-    """Whether you have ever connected, lately enough."""
+    """Whether the device has connected before and is not forgotten."""
     connected: bool
     waiting: int
-    """How many messages wait for you."""
+    """How many messages wait for the device."""
     one_time_left: int
 
 
 class Done(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="done"):
-    """What you asked for is durable."""
+    """The request was carried out and is durable."""
 
     request: Number
     one_time_left: int = 0
 
 
 class BundleReply(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="bundle"):
-    """The keys of a device, as it signed them; the one-time key was given to nobody else, if there was one left."""
+    """The signed keys of a device; the one-time key, if one was left, was given to nobody else."""
 
     request: Number
     device: DeviceId
@@ -150,7 +150,7 @@ class BundleReply(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
 
 
 class Denied(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="denied"):
-    """What you asked for was not done."""
+    """The request was refused."""
 
     request: Number
     code: Literal["unreachable", "full"]
@@ -158,13 +158,13 @@ class Denied(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t
 
 
 class KeysLeft(Struct, frozen=True, kw_only=True, tag_field="type", tag="keys_left"):
-    """One of your one-time keys was handed out, and so many are left."""
+    """A one-time key of the device was handed out; this many are left."""
 
     one_time_left: int
 
 
 class Bye(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="bye"):
-    """The connection ends; nothing is lost by it."""
+    """The connection ends; no message is lost by it."""
 
     code: ByeCode
     reason: str = ""
@@ -175,33 +175,33 @@ class Bye(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type
 
 
 class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="hello"):
-    """Who connects."""
+    """The device and its signature."""
 
     public: Annotated[bytes, Meta(min_length=32, max_length=32)]
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
     version: int = VERSION
     looks: bool = False
-    """Whether it only asks how it stands; nothing changes by that, and a connection that it has goes on."""
+    """Whether it only asks for its status; this changes nothing, and its other connection continues."""
 
 
 class Put(Struct, frozen=True, array_like=True, tag="put"):
-    """A sealed message; its number is larger than that of any earlier message to the same device."""
+    """An encrypted message; its number is larger than that of any earlier message to the same device."""
 
     to: DeviceId
     number: Number
     body: Body
     anew: bool = False
-    """Whether the sender has heard of the last refusal for this device: what comes now is in order again."""
+    """Whether the sender knows of the last refusal for this device, so that the order is right again."""
 
 
 class Ack(Struct, frozen=True, tag_field="type", tag="ack"):
-    """The effects of everything that was sent on this connection up to this place are kept."""
+    """The effects of everything that was sent on this connection up to this place are stored."""
 
     place: Place
 
 
 class Publish(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="publish"):
-    """The signed keys by which others begin a sealed session; None leaves the bundle as it is."""
+    """The signed keys with which others open a session; None leaves the bundle unchanged."""
 
     request: Number
     bundle: Annotated[bytes, Meta(min_length=1, max_length=MAX_BUNDLE)] | None = None
@@ -212,14 +212,14 @@ class Publish(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 
 class Fetch(Struct, frozen=True, kw_only=True, tag_field="type", tag="fetch"):
-    """The keys of another device, please."""
+    """A request for the keys of another device."""
 
     request: Number
     device: DeviceId
 
 
 class AllowSenders(Struct, frozen=True, kw_only=True, tag_field="type", tag="allow"):
-    """Who may send to this device and fetch its keys, from now on; None: whoever knows its id."""
+    """The devices that may send to this one and fetch its keys; None: any that knows its id."""
 
     request: Number
     senders: Annotated[tuple[DeviceId, ...], Meta(max_length=MAX_ALLOWED)] | None
@@ -237,7 +237,7 @@ _from_device = msgspec.json.Decoder(FromDevice)
 _put = msgspec.msgpack.Decoder(Put)
 _delivery = msgspec.msgpack.Decoder(Delivery)
 
-# What is deeper than the decoder goes may stand in a field that nobody knows.
+# Unknown fields may be nested deeper than the decoder can go.
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 encode_text = msgspec.json.Encoder().encode
@@ -261,7 +261,7 @@ def read_from_device(text: bytes | str) -> FromDevice:
 
 
 def read_put(data: bytes) -> Put:
-    """Return what a device would have delivered, or raise `Malformed`."""
+    """Return the message that a device puts, or raise `Malformed`."""
     try:
         return _put.decode(data)
     except _UNREADABLE as error:
@@ -269,7 +269,7 @@ def read_put(data: bytes) -> Put:
 
 
 def read_delivery(data: bytes) -> Delivery:
-    """Return what a gateway delivers, or raise `Malformed`."""
+    """Return the message that a gateway delivers, or raise `Malformed`."""
     try:
         return _delivery.decode(data)
     except _UNREADABLE as error:
@@ -277,10 +277,10 @@ def read_delivery(data: bytes) -> Delivery:
 
 
 def signed_text(*, gateway: str, nonce: bytes, device: str, looks: bool = False) -> bytes:
-    """Return what a device signs to connect, or to look.
+    """Return what a device signs to connect, or to ask for its status.
 
-    It holds the gateway's name, so that no other gateway can pass it on, and a nonce of this one connection, so that it
-    is of no use twice.
+    It contains the gateway's name, so that another gateway cannot relay it, and a nonce of this connection, so that it
+    cannot be replayed.
     """
     purpose = b"remit relay look" if looks else b"remit relay hello"
     parts = (purpose, b"%d" % VERSION, gateway.encode(), nonce, device.encode())
@@ -288,7 +288,7 @@ def signed_text(*, gateway: str, nonce: bytes, device: str, looks: bool = False)
 
 
 def _named(error: Exception, kind: type[Struct]) -> str:
-    """The error with the names of fields, which in an array are numbers (the first is the tag)."""
+    """The error with field names instead of the indexes of the array (the first is the tag)."""
     text = str(error)
     for place, field in enumerate(msgspec.structs.fields(kind), start=1):
         text = text.replace(f"`$[{place}]`", f"`$.{field.name}`")

@@ -1,7 +1,7 @@
-"""What is to be recorded of a device's dealings with others: kept with the step itself, until the team's record has it.
+"""Audit entries of a device's work with others: stored with each step, until the team's record has them.
 
-An entry is committed in the device's file together with what it tells of. From there it is brought to the record, which
-takes each number of a device once: killed at any moment, no step is missing there and none stands there twice.
+An entry is committed in the device's file together with its step. From there it is copied to the record, which accepts
+each number of a device once: after a crash at any moment no step is missing or recorded twice.
 """
 
 import asyncio
@@ -19,30 +19,30 @@ from remit.relay.session.moves import AskPerson, Send
 from remit.relay.session.run import Transition
 from remit.runtime.ports import NumberedRecord, Recorder, StoreError
 
-# A reason is a sentence or two; more would be what somebody wanted to have on record.
+# A reason is a sentence or two; a longer text could be an attempt to fill the record.
 LONGEST_REASON = 500
 LONGEST_NAME = 256
 
-# So many are brought at once, and so many that were brought are left in the device's file before they are taken out:
-# that is one commit for all of them.
+# Entries copied at once; and the number of copied entries after which they are deleted from the device's file, in
+# one commit.
 TOGETHER = 100
-# After trouble with one of the two files.
+# Wait this long after an error of one of the two files.
 AGAIN_S = 1.0
-# What is noted by somebody who does not say so is found so soon.
+# Entries written without `wake` are found within this time.
 LOOK_S = 2.0
 
 _log = logging.getLogger("remit.relay")
 
 
 class Person(Struct, frozen=True):
-    """Who does something with a run, and by what."""
+    """The person who acts on a run, and the interface used."""
 
     name: str
     via: Literal["chat", "pending", "api"]
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """A step that is to be recorded."""
+    """A step to record."""
 
     at_ms: int
     run: str
@@ -51,7 +51,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 def struck(text: str, detect: Detector) -> str:
-    """Return a reason, not too long, with the kind of everything that was found in it in place of what was found."""
+    """Return a shortened reason in which each finding of the detector is replaced by its kind."""
     text = printable(text, LONGEST_REASON)
     parts: list[str] = []
     end = 0
@@ -62,7 +62,7 @@ def struck(text: str, detect: Detector) -> str:
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return a text as it can be written anywhere; the name of a user may hold bytes that are no text."""
+    """Return a shortened text without characters that cannot be encoded; a user name may contain invalid bytes."""
     return text[:longest].encode(errors="replace").decode()
 
 
@@ -76,9 +76,9 @@ def of_step(
     detect: Detector,
     now_ms: int,
 ) -> AuditEntry:
-    """Return what is recorded of a step of a run: not a word of what was said, and of a reason nothing that is secret.
+    """Return the audit entry of a step of a run: no message texts, and reasons without secrets.
 
-    *by* is who did it, if a person did; *why*, what it was refused for.
+    *by* is the person who did it, if any; *why* is the reason of a refusal.
     """
     run = taken.overlay
     label = next((each.label for each in taken.effects if isinstance(each, Send)), "")
@@ -107,7 +107,7 @@ def of_step(
 
 
 def keep(file: DeviceFile, entry: AuditEntry) -> None:
-    """Keep an entry, in the transaction with what it tells of if there is one."""
+    """Store an entry, in the current transaction if there is one."""
     with file.writing():
         number = _last(file) + 1
         file.keep("notes", number)
@@ -115,7 +115,7 @@ def keep(file: DeviceFile, entry: AuditEntry) -> None:
 
 
 def left(file: DeviceFile, after: int, limit: int = TOGETHER) -> list[NumberedRecord]:
-    """Return the entries that are kept, beginning after that number."""
+    """Return the stored entries after a number."""
     rows = file.rows(
         "SELECT name, value FROM facts WHERE name > ? AND name < 'note0' ORDER BY name LIMIT ?", _name(after), limit
     )
@@ -127,13 +127,13 @@ def left(file: DeviceFile, after: int, limit: int = TOGETHER) -> list[NumberedRe
 
 
 def forget(file: DeviceFile, until: int) -> None:
-    """Forget the entries up to that number."""
+    """Delete the entries up to a number."""
     with file.writing():
         file.execute("DELETE FROM facts WHERE name > 'note/' AND name <= ?", _name(until))
 
 
 def go_on_after(file: DeviceFile, number: int) -> None:
-    """Number what is noted from now on higher than that: a file that was put back from a backup has fallen behind."""
+    """Use higher numbers than *number* from now on: a file restored from a backup may have fallen behind."""
     with file.writing():
         if _last(file) < number:
             file.keep("notes", number)
@@ -147,11 +147,11 @@ def _name(number: int) -> str:
     return f"note/{number:016x}"
 
 
-# ── from there to the record ──────────────────────────────────────────────────────────────────────────────────────────
+# ── copying to the record ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Recording:
-    """Brings what is noted in a device's file to the record, while the block lasts."""
+    """Copies audit entries from a device's file to the record while the block lasts."""
 
     def __init__(self, file: DeviceFile, recorder: Recorder, *, device: str) -> None:
         self._file = file
@@ -175,13 +175,13 @@ class Recording:
         await asyncio.wait([self._task])
         try:
             await self._bring()
-            # One killed before this keeps what the record passes over.
+            # After a crash before this, the record ignores the repeated entries.
             await self._forget()
         except StoreError as error:
-            _log.warning("steps with other devices are recorded when this device is back: %s", error.fault.message)
+            _log.warning("audit entries of shared work are recorded at the next start: %s", error.fault.message)
 
     def wake(self) -> None:
-        """Something was noted."""
+        """Look for new entries now."""
         self._news.set()
 
     async def _keep_at(self) -> None:
@@ -197,12 +197,12 @@ class Recording:
                 self._troubled = False
             except StoreError as error:
                 if not self._troubled:
-                    _log.warning("steps with other devices are not recorded yet: %s", error.fault.message)
+                    _log.warning("audit entries of shared work cannot be recorded yet: %s", error.fault.message)
                 self._troubled = True
                 await asyncio.sleep(AGAIN_S)
                 self._news.set()
-            except Exception:  # noqa: BLE001 - where a task ends, and it is logged
-                _log.exception("steps with other devices are recorded no more")
+            except Exception:  # noqa: BLE001 - the end of a task, and it is logged
+                _log.exception("recording of audit entries stopped")
                 return
 
     async def _bring(self) -> None:

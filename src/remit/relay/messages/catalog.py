@@ -1,6 +1,6 @@
-"""What devices share with each other: what each was told, and what was heard from each.
+"""The catalog of shared agents: what each peer was told, and what each peer announced.
 
-What is heard is a claim of the other device: it says what can be asked for there, and allows nothing here.
+An announcement is a claim of the other device: it says what can be asked there, and grants nothing here.
 """
 
 import logging
@@ -13,35 +13,35 @@ from remit.relay.e2e.channel import Opened, Sealer
 from remit.relay.messages import types
 from remit.relay.messages.types import AgentOffer, OffersMessage
 
-# As many as are read in an error.
+# The most names in one error message.
 MOST_NAMED = 20
 
 _log = logging.getLogger("remit.relay")
 
-# ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class CatalogSender:
-    """Tells each device what is shared with it, whenever that is something else than it was told last.
+    """Sends each device the list of agents shared with it, whenever the list has changed.
 
-    One that was told nothing yet is told also that nothing is shared with it: then the two have met, and what it has to
-    tell comes at once.
+    A device that got no list yet also gets an empty one: that establishes the session, so that its own list comes at
+    once.
     """
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
         self._state = sealer.device.state
         self._told: dict[str, tuple[AgentOffer, ...] | None] = {}
-        """As it is kept: nobody else tells while this device is at work."""
+        """A cache of the stored lists: only one process runs the device."""
 
     def tell(self, peers: Iterable[PeerDevice], offered: Callable[[str], tuple[AgentOffer, ...]]) -> None:
-        """Seal what *offered* says of each device for it, if it does not know that; who may not be talked to waits."""
+        """Send each device the list from *offered* if it changed; devices that are not allowed get it later."""
         for peer in peers:
             if peer.may_talk and self._known(peer.device) != (now := offered(peer.device)):
                 try:
                     self._seal(peer.device, now)
-                except RemitError as error:  # it was revoked meanwhile, or has too much waiting: the next look decides
-                    _log.info("%s is not told what is shared with it: %s", peer.device, error.fault.message)
+                except RemitError as error:  # it was revoked, or its queue is full: the next call tries again
+                    _log.info("the list of shared agents is not sent to %s: %s", peer.device, error.fault.message)
 
     def _known(self, device: str) -> tuple[AgentOffer, ...] | None:
         if device not in self._told:
@@ -57,11 +57,11 @@ class CatalogSender:
         self._told[device] = offer
 
 
-# ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def hear(sealer: Sealer, opened: Opened, message: OffersMessage) -> None:
-    """Keep what a device says that it shares, in place of what it said before, and forget the message."""
+    """Store the list of a device, replacing the previous one, and delete the message."""
     state = sealer.device.state
     with state.writing():
         row, peer = sealer.peers.row(opened.sender)
@@ -71,20 +71,20 @@ def hear(sealer: Sealer, opened: Opened, message: OffersMessage) -> None:
 
 
 def latest_offers(state: DeviceFile, device: str) -> tuple[AgentOffer, ...] | None:
-    """Return what a device said last that it shares with this one; None if it said nothing, or does not count now."""
+    """Return the last list of a device; None if it sent none, or is not allowed now."""
     row, peer = Peers(state).row(device)
     return state.fact(f"heard/{row}", tuple[AgentOffer, ...]) if peer.may_talk else None
 
 
 def shares(peer: PeerDevice, offer: tuple[AgentOffer, ...] | None) -> bool:
-    """Say whether a device shares something with this one: as it said last, else as its owner here was told."""
+    """Return whether a device shares an agent with this one: by its last list, else by its stored flag."""
     return peer.may_talk and (peer.shared if offer is None else bool(offer))
 
 
 def choose(offer: tuple[AgentOffer, ...] | None, agent: str, device: str) -> str:
-    """Return which agent of a device is meant, or raise a `RemitError` that says which it has.
+    """Return the agent of a device that is meant, or raise a `RemitError` that lists its agents.
 
-    Of one that has said nothing, anything may be asked; it decides.
+    If the device sent no list yet, any name is accepted, and the device decides.
     """
     if offer is None:
         return agent
@@ -94,7 +94,7 @@ def choose(offer: tuple[AgentOffer, ...] | None, agent: str, device: str) -> str
     if not names:
         why, suggestion = f"{device} shares nothing with this device", "Ask its owner to share an agent with it."
     elif agent:
-        why = f"{device} shares no agent `{agent[:100]}` with this device, but: {join_names(names)}"
+        why = f"{device} shares no agent `{agent[:100]}` with this device; it shares: {join_names(names)}"
         suggestion = "Name one of those (--agent NAME)."
     else:
         why = f"{device} shares several agents with this device: {join_names(names)}"
@@ -102,13 +102,13 @@ def choose(offer: tuple[AgentOffer, ...] | None, agent: str, device: str) -> str
             fault(
                 Code.INPUT_VALIDATION_FAILED,
                 why,
-                suggestion="Say which is meant (--agent NAME; in a chat /resume NAME).",
+                suggestion="Choose one (--agent NAME; in a chat /resume NAME).",
             )
         )
     raise RemitError(fault(Code.AGENT_NOT_FOUND, why, suggestion=suggestion))
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return names as they stand in a sentence, not endlessly many of them."""
+    """Return names as a list for a sentence, shortened if there are many."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -1,4 +1,4 @@
-"""A question of another device as a request to the hub, and what came of it as a letter and as a note."""
+"""Convert questions of other devices to hub requests, and results to messages and audit entries."""
 
 import re
 from hashlib import blake2b
@@ -17,8 +17,8 @@ from remit.relay.messages import audit
 from remit.relay.messages.audit import AuditEntry
 from remit.relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage
 
-# What a name and an objective of the envelope may be (`protocol/remit.py`, `protocol/envelope.py`); of a text that is
-# longer, this much is shown as what it is about.
+# The longest name and objective of the envelope (`protocol/remit.py`, `protocol/envelope.py`); of a longer text this
+# much is used as the objective.
 MOST_NAME = 200
 MOST_OBJECTIVE = 100_000
 SHORTENED = 1_000
@@ -27,12 +27,12 @@ _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
 def request_id(name: str) -> str:
-    """Return the id under which the hub carries out what a device calls *name*: the same for the same."""
+    """Return the request id of the hub for a question id *name*; equal names give equal ids."""
     return blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def fitting(text: str, most: int) -> str:
-    """Return a name that is no longer than *most*, and another one for another text."""
+    """Return a name of at most *most* characters, different for different texts."""
     return text if len(text) <= most else f"{text[: most - 33]}~{request_id(text)}"
 
 
@@ -40,7 +40,7 @@ def fitting(text: str, most: int) -> str:
 
 
 def submission(opened: Opened, asks: QuestionMessage, agent: str) -> Submission:
-    """Return what a device asks as a client of the hub would."""
+    """Return a question as a submission to the hub."""
     trace = trace_id(asks.control.trace_id)
     said = asks.request or _in_words(asks.text)
     return structs.replace(
@@ -48,7 +48,7 @@ def submission(opened: Opened, asks: QuestionMessage, agent: str) -> Submission:
         target=agent,
         id=request_id(asks.id),
         user=_user(opened),
-        # Whatever two devices call their conversations, they are their own.
+        # Conversations of different devices stay separate, whatever their names are.
         session=fitting(f"{opened.sender}/{asks.session}", MOST_NAME),
         depth=max(said.depth, asks.control.hop_count - 1),
         traceparent=str(TraceContext(trace, span_id(asks.id), sampled=True)),
@@ -56,17 +56,17 @@ def submission(opened: Opened, asks: QuestionMessage, agent: str) -> Submission:
 
 
 def sender(opened: Opened, agent: str) -> Sender:
-    """Return who asks, and what of the hub they may reach by it."""
+    """Return the sender of a request, and the agent that it may reach."""
     return Sender(name=opened.sender, users=frozenset({_user(opened)}), targets=frozenset({agent}))
 
 
 def _user(opened: Opened) -> str:
-    """Return in whose name a device asks: it is believed as far as it is known, so its own name stands first."""
+    """Return the user of a request: the device id first, because only that is proven."""
     return fitting(f"{opened.sender}/{opened.requester}", MOST_NAME) if opened.requester else opened.sender
 
 
 def _in_words(text: str) -> Submission:
-    """Return what a person's run asks: a text, of which one that is too long for an objective is the input."""
+    """Return the text of a person's run as a submission; a text too long for an objective becomes the input."""
     if len(text) <= MOST_OBJECTIVE:
         return Submission(target="-", objective=text)
     return Submission(target="-", objective=text[:SHORTENED], input=text)
@@ -76,7 +76,7 @@ def _in_words(text: str) -> Submission:
 
 
 def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
-    """Return what an agent said: whole to a hub that asks, as a text to a person's run."""
+    """Return the answer of an agent: complete for a hub, as text for a person's run."""
     tokens = response.usage.total
     if asks.request is None:
         text = text_of(response.result) or response.summary
@@ -87,7 +87,7 @@ def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
         confidence=response.confidence,
         artifacts=response.artifacts,
         new_facts=response.new_facts,
-        # Sources are those of users of this hub, whom the other does not know.
+        # Sources are left out: they name users of this hub, whom the other does not know.
         requires_followup=response.requires_followup,
         warnings=response.warnings,
         finished=response.finished,
@@ -98,7 +98,7 @@ def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
 
 
 def declined(asks: QuestionMessage, why: Fault) -> DeclineMessage:
-    """Return why there is no answer."""
+    """Return the message that declines a question."""
     return DeclineMessage(to=asks.id, session=asks.session, code=why.code.value, reason=why.outward().message[:2_000])
 
 
@@ -116,7 +116,7 @@ def step_of(
     took_ms: int = 0,
     task: str = "",
 ) -> AuditEntry:
-    """Return what happened to a question, as it is kept for the record."""
+    """Return the audit entry of an event of a question."""
     step = SharedStep(
         side="shares",
         profile=name,
@@ -129,11 +129,11 @@ def step_of(
         task=task,
         code=code,
     )
-    # No run of the hub is called so, whatever the other device calls its own.
+    # With the device id in front it cannot equal the id of a run of the hub.
     run = f"{opened.sender}/{_id(asks.control.trace_id)}"
     return AuditEntry(at_ms=now_ms, run=run, session=run, step=step)
 
 
 def _id(said: str) -> str:
-    """Return what another device says is an id, if it looks like one: the record is no place for its words."""
+    """Return an id of another device if it has the form of one, else a digest: its texts are not recorded."""
     return said if _ID.fullmatch(said) else request_id(said)
