@@ -1,1 +1,1 @@
-"""Shared agents: one person's agent works with another's through a relay that can read nothing."""
+"""Shared agents: one person's agent works with another's over an end-to-end encrypted relay."""

@@ -1,7 +1,7 @@
-"""What agents of the hub ask of agents on other devices: each a sealed question, and one answer that is waited for.
+"""Calls of the hub's agents to agents on other devices: send an encrypted question and wait for its answer.
 
-An caller is known by its delegation's place in its run. A hub that was killed and takes its run up again asks the same
-once more, and the other side answers what it has done already: nothing is carried out twice.
+A call is identified by the place of its delegation in the run. A hub that resumes a run after a crash asks the same
+question again, and the other side returns the existing result: nothing is carried out twice.
 """
 
 import asyncio
@@ -38,15 +38,15 @@ from remit.relay.session.profile import (
 from remit.runtime.ports import RemoteHandle, StoreError
 from remit.transports.remote_calls import lost, outgoing, shielded
 
-# A gateway that is there has a message by then; one that is not gets it when the device is next at work.
+# A connected gateway has the message by then; otherwise it gets it when the device runs again.
 BROUGHT_S = 1.0
-# A hub that closes after its device was taken away stops what waits by itself, and can go on with it later.
+# A hub that closes after its device cancels waiting calls itself, and can resume them later.
 LEFT_S = 5.0
-# Whoever waits is told what is in the way, if that is there after so long.
+# A caller is told of an obstacle that is still there after this time.
 LOOK_S = 2.0
-# Longer than most answers take; then it is worth saying what else the silence may mean.
+# Longer than most answers take; then the caller is told what else the silence may mean.
 SILENCE_S = 10.0
-# What whoever looks on is shown of what is asked.
+# The length of the text that is shown to people.
 SHOWN = 1_000
 
 _OWN: Profile = Profile(id="-")
@@ -56,23 +56,23 @@ _log = logging.getLogger("remit.relay")
 
 
 class RemoteCaller(Struct, frozen=True, kw_only=True):
-    """For whom an agent of the hub stands, and how much may be asked of it."""
+    """The shared agent behind an agent of the hub, and its limits."""
 
     agent: str
     """Its name in this hub."""
     device: str
     """The device that shares it, by id or name."""
     remote: str = ""
-    """What it is shared as; empty: the only one that is shared with this device."""
+    """Its shared name; empty: the only one that is shared with this device."""
     max_concurrent_shared_calls: int = _OWN.max_concurrent_shared_calls
     max_hop_count: int = _OWN.max_hop_count
     rate: Rate = _OWN.rate
 
     def profile(self, device: str) -> Profile:
-        """Return within what it is asked, once it is known which device is meant."""
+        """Return the profile with the limits of the calls to *device*."""
         return Profile(
             id=self.agent,
-            allow_shared_agent_calls=True,  # to name it in the team file is to switch it on
+            allow_shared_agent_calls=True,  # naming it in the team file enables it
             allowed_shared_device_ids=frozenset({device}),
             max_concurrent_shared_calls=self.max_concurrent_shared_calls,
             max_hop_count=self.max_hop_count,
@@ -86,10 +86,10 @@ class _Sent(NamedTuple):
 
 
 class RemoteCalls:
-    """What is asked for a hub and not answered yet, while its device is at work.
+    """The open calls of a hub, while its device is running.
 
-    *control_of* says under which control the hub works on a request that a device sent; what it does not know is looked
-    for among the messages that wait.
+    *control_of* returns the control envelope of a request that came from a device; if it does not know the request, the
+    inbox is searched.
     """
 
     def __init__(
@@ -105,23 +105,22 @@ class RemoteCalls:
         self._now_ms = now_ms
         self._control_of = control_of
         self._sent: dict[tuple[str, str], _Sent] = {}
-        """By the device and the id of the question."""
+        """By device and question id."""
         self._windows: dict[tuple[str, str], Window] = {}
         self._end: RemitError | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be asked any more."""
+        """Whether no more calls are possible."""
         return self._end is not None
 
     async def run(self, caller: RemoteCaller, request: Request, line: RemoteHandle, *, sent: bool = False) -> Response:
-        """Ask, and return what came of it; cancelled, say so to the other side before raising.
+        """Send the question and return the response; when cancelled, withdraw it before raising.
 
-        *sent* says that the same was asked before a restart: whatever keeps it from being asked again, it may have been
-        done.
+        *sent* says that it was sent before a restart: even if it cannot be sent again, it may have been carried out.
         """
         root = line.root
-        # Known here, in the loop that changes it; the rest is looked up in the one thread that may.
+        # Read here, in the loop that changes it; the rest is read in the thread of the state file.
         above = self._control_of(root.via, root.id) if self._control_of is not None and root.via is not None else None
         try:
             peer, above = await self._delivery.do(self._look, caller, root, above)
@@ -132,7 +131,7 @@ class RemoteCalls:
         profile, here = caller.profile(peer.device), self._sealer.device.id
         control = origin(profile, device=here, trace_id=_trace(line)) if above is None else above.onward(profile)
         key = (caller.agent, peer.device)
-        # What was let through before a restart is only asked about now.
+        # A call that was admitted before a restart is not counted again.
         standing = ProfileActivity(
             in_flight=0 if sent else sum(each.agent == caller.agent for each in self._sent.values()),
             window=Window() if sent else self._windows.get(key, Window()),
@@ -151,7 +150,7 @@ class RemoteCalls:
         except RemitError as error:
             return lost(request, error.fault, sent=sent or line.in_doubt)
         if sent and isinstance(said, DeclineMessage) and not said.status:
-            # Refused now, it says nothing about what was asked before.
+            # A refusal now says nothing about the question that was sent before.
             return lost(request, _fault(said, peer.card.name), sent=True)
         return _response(request, said, peer.card.name)
 
@@ -163,10 +162,10 @@ class RemoteCalls:
         device = peer.device
         answer: asyncio.Future[AnswerMessage | DeclineMessage] = asyncio.get_running_loop().create_future()
         self._sent[device, asks.id] = _Sent(caller.agent, answer)
-        doubt = f"{peer.card.name} has not said what became of it"
+        doubt = f"{peer.card.name} has not reported the outcome"
         try:
             await self._delivery.do(self._sealer.seal, device, types.write(asks), requester=requester)
-            line.doubt(doubt)  # from now on it is on its way, whatever becomes of this process
+            line.doubt(doubt)  # from now on it will be sent, even if this process ends
             return await self._waited(peer, answer, line)
         except asyncio.CancelledError:
             line.doubt(doubt)
@@ -178,36 +177,36 @@ class RemoteCalls:
         finally:
             del self._sent[device, asks.id]
             if answer.done() and not answer.cancelled():
-                answer.exception()  # nobody else hears it, if this was stopped at the same moment
+                answer.exception()  # mark it as retrieved, in case this was cancelled at the same moment
 
     async def _waited(
         self, peer: PeerDevice, answer: "asyncio.Future[AnswerMessage | DeclineMessage]", line: RemoteHandle
     ) -> AnswerMessage | DeclineMessage:
-        """Return the answer; whoever waits for it is told meanwhile why it may not come."""
+        """Return the answer; meanwhile report to the caller why it may be late."""
         loop, name, told = asyncio.get_running_loop(), peer.card.name, ""
         since = loop.time()
         while not (await asyncio.wait({answer}, timeout=LOOK_S))[0]:
             says = ""
             if why := self._delivery.obstacle(peer.device):
-                says = f"{name} is not reached: {why}; it is tried again"
+                says = f"cannot reach {name}: {why}; retrying"
             elif loop.time() - since >= SILENCE_S:
-                says = f"no answer yet: {name} may be busy or away, or may not let this device in"
+                says = f"no answer yet: {name} may be busy or offline, or may not allow this device"
             if says != told:
                 told = says
-                line.progress(says or f"what waited for {name} has been sent", None)
+                line.progress(says or f"the messages to {name} have been sent", None)
         return answer.result()
 
     async def _withdraw(
         self, device: str, asks: QuestionMessage, answer: "asyncio.Future[AnswerMessage | DeclineMessage]"
     ) -> None:
-        """Say that nobody waits any more, and hear that it was stopped: a command that was stopped ends soon after."""
+        """Withdraw the question and wait until it was stopped, which is short for a cancelled command."""
         message = WithdrawMessage(to=asks.id, session=asks.session)
         await self._delivery.do(self._sealer.seal, device, types.write(message))
         await self._delivery.emptied()
         await asyncio.wait({answer})
 
     async def take(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
-        """Take what another device said, if that is waited for here."""
+        """Accept an answer if a call waits for it; return whether one did."""
         sent = self._sent.get((opened.sender, message.to))
         if sent is None or sent.answer.done():
             return False
@@ -216,42 +215,46 @@ class RemoteCalls:
         return True
 
     def end(self, why: RemitError) -> None:
-        """Have whoever waits hear that nothing comes any more, and why."""
+        """Fail all waiting calls with *why*."""
         self._end = self._end or why
         for sent in self._sent.values():
             if not sent.answer.done():
                 sent.answer.set_exception(why)
 
     def close(self) -> None:
-        """Ask nothing any more; who waits is left to the hub for a while, which may be about to close."""
-        self._end = self._end or RemitError(fault(Code.DELEGATION_UNAVAILABLE, "the device of this team has stopped"))
+        """Accept no more calls; waiting ones are failed after a while, because the hub may be closing."""
+        self._end = self._end or RemitError(fault(Code.DELEGATION_UNAVAILABLE, "the device of this team was stopped"))
         if self._sent:
             asyncio.get_running_loop().call_later(LEFT_S, self.end, self._end)
 
-    # ── who is meant, and who asks ────────────────────────────────────────────────────────────────────────────────────
+    # ── lookup ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _look(
         self, caller: RemoteCaller, root: Request, above: ControlEnvelope | None
     ) -> tuple[PeerDevice, ControlEnvelope | None]:
-        """Return the device, and under which control it is asked for another one, if it is."""
+        """Return the target device, and the control envelope of the request if it came from another device."""
         named = [each for each in self._sealer.peers.list() if caller.device in (each.device, each.card.name)]
         peer = next((each for each in named if not each.revoked), None)
         if peer is None:
-            what = "was revoked" if named else "is not known here"
-            why = f"{caller.agent} lives on the device {caller.device}, which {what}"
+            what = "was revoked" if named else "is unknown"
+            why = f"{caller.agent} is on the device {caller.device}, which {what}"
             raise RemitError(
-                fault(Code.DELEGATION_UNAVAILABLE, why, suggestion="Ask its owner for a link: remit devices pair LINK")
+                fault(
+                    Code.DELEGATION_UNAVAILABLE,
+                    why,
+                    suggestion="Ask its owner for a link: remit devices pair LINK",
+                )
             )
         if root.via is None or self._sealer.peers.get(root.via) is None:
-            return peer, None  # it began here, or came over another way than this one
+            return peer, None  # it started here, or did not come over the relay
         above = above or self._waiting(root.via, root.id)
         if above is None:
-            why = f"what the device {root.via} asked for is over, so that nothing more is asked for it"
+            why = f"the request of the device {root.via} has ended, so no more calls are made for it"
             raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=""))
         return peer, above
 
     def _waiting(self, device: str, request: str) -> ControlEnvelope | None:
-        """Look among the messages for the one that a request came of: a hub may be quicker than who reads them."""
+        """Search the inbox for the question of a request: a hub may be faster than the router."""
         after = 0
         while page := self._sealer.inbox(after):
             after = page[-1].id
@@ -281,7 +284,7 @@ def _trace(line: RemoteHandle) -> str:
 def _question_for(
     caller: RemoteCaller, request: Request, line: RemoteHandle, control: ControlEnvelope
 ) -> QuestionMessage:
-    """Return what is asked, as a client of the other hub would: of this one's agents and tools it learns no name."""
+    """Return the question as a submission to the other hub, without names of this hub's agents and tools."""
     sent = outgoing(request, line)
     remit, name = sent.remit, fitting(request.path, MAX_ID)
     said = Submission(
@@ -302,7 +305,7 @@ def _question_for(
         reason=sent.reason,
         correlation=sent.correlation,
     )
-    # One that is named after the delegation was not chosen, and nobody goes on with it.
+    # A session named after the delegation was not chosen by anyone, and is not continued.
     chosen = sent.session is not None and sent.session != sent.id
     return QuestionMessage(
         id=name,
@@ -353,5 +356,5 @@ def _fault(said: DeclineMessage, device: str) -> Fault:
         code = Code(said.code)
     except ValueError:
         code = Code.DELEGATION_FAILED
-    # Whoever reads it would take "here" for this hub.
+    # The reader would take "here" for this hub.
     return fault(code, f"{device} says: {said.reason}" if said.reason else f"{device} gives no reason")

@@ -1,6 +1,6 @@
-"""Who gets what comes to a device: answers go to who asked, an agent or a run; questions to what it shares.
+"""The router for incoming messages: answers go to the agent or run that asked, questions to the shared agents.
 
-What nobody in this process can take, and somebody in another could, stays in the inbox until that one is at work.
+A message that only another process can handle stays in the inbox until that process runs.
 """
 
 import logging
@@ -37,9 +37,9 @@ async def route_messages(
     shares_nothing: bool = False,
     calls: RemoteCalls | None = None,
 ) -> None:
-    """Give each message to whom it is for, until cancelled; what is for nobody is forgotten.
+    """Route messages until cancelled; those without a receiver are dropped.
 
-    Where nothing is *sharing*, a question waits for a process that does, unless this device *shares_nothing* at all.
+    Without *sharing*, a question waits for a process that shares, unless this device *shares_nothing* at all.
     """
     reading = _Reading(delivery, service, sharing, sealer, now_ms, shares_nothing, calls)
     async for opened in delivery:
@@ -71,7 +71,7 @@ class _Reading:
         self._shares_nothing = shares_nothing
         self._calls = calls
         self._left: set[str] = set()
-        """The messages whose answers stay in the inbox: each gets one."""
+        """The questions whose answers stay in the inbox, one for each."""
 
     async def take(self, opened: Opened, message: PeerMessage) -> None:
         match message:
@@ -91,13 +91,13 @@ class _Reading:
             try:
                 await self._delivery.do(decline, self._sealer, opened, asks, NOTHING_SHARED, self._now_ms())
             except RemitError as error:
-                _log.warning("a question could not be declined, and stays in the inbox: %s", error.fault.message)
+                _log.warning("cannot decline a question, which stays in the inbox: %s", error.fault.message)
 
     async def _withdraw(self, opened: Opened, message: WithdrawMessage) -> None:
         if self._sharing is not None:
             await self._sharing.withdraw(opened, message)
         elif self._shares_nothing:
-            await self._delivery.taken(opened)  # the question was declined; else both wait for who shares
+            await self._delivery.taken(opened)  # its question was declined; else both wait for a process that shares
 
     async def _answer(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> None:
         if self._calls is not None and await self._calls.take(opened, message):
@@ -107,7 +107,7 @@ class _Reading:
         elif message.to not in self._left and await self._delivery.do(self._is_awaited, opened, message):
             self._left.add(message.to)
         else:
-            _log.info("what the device %s answered came too late, or was not asked, and is forgotten", opened.sender)
+            _log.info("dropping an answer of the device %s: nothing waits for it", opened.sender)
             await self._delivery.taken(opened)
 
     def _is_awaited(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:

@@ -1,4 +1,4 @@
-"""The side that shares: what other devices ask of an agent of the local hub, under the guards of all delegations."""
+"""The sharing side: answer questions of other devices with agents of the local hub, under all its guards."""
 
 import asyncio
 import logging
@@ -35,31 +35,31 @@ from remit.runtime.root_runs import ActiveRun
 
 NOTHING_SHARED = fault(
     Code.AGENT_NOT_FOUND,
-    "the device that was asked shares no agent",
-    suggestion="Ask its owner to share one with yours.",
+    "the device shares no agent",
+    suggestion="Ask its owner to share one with your device.",
 )
 
-# Enough to see what is going on. Whoever is turned away more often must not fill the record with it, which is for good.
+# Enough to see what happens. A device that is refused more often must not fill the record, which is permanent.
 RECORDED_REFUSALS = Rate(calls=60, seconds=60)
 
 _log = logging.getLogger("remit.relay")
 
 
 class Shared(Struct, frozen=True, kw_only=True):
-    """An agent of the hub that others may ask, and under which profile."""
+    """A shared agent of the hub, and its profile."""
 
     agent: str
     profile: Profile
     description: str = ""
-    """What those who may ask it are told of it."""
+    """The description that other devices see."""
 
     def is_for(self, device: str) -> bool:
-        """Say whether a device may ask it, as far as it is known and allowed here."""
+        """Return whether its profile allows a device."""
         return self.profile.allow_shared_agent_calls and device in self.profile.allowed_shared_device_ids
 
 
 def offered(shared: Mapping[str, Shared], device: str) -> tuple[AgentOffer, ...]:
-    """Return what a device is told that it may ask."""
+    """Return the list of agents that are shared with a device."""
     theirs = sorted(name for name, each in shared.items() if each.is_for(device))
     return tuple(
         AgentOffer(name=name, description=shared[name].description[:MAX_DESCRIPTION]) for name in theirs[:MAX_OFFERED]
@@ -67,23 +67,23 @@ def offered(shared: Mapping[str, Shared], device: str) -> tuple[AgentOffer, ...]
 
 
 class SharingEvent(Struct, frozen=True, kw_only=True):
-    """What happened to a question, without a word of what was said."""
+    """An event of a question, without its content."""
 
     device: str
     requester: str
-    """In whose name that device asks, as it says."""
+    """The user on whose behalf that device says it asks."""
     shared: str
-    """What the agent is shared as; empty if it is not clear which is meant."""
+    """The shared name of the agent; empty if it is not clear which one is meant."""
     event: Literal["asked", "answered", "declined"]
     code: str = ""
-    """Why it was declined, as in the table of errors."""
+    """The error code, if it was declined."""
 
 
 class Sharing:
-    """Answers what comes for the agents that this device shares; *told* hears of each question, and of what it came to.
+    """Answers questions to the agents that this device shares; *told* is called with each question and its outcome.
 
-    A question is forgotten in the same commit that seals its answer, and carried out under the id that its sender gave
-    it: killed at any moment, this device answers each question once.
+    A question is deleted in the same commit that adds its answer to the outbox, and carried out under the id of its
+    sender: after a crash at any moment, this device answers each question once.
     """
 
     def __init__(
@@ -103,15 +103,15 @@ class Sharing:
         self._now_ms = now_ms
         self._told = told
         self._windows: dict[str, dict[str, Window]] = {}
-        """What each device has lately asked of each agent."""
+        """The rate windows of each device for each agent."""
         self._answered: dict[str, dict[str, Window]] = {}
-        """What of that was answered: kept with each answer, for after a restart. What was not is then judged anew."""
+        """The windows of answered questions, stored with each answer; after a restart the others are judged again."""
         self._turned_away: dict[str, Window] = {}
-        """How often each device was lately."""
+        """The rate windows of refusals, by device."""
         self._under_way: dict[asyncio.Task[None], _Question] = {}
 
     async def close(self) -> None:
-        """Let go of what is under way: it is not forgotten, and is answered when this device is back."""
+        """Stop work on all questions; they stay in the inbox and are answered after the next start."""
         tasks = list(self._under_way)
         for task in tasks:
             task.cancel()
@@ -119,9 +119,9 @@ class Sharing:
             await asyncio.wait(tasks)
 
     def take(self, opened: Opened, asks: QuestionMessage) -> None:
-        """Begin to answer a question; it is worked on beside others."""
+        """Start to answer a question, concurrently with others."""
         if (same := self._question(opened.sender, asks.id)) is not None:
-            same.messages.append(opened.id)  # who asks was started anew meanwhile: one answer is enough for both
+            same.messages.append(opened.id)  # the sender was restarted meanwhile: one answer is enough for both
             return
         question = _Question(opened, asks, self._name(opened, asks))
         task = asyncio.create_task(self._work_on(question))
@@ -129,24 +129,24 @@ class Sharing:
         task.add_done_callback(self._ended)
 
     async def withdraw(self, opened: Opened, message: WithdrawMessage) -> None:
-        """Stop what is done for a question that nobody waits for any more; it is answered as cancelled, once.
+        """Cancel the work on a question that was withdrawn; it is answered once, as cancelled.
 
         The withdrawal is deleted together with the question, so that a restart never finds one without the other.
         """
         question = self._question(opened.sender, message.to)
         if question is None or question.asks.session != message.session:
-            await self._delivery.taken(opened)  # it has been answered
+            await self._delivery.taken(opened)  # it was answered already
             return
         question.messages.append(opened.id)
         question.withdrawn = True
         if question.going is not None:
             try:
                 await self._call_off(question, question.going)
-            except StoreError as error:  # it goes on, and is answered
-                _log.warning("what was withdrawn could not be stopped everywhere: %s", error.fault.message)
+            except StoreError as error:  # it continues, and is answered
+                _log.warning("a withdrawn question could not be cancelled everywhere: %s", error.fault.message)
 
     def control(self, device: str, request: str) -> ControlEnvelope | None:
-        """Return under which control the hub carries out a request that came from a device, if it is under way here."""
+        """Return the control envelope of a request that came from a device, if it is in progress here."""
         found = (each for each in self._under_way.values() if each.opened.sender == device)
         return next((each.asks.control for each in found if request_id(each.asks.id) == request), None)
 
@@ -155,9 +155,9 @@ class Sharing:
         return next(found, None)
 
     async def _call_off(self, question: "_Question", going: ActiveRun) -> None:
-        """Stop what is done for a question; and what was done for it before a restart, if that is taken up again."""
+        """Cancel the run of a question, and earlier runs of it that may be resumed after a restart."""
         device, store = question.opened.sender, self._hub.store
-        self._hub.cancel(going.run, reason := f"the device {device} withdrew it")
+        self._hub.cancel(going.run, reason := f"withdrawn by the device {device}")
         for run in await store.named(request_id(question.asks.id), RunScope(via=device)):
             if run != going.run and not self._hub.cancel(run, reason):
                 await store.control(run, "cancel", device, "withdrawn")
@@ -165,10 +165,10 @@ class Sharing:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._under_way[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a question could not be answered (%s); it stays in the inbox", type(error).__name__)
+            _log.error("answering a question failed (%s); it stays in the inbox", type(error).__name__)
 
     def _name(self, opened: Opened, asks: QuestionMessage) -> str:
-        """Return which of the shared agents is meant; the only one that its sender may ask need not be named."""
+        """Return the name of the requested agent; it may be omitted if only one is shared with the sender."""
         theirs = self._theirs(opened)
         return asks.agent or (theirs[0] if len(theirs) == 1 else "")
 
@@ -201,13 +201,13 @@ class Sharing:
             raise
         except RemitError as error:
             await self._cannot_say(question, asked, error.fault)
-        # What came about it while that was being said.
+        # Messages about it that arrived while the answer was written.
         if question.messages:
             await self._delivery.do(self._sealer.taken, *question.messages)
 
     async def _answer(self, question: "_Question", shared: Shared) -> AnswerMessage | DeclineMessage:
         asks = question.asks
-        # What a device writes there goes into the record, even if the hub refuses it, and has to be read from it again.
+        # The fields of a device are recorded even if the hub refuses the request, so they must be readable again.
         said = checked(submission(question.opened, asks, shared.agent))
         going = await self._hub.begin(self._hub.receive(said, sender(question.opened, shared.agent)))
         if isinstance(going, Response):
@@ -230,7 +230,7 @@ class Sharing:
             return _not_theirs(name, theirs)
         shared = self._shared[name]
         profile, now_ms = shared.profile, self._now_ms()
-        # Those that came before: of several that come at once the first are let in.
+        # Only earlier questions count: of several that arrive at once, the first are admitted.
         before = takewhile(lambda each: each is not question, self._under_way.values())
         earlier = [each for each in before if not each.turned_away]
         standing = ProfileActivity(
@@ -254,7 +254,7 @@ class Sharing:
         return shared
 
     async def _say(self, question: "_Question", message: AnswerMessage | DeclineMessage, asked: Shared | None) -> None:
-        """Seal what came of a question, and forget that; it counts if somebody was *asked*."""
+        """Send the outcome of a question and delete the question; it counts for the rate if an agent was *asked*."""
         opened, name, taken = question.opened, question.name, tuple(question.messages)
         answered = self._answered[opened.sender]
         if asked is not None:
@@ -276,11 +276,11 @@ class Sharing:
         self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
 
     async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
-        """Say less where an answer is too large; to a device that was revoked meanwhile nothing is said."""
+        """Decline if the answer is too large; drop it if the device was revoked meanwhile."""
         if why.code is Code.TOO_LARGE:
             await self._say(question, declined(question.asks, why), asked)
         elif why.code is Code.PERMISSION_DENIED:
-            _log.warning("an answer to the device %s is forgotten: %s", question.opened.sender, why.message)
+            _log.warning("dropping an answer to the device %s: %s", question.opened.sender, why.message)
             taken = tuple(question.messages)
 
             def commit() -> None:
@@ -296,17 +296,17 @@ class Sharing:
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_recorded(self, device: str) -> bool:
-        """Say whether it is noted that a device is turned away once more, and count that."""
+        """Count a refusal of a device; return whether it is recorded."""
         window, now = self._turned_away.get(device, Window()), self._now_ms() / 1_000
         self._turned_away[device] = count(window, RECORDED_REFUSALS, now)
         if not wait_ms(window, RECORDED_REFUSALS, now):
             return True
         if window.calls == RECORDED_REFUSALS.calls:
-            _log.warning("the device %s is turned away so often that not all of it is put on record", device)
+            _log.warning("the device %s is refused too often; further refusals are not recorded for now", device)
         return False
 
     def _hear(self, question: "_Question") -> None:
-        """Note that a question came, unless it was before a restart (S13)."""
+        """Record the arrival of a question, unless that was done before a restart (S13)."""
         state, place = self._sealer.device.state, _place(question.opened)
         with state.writing():
             before_ms = state.fact(place, int)
@@ -316,14 +316,14 @@ class Sharing:
                 audit.keep(state, self._audit_entry(question, "asked"))
 
     def _close(self, question: "_Question", event: str, code: str) -> None:
-        """Note what a question came to, in the transaction in which it is forgotten."""
+        """Record the outcome of a question, in the transaction that deletes it."""
         state = self._sealer.device.state
         state.execute("DELETE FROM facts WHERE name = ?", _place(question.opened))
         if question.is_recorded:
             audit.keep(state, self._audit_entry(question, event, code))
 
     def _audit_entry(self, question: "_Question", event: str, code: str = "") -> AuditEntry:
-        # A name that is not shared here is the other device's word.
+        # A name that is not shared here is a text of the other device, and is not recorded.
         name, now_ms = question.name if question.name in self._shared else "", self._now_ms()
         took_ms = max(0, now_ms - question.since_ms)
         return step_of(
@@ -332,32 +332,32 @@ class Sharing:
 
 
 class _Question:
-    """What another device asks, and what came about it since."""
+    """A question of another device, and the state of its answer."""
 
     def __init__(self, opened: Opened, asks: QuestionMessage, name: str) -> None:
         self.opened = opened
         self.asks = asks
         self.name = name
         self.messages = [opened.id]
-        """All that is forgotten with its answer."""
+        """All messages of the inbox that are deleted with its answer."""
         self.going: ActiveRun | None = None
         self.task = ""
-        """The run of the hub that it became."""
+        """The run of the hub that answers it."""
         self.since_ms = 0
         self.withdrawn = False
         self.turned_away = False
-        """Whether it was judged that nobody is asked: then it keeps nobody else from being."""
+        """Whether it was refused; then it does not count against other questions."""
         self.is_recorded = True
 
 
 def _beside(control: ControlEnvelope, other: ControlEnvelope) -> bool:
-    """Say whether what comes under *control* did not come out of *other*: it is as near to where both began."""
+    """Return whether *control* is not derived from *other*: it is at most as many hops from the same origin."""
     is_near = control.hop_count <= other.hop_count
     return is_near and control.origin_agent_device_id == other.origin_agent_device_id
 
 
 def decline(sealer: Sealer, opened: Opened, asks: QuestionMessage, why: Fault, now_ms: int) -> None:
-    """Say to a device why what it asks is not answered, and forget that it asked."""
+    """Decline a question with a reason, and delete it."""
     with sealer.device.state.writing():
         sealer.seal(opened.sender, types.write(declined(asks, why)))
         sealer.taken(opened.id)
@@ -365,26 +365,24 @@ def decline(sealer: Sealer, opened: Opened, asks: QuestionMessage, why: Fault, n
 
 
 def _place(opened: Opened) -> str:
-    """Return where it is kept since when a question of the inbox is worked on."""
+    """Return the name under which the arrival time of a question is stored."""
     return f"asked/{opened.id}"
 
 
 def _kept_windows(sealer: Sealer, device: str, now_ms: int) -> dict[str, Window]:
     row, _ = sealer.peers.row(device)
     kept = sealer.device.state.fact(f"rates/{row}", dict[str, Window]) or {}
-    # After a clock was set back, a window of the future would let nothing through.
+    # After the clock was set back, a window in the future would refuse everything.
     return {name: window for name, window in kept.items() if window.start <= now_ms / 1_000}
 
 
 def _not_theirs(name: str, theirs: list[str]) -> Fault:
-    """Say why a device gets no answer; of what is shared with others it learns nothing, not even that it is there."""
+    """Return why a device gets no answer, without revealing anything that is shared with others."""
     if not theirs:
         return fault(
             Code.PERMISSION_DENIED,
-            "no agent is shared with the device that asks",
-            suggestion="Ask the owner of the device that was asked to share one with yours.",
+            "no agent is shared with your device",
+            suggestion="Ask its owner to share one with your device.",
         )
     which = f"no agent `{name[:100]}` is" if name else "several agents are"
-    return fault(
-        Code.AGENT_NOT_FOUND, f"{which} shared with the device that asks; name one of these: {join_names(theirs)}"
-    )
+    return fault(Code.AGENT_NOT_FOUND, f"{which} shared with your device; choose one of: {join_names(theirs)}")

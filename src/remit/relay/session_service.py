@@ -1,6 +1,6 @@
-"""The side that asks: runs in which a local agent works with a shared one, each step kept before it has effects (S2).
+"""The asking side: runs in which a local agent works with a shared one; each step is stored before its effects (S2).
 
-The run itself is decided by `overlay.step`; this carries out what follows from each step, and tells it what happened.
+`session.reducer.step` decides each step of a run; this service carries out its effects and reports events to it.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ from remit.relay.session.review import Review, ReviewFacts, reviews
 from remit.relay.session.run import MoveRefused, Overlay, Transition
 from remit.runtime.ports import StoreError
 
-# The time limit of a run is kept as exactly as this, and so soon is heard what another process wants of one.
+# The precision of a run's time limit, and how soon commands of other processes are noticed.
 TICK_S = 0.25
-# By so long after a start, what others have told meanwhile has come.
+# After a start, messages that were waiting have arrived within this time.
 NEWS_S = 2.0
 
 _log = logging.getLogger("remit.relay")
 
 
 class SessionService:
-    """The runs of one device. Open while the block lasts; those that were going come back paused."""
+    """The runs of one device, open while the block lasts. Runs that were active at the last stop come back paused."""
 
     def __init__(
         self,
@@ -115,11 +115,11 @@ class SessionService:
         return self._profiles
 
     async def devices(self) -> list[PeerDevice]:
-        """Return the devices that are known here, by name."""
+        """Return the known devices, by name."""
         return await self._delivery.do(self._sealer.peers.list)
 
     async def offers(self, device: str) -> tuple[AgentOffer, ...] | None:
-        """Return what a known device says that it shares with this one; None if it has said nothing yet."""
+        """Return the agents that a known device says it shares with this one; None if it sent no list yet."""
         return await self._delivery.do(latest_offers, self._state, device)
 
     async def start(
@@ -132,9 +132,9 @@ class SessionService:
         agent: str = "",
         by: Person | None = None,
     ) -> Overlay:
-        """Begin a run with the *agent* that a device shares, which need not be named if it is the only one.
+        """Start a run with the *agent* that a device shares; the name may be omitted if there is only one.
 
-        Raises a `RemitError` if the profile may not call that device, there is none such, or it is not clear whom.
+        Raises a `RemitError` if the profile may not call the device, or the device or agent is unknown or ambiguous.
         """
         own = self._profile(profile)
         run = Overlay(
@@ -153,8 +153,8 @@ class SessionService:
         if not peer.may_talk:
             why = fault(
                 Code.PERMISSION_DENIED,
-                f"the device {device} is known, but not allowed",
-                suggestion=f"Allow it, if it may answer: remit devices allow {device}",
+                f"the device {device} is known but not allowed",
+                suggestion=f"To allow it: remit devices allow {device}",
             )
             await self._refuse(run, why, by)
         run = replace(run, agent=await self._chosen(peer, agent))
@@ -166,7 +166,7 @@ class SessionService:
             raise
 
     async def _chosen(self, peer: PeerDevice, agent: str) -> str:
-        """Return which agent of a device is meant; soon after the start what it has told may still be on its way."""
+        """Return the requested agent of a device; soon after the start its list may not have arrived yet."""
         while True:
             try:
                 return choose(await self.offers(peer.device), agent, peer.card.name)
@@ -176,9 +176,9 @@ class SessionService:
             await asyncio.sleep(TICK_S)
 
     async def act(self, run: str, event: Event, *, by: Person | None = None) -> Overlay:
-        """Do what a person wants with a run; raise a `RemitError` that says why it cannot be now."""
+        """Apply an action of a person to a run; raise a `RemitError` if it is not possible now."""
         if run not in self._runs:
-            raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` on this device"))
+            raise RemitError(fault(Code.NOT_FOUND, f"run `{run[:100]}` not found on this device"))
         if isinstance(event, moves.Resume):
             event = await self._resuming(self._runs[run], event)
         refused = await self._do(run, event, by=by)
@@ -187,23 +187,23 @@ class SessionService:
         return self._runs[run]
 
     async def _resuming(self, run: Overlay, event: moves.Resume) -> moves.Resume:
-        """Return the event with the agent, for a run that was started before it was known what the device shares."""
+        """Return the event with the agent, for a run that started before the list of the device was known."""
         if run.agent and event.agent not in ("", run.agent):
-            why = f"the run is with `{run.agent}`, and stays with it"
-            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion="Start another run for another agent."))
+            why = f"the run is with `{run.agent}`, which cannot be changed"
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion="Start a new run for another agent."))
         _, peer = await self._delivery.do(self._sealer.peers.row, run.device)
         if run.agent or not await self.offers(run.device):
             return event
         return moves.Resume(agent=await self._chosen(peer, event.agent))
 
-    # ── what comes ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── incoming messages ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def take(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> None:
-        """Take what a shared agent said to one of the runs; what belongs to none is forgotten."""
+        """Pass the answer of a shared agent to its run; drop it if no run waits for it."""
         run = next((each for each in self._runs.values() if awaits(each, opened, message)), None)
         if run is None:
-            # Such as that of an agent which stopped because nobody waited any more; so it is no warning.
-            _log.info("what the device %s answered came too late, or was not asked, and is forgotten", opened.sender)
+            # For example from an agent that was cancelled because nobody waited any more; so this is no warning.
+            _log.info("dropping an answer of the device %s: no run waits for it", opened.sender)
         else:
             event = (
                 moves.RemoteFailed(f"{message.code}: {message.reason}"[:500], lost=True)
@@ -213,7 +213,7 @@ class SessionService:
             refused = await self._do(run.id, event, opened)
             if refused is None:
                 return
-            _log.info("what came for run %s changes nothing: %s", run.id, refused.why)
+            _log.info("dropping an answer for run %s: %s", run.id, refused.why)
         await self._delivery.taken(opened)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,9 +226,9 @@ class SessionService:
         command: str | None = None,
         by: Person | None = None,
     ) -> MoveRefused | None:
-        """Take a step, keep it, then do what follows; return why there was none.
+        """Take a step, store it, then carry out its effects; return why it was refused, if it was.
 
-        The message or the command that it comes of is forgotten in the same commit, in which it is also recorded (S13).
+        The message or command that caused it is deleted in the same commit, and so is the audit entry written (S13).
         """
         async with self._locks.setdefault(run_id, asyncio.Lock()):
             taken = step(self._runs[run_id], event, self._now_ms())
@@ -245,7 +245,7 @@ class SessionService:
                 self._follow(run, taken)
                 if send is None:
                     return None
-                # What is kept with the run is on its way; what may not go never will.
+                # A message stored with the run will be sent; one that was refused never will.
                 event = moves.Sent(send.id) if why is None else moves.RemoteFailed(why.message, lost=True)
                 following = step(run, event, self._now_ms())
                 assert isinstance(following, Transition), following
@@ -254,7 +254,7 @@ class SessionService:
     async def _keep(
         self, taken: Transition, entry: AuditEntry, send: moves.Send | None, opened: Opened | None, command: str | None
     ) -> Fault | None:
-        """Keep a run together with what is sent by it, or without that: then say why it may not go."""
+        """Store a run together with its message; or without it, and return why it may not be sent."""
         run, why = taken.overlay, None
         if send is not None and (why := self._refusal(run)) is not None:
             why = await self._delivery.do(self._revoked, run) or why
@@ -268,7 +268,7 @@ class SessionService:
             except StoreError:
                 raise
             except RemitError as error:
-                why = error.fault  # the device was revoked meanwhile, or has too much waiting already
+                why = error.fault  # the device was revoked meanwhile, or its queue is full
             else:
                 self._windows[key] = counted(
                     self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
@@ -276,7 +276,7 @@ class SessionService:
                 return None
         asked = run.asked if run.state in ENDED else None
         if asked is not None:
-            with suppress(RemitError):  # to a device that was revoked meanwhile nothing is said
+            with suppress(RemitError):  # nothing is sent to a device that was revoked meanwhile
                 await self._delivery.do(
                     self._commit, run, entry, WithdrawMessage(to=asked, session=run.session), opened, command
                 )
@@ -324,16 +324,16 @@ class SessionService:
         )
 
     def _revoked(self, run: Overlay) -> Fault | None:
-        """Return what to say of a device that was revoked: it is no longer allowed, but that is not the reason."""
+        """Return the fault for a revoked device, which is more exact than "not allowed"."""
         _, peer = self._sealer.peers.row(run.device)
-        return fault(Code.PERMISSION_DENIED, f"the device {run.device} was revoked here") if peer.revoked else None
+        return fault(Code.PERMISSION_DENIED, f"the device {run.device} was revoked") if peer.revoked else None
 
     def _control(self, run: Overlay) -> ControlEnvelope:
         return origin(self._profile(run.profile), device=self._sealer.device.id, trace_id=run.id)
 
     def _profile(self, name: str) -> Profile:
         if name not in self._profiles:
-            raise RemitError(fault(Code.NOT_FOUND, f"there is no profile `{name[:100]}` here"))
+            raise RemitError(fault(Code.NOT_FOUND, f"profile `{name[:100]}` not found"))
         return self._profiles[name]
 
     # ── the local agent ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -349,14 +349,14 @@ class SessionService:
                     if prompt in self._prompts:
                         self._prompts[prompt].cancel()
                 case _:
-                    pass  # a draft that a person is asked about, and an end, stand in the run
+                    pass  # a pending draft and the end are part of the run
 
     async def _prompt(self, run_id: str, prompt: moves.Prompt) -> None:
         try:
             await self._ask_agent(run_id, prompt)
         except StoreError as error:
-            # The run stands where it was kept; a person who resumes it tries again.
-            _log.error("run %s does not go on: %s", run_id, error.fault.message)
+            # The run keeps its stored state; resuming it tries again.
+            _log.error("run %s cannot continue: %s", run_id, error.fault.message)
 
     async def _ask_agent(self, run_id: str, prompt: moves.Prompt) -> None:
         run = self._runs[run_id]
@@ -397,15 +397,15 @@ class SessionService:
                 if run.spent_ms(self._now_ms()) >= run.limits.max_duration_ms:
                     with suppress(RemitError):
                         await self._do(run.id, moves.Tick())
-            # A file that cannot be read now can be later: a command stays until it is done.
+            # A file that cannot be read now can be read later: a command stays until it is done.
             with suppress(RemitError, msgspec.DecodeError):
                 await self._run_commands()
 
     # ── from other processes ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run_commands(self) -> None:
-        """Do what was wanted of the runs in other processes; what cannot be done any more is forgotten."""
-        # Not by `MessageDelivery.do`: that would have the outbox looked through each time.
+        """Run the commands of other processes; refuse those that are no longer possible."""
+        # Not by `MessageDelivery.do`, which would read the outbox each time.
         for name, command in await asyncio.to_thread(remote_commands.left, self._state):
             run = self._runs.get(command.run)
             if run is not None and remote_commands.is_early(command, run):
@@ -413,8 +413,8 @@ class SessionService:
             by = Person(command.by, "pending")
             refused = None if run is None else await self._do(command.run, command.event, command=name, by=by)
             if run is None or refused is not None:
-                why = "that run is not on this device" if refused is None else refused.why
-                _log.info("what was wanted of run %s cannot be: %s", command.run, why)
+                why = "run not found on this device" if refused is None else refused.why
+                _log.info("a command for run %s was refused: %s", command.run, why)
                 await self._delivery.do(remote_commands.refuse, self._state, name, why)
                 self._unable(command, why)
 
@@ -426,7 +426,7 @@ class SessionService:
         )
 
     async def _refuse(self, run: Overlay, why: Fault, by: Person | None) -> NoReturn:
-        """Note that a run may not be, and say why."""
+        """Record that a run was refused, and raise the reason."""
         entry = self._audit_entry(Transition(run), "Start", by, why)
         await self._delivery.do(audit.keep, self._state, entry)
         self._recorded(entry.step)
@@ -434,16 +434,14 @@ class SessionService:
 
 
 def awaits(run: Overlay, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
-    """Say whether this is what a run waits for: the first answer to its last message, of the device that it asked."""
+    """Return whether a run waits for this answer: the first one to its last message, from the device that it asked."""
     return run.session == message.session and run.device == opened.sender and message.to == run.asked
 
 
 async def _draft_from(agent: LocalAgent, asked: PromptRequest) -> Draft | DraftFailure:
-    """Return what an agent drafts; a driver that breaks is a failure of its agent, which a person hears of."""
+    """Return the draft of an agent; an exception of its driver is reported as a failure of the agent."""
     try:
         return await agent.prompt(asked)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run must not wait for it
-        _log.exception("what drives the agent of %s failed", asked.profile_id)
-        return DraftFailure(
-            reason=f"what drives the agent failed ({type(error).__name__}); the log says more", hard=True
-        )
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run must not wait forever
+        _log.exception("the driver of the agent of %s failed", asked.profile_id)
+        return DraftFailure(reason=f"the driver of the agent failed ({type(error).__name__}); see the log", hard=True)
