@@ -15,23 +15,23 @@ from remit.relay.bridge.process import MissingError
 from remit.relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 from remit.runtime.ports import Clock
 
-# Real ones take up to twelve seconds on a slow machine; `npx` may fetch some hundred megabytes first.
+# Real agents take up to twelve seconds on a slow machine; `npx` may first download some hundred megabytes.
 START_S = 120.0
 
 
 class AcpAgent(SupervisedAgent):
     """The agent of a profile as a process that speaks ACP, version 1, on its stdin and stdout.
 
-    - Each session of the overlay is a session of the agent's, in the folder of its program. A new process takes it up
-      again where it can, unless the one before was lost in a turn of it. Every prompt holds all that the request says,
-      in words (`in_words`).
-    - What it says after its last tool call is the draft; what it said before that was about its work. The last line
-      `[DONE]` means that all is done. Thoughts and plans are not looked at.
-    - Each tool call counts as a round. One too many, or a text that is too long, and the turn is cancelled.
-    - What it asks leave for is put to *ask_user*, and its time stands still meanwhile. Of the host's it is offered
-      neither terminals nor files, or with *reads_files* to read those of its folder (`FolderReader`); what its own
-      process can do is its own affair.
-    - A turn that is given up is cancelled; one that has not ended 3 s later is ended with its process.
+    - Each run has a session of the agent, in the folder of its program. A new process resumes it if the agent can,
+      unless the previous process was lost during a turn of it. Every prompt contains the whole request as text
+      (`in_words`).
+    - The text after its last tool call is the draft; earlier text is about its work. The last line `[DONE]` means that
+      the objective is met. Thoughts and plans are ignored.
+    - Each tool call counts as a round. After one round too many, or a text that is too long, the turn is cancelled.
+    - Permission requests go to *ask_user*, and the time limit is paused meanwhile. The client offers no terminals and
+      no files; with *reads_files* it offers reading files of the folder (`FolderReader`). What the agent's own process
+      can do is not restricted here.
+    - An abandoned turn is cancelled; if it has not ended 3 s later, its process is ended.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class AcpAgent(SupervisedAgent):
         ceiling_ms: int = WITH_TOOLS_MS,
         clock: Clock | None = None,
     ) -> None:
-        """Serve *profile* by *program*; raise a `RemitError` if the extra `acp` is not installed."""
+        """Use *program* for *profile*; raise a `RemitError` if the extra `acp` is not installed."""
         if find_spec("acp") is None:
             raise RemitError(
                 fault(
@@ -75,15 +75,15 @@ class _LazyLink(AgentLink):
         self._ended = False
 
     async def open(self) -> None:
-        # It takes half a second, and others go on meanwhile.
+        # It takes half a second, so it is done in a thread.
         await asyncio.to_thread(import_module, "remit.relay.bridge.acp_link")
         if self._ended:
-            raise MissingError("the local agent was closed before it was started")
+            raise MissingError("the local agent was closed before it started")
         self._link = self._make()
         await self._link.open()
 
     async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
-        assert self._link is not None, "opened before it is asked"
+        assert self._link is not None, "open() comes before ask()"
         return await self._link.ask(request, timer)
 
     async def cancel_turn(self) -> bool:

@@ -1,4 +1,4 @@
-"""What an ACP agent may ask of its host while it is at work: its user's leave, and the text of a file."""
+"""The requests of an ACP agent to its client during a turn: permission of the user, and the text of a file."""
 
 import asyncio
 import logging
@@ -17,16 +17,16 @@ from remit.relay.bridge.ports import DraftFailure
 
 log = logging.getLogger("remit.relay")
 
-# A person who has not decided by then is not there.
+# A person who has not decided by then is away.
 ASK_S = 300.0
-# Whoever asks more often in one turn wears its user down.
+# More permission requests in one turn would wear the user down.
 MAX_QUESTIONS = 20
-# An agent that looks through a project reads some dozens.
+# An agent that examines a project reads some dozens.
 MAX_FILES = 200
 
 
 class Client:
-    """What the SDK calls for the agent. *turn* returns the turn of a session that is in flight."""
+    """The client that the SDK calls. *turn* returns the turn of a session that is in progress."""
 
     def __init__(
         self, profile: str, ask_user: AskUser, files: FolderReader | None, turn: Callable[[str], AcpTurn | None]
@@ -54,12 +54,12 @@ class Client:
     ) -> schema.ReadTextFileResponse:
         turn = self._turn(session_id)
         if self._files is None or turn is None:
-            raise _declined("files are read for a turn that is in flight")
+            raise _declined("files can be read only during a turn")
         if not tool_rounds_allowed(turn.request.constraints):
-            raise _declined("no tools may be used in this turn")
+            raise _declined("tools are not allowed in this turn")
         turn.files_read += 1
         if turn.files_read > MAX_FILES:
-            raise _declined(f"no more than {MAX_FILES} files are read in a turn")
+            raise _declined(f"the limit of {MAX_FILES} files in one turn is reached")
         try:
             text = await asyncio.to_thread(self._files.read, path, line, limit)
         except UnreadableError as error:
@@ -69,7 +69,7 @@ class Client:
     async def _permit(
         self, session: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption]
     ) -> str | None:
-        """Return the id of what the user chose; None: the turn is over, or there is no way to say no."""
+        """Return the id of the user's choice; None: the turn is over, or no option declines."""
         turn = self._turn(session)
         if turn is None:
             return None
@@ -84,7 +84,7 @@ class Client:
             return _no(options)
         permission = PermissionRequest(
             session_id=turn.request.session_id,
-            title=tool.title or "a tool without a name",
+            title=tool.title or "unnamed tool",
             kind=tool.kind,
             details=tool.details,
             choices=tuple(
@@ -100,7 +100,7 @@ class Client:
         return _no(options) if option is None else option.option_id
 
     async def _asked(self, turn: AcpTurn, permission: PermissionRequest) -> str | None:
-        """Return what the user says; None: nothing, or it could not be asked."""
+        """Return the user's choice; None: no answer, or asking failed."""
         question = asyncio.ensure_future(self._ask_user(permission))
         turn.questions.add(question)
         turn.stop_clock()
@@ -114,17 +114,17 @@ class Client:
         if question.cancelled() or not question.done():
             return None
         if (error := question.exception()) is not None:
-            log.error("profile %s: its user could not be asked: %s", self._profile, type(error).__name__)
+            log.error("profile %s: asking the user failed: %s", self._profile, type(error).__name__)
             return None
         return question.result()
 
 
 def _no(options: list[schema.PermissionOption]) -> str | None:
-    """Return the choice that declines for now; None: there is none, and the whole turn has to be."""
+    """Return the option that declines once; None: there is none, and the turn must be cancelled."""
     kinds = {option.kind: option.option_id for option in reversed(options)}
     return kinds.get("reject_once") or kinds.get("reject_always")
 
 
 def _declined(why: str) -> acp.RequestError:
-    # Agents show the message to their models, and seldom what stands beside it.
+    # Agents show the message to their models, but rarely the other fields.
     return acp.RequestError(-32_602, why)

@@ -1,4 +1,4 @@
-"""One process of an ACP agent: greeted, asked turn by turn, cancelled, ended. Loaded with the SDK it needs."""
+"""The connection to one process of an ACP agent, from its start to its end. It needs the SDK."""
 
 import asyncio
 import logging
@@ -28,19 +28,19 @@ from remit.relay.bridge.supervised_agent import AgentLink
 log = logging.getLogger("remit.relay")
 
 VERSION = 1
-# How long a turn that is cancelled has to end, before its process is.
+# How long a cancelled turn has to end before its process is ended.
 CANCEL_S = 3.0
-# A profile has a few sessions at once; an agent keeps each in memory.
+# A profile has a few sessions at once, and an agent keeps each in memory.
 MAX_SESSIONS = 32
 CLOSE_S = 1.0
-# What fetches a package, before it starts it.
+# Programs that download a package before they start it.
 FETCHERS = ("npx", "bunx", "pnpm", "uvx")
 
 _AUTH_REQUIRED = -32_000
 _STOPPED: dict[str, str] = {
-    "max_tokens": "the local agent stopped at its own limit of tokens",
-    "max_turn_requests": "the local agent stopped at its own limit of steps",
-    "refusal": "the local agent refuses to go on",
+    "max_tokens": "the local agent stopped at its own token limit",
+    "max_turn_requests": "the local agent stopped at its own step limit",
+    "refusal": "the local agent refused to continue",
     "cancelled": "the local agent cancelled its turn",
 }
 
@@ -67,7 +67,7 @@ class AcpConnection(Protocol):
 
 
 class AcpLink(AgentLink):
-    """One process of the agent. *sessions* are the agent's by those of the overlay, also those of processes before."""
+    """One process of the agent. *sessions* maps our session ids to the agent's, also those of earlier processes."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class AcpLink(AgentLink):
         self._greeted = schema.InitializeResponse(protocol_version=VERSION)
         self._sessions = sessions
         self._live: set[str] = set()
-        """Which of the sessions this process knows."""
+        """The sessions that this process knows."""
         self._turn: AcpTurn | None = None
         self._prompting: asyncio.Task[schema.PromptResponse] | None = None
         self._told_of_late = False
 
-    # ── beginning and ending ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── start and end ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
         self._child = child = Child(self._program)
@@ -124,21 +124,21 @@ class AcpLink(AgentLink):
             raise NotStartedError(self._silent(child)) from error
         except OSError as error:
             how = await child.how_it_ended()
-            raise NotStartedError(f"the local agent's process ended before it greeted: {how}") from error
+            raise NotStartedError(f"the local agent's process ended before initialization: {how}") from error
         except acp.RequestError as error:
             raise NotStartedError(f"the local agent does not want to begin: {shown(str(error))}") from error
         except ValidationError as error:
-            raise NotStartedError("the local agent's greeting is not what ACP asks for") from error
+            raise NotStartedError("invalid initialize response from the local agent") from error
         if (version := self._greeted.protocol_version) != VERSION:
-            raise NotStartedError(f"the local agent speaks version {version} of ACP, and not version {VERSION}")
+            raise NotStartedError(f"the local agent uses ACP version {version}; version {VERSION} is required")
 
     def _silent(self, child: Child) -> str:
-        """Return that it did not greet, and what may explain it."""
+        """Return the error for a missing initialize response, with a possible cause."""
         said = child.said_last()
-        words = f"; it said last: {said}" if said else ""
+        words = f"; last output: {said}" if said else ""
         fetched = os.path.basename(self._program.command) in FETCHERS
-        hint = "; it may still be fetched: install it first, and name its own program" if fetched else ""
-        return f"the local agent had not greeted after {self._start_s:g} s{words}{hint}"
+        hint = "; it may still be downloading: install it first, and configure its own program" if fetched else ""
+        return f"the local agent was not ready after {self._start_s:g} s{words}{hint}"
 
     @property
     def is_up(self) -> bool:
@@ -168,7 +168,7 @@ class AcpLink(AgentLink):
     async def cancel_turn(self) -> bool:
         turn, prompting, connection = self._turn, self._prompting, self._connection
         if turn is None or prompting is None or connection is None:
-            return False  # it was still making a session, which cannot be cancelled
+            return False  # it was still creating a session, which cannot be cancelled
         turn.end()
         if not prompting.done():
             with suppress(OSError, TimeoutError):
@@ -185,8 +185,8 @@ class AcpLink(AgentLink):
 
     async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
         child, connection = self._child, self._connection
-        assert child is not None, "opened before it is asked"
-        assert connection is not None, "opened before it is asked"
+        assert child is not None, "open() comes before ask()"
+        assert connection is not None, "open() comes before ask()"
         loop = asyncio.get_running_loop()
         since = loop.time()
         try:
@@ -197,19 +197,19 @@ class AcpLink(AgentLink):
             prompting.add_done_callback(_look_at)
             await asyncio.wait({prompting, turn.failure}, return_when=asyncio.FIRST_COMPLETED)
             if turn.failure.done():
-                # What it does next is not waited for; but if it stops when it is told to, it can be asked again.
+                # If it stops when the turn is cancelled, it can be used again.
                 failure = turn.failure.result()
                 return DraftFailure(reason=failure.reason, hard=not await self.cancel_turn())
             response = await prompting
         except OSError:
-            # What broke the process once may do so again, so this session is not taken up by the next one.
+            # The session may have caused the crash, so the next process does not resume it.
             self._sessions.pop(request.session_id, None)
             return DraftFailure(reason=await self._lost(child), hard=True)
         except acp.RequestError as error:
             self._turn = self._prompting = None
             return self._refused(error)
         except ValidationError:
-            return DraftFailure(reason="the local agent's answer is not what ACP asks for", hard=True)
+            return DraftFailure(reason="invalid ACP response from the local agent", hard=True)
         self._turn = self._prompting = None
         return _outcome(turn, response, round((loop.time() - since) * 1_000))
 
@@ -220,7 +220,7 @@ class AcpLink(AgentLink):
         return f"the local agent's process ended without an answer: {await child.how_it_ended()}"
 
     async def _session(self, connection: AcpConnection, ours: str) -> str:
-        """Return the agent's session for one of the overlay's: this process's, one taken up again, or a new one."""
+        """Return the agent's session for one of ours: an open one, a resumed one, or a new one."""
         theirs = self._sessions.pop(ours, None)
         if theirs is not None and ours not in self._live and not await self._taken_up(connection, theirs):
             theirs = None
@@ -235,10 +235,10 @@ class AcpLink(AgentLink):
         return theirs
 
     async def _taken_up(self, connection: AcpConnection, session: str) -> bool:
-        """Have the agent go on with a session of an earlier process, if it can.
+        """Resume a session of an earlier process, if the agent can.
 
-        `session/load` is not used for that: all that was said is said again then, and by some agents only after they
-        have answered, when nothing tells it from what they say next.
+        `session/load` is not used: it replays the whole conversation, and some agents do that only after their
+        response, when the replay cannot be told from new messages.
         """
         can = self._greeted.agent_capabilities
         if can is None or can.session_capabilities is None or can.session_capabilities.resume is None:
@@ -248,7 +248,7 @@ class AcpLink(AgentLink):
         except acp.RequestError as error:
             if error.code == _AUTH_REQUIRED:
                 raise
-            log.info("profile %s: its agent does not go on with an earlier session, and begins anew", self._profile)
+            log.info("profile %s: its agent cannot resume an earlier session and starts a new one", self._profile)
             return False
         return True
 
@@ -259,25 +259,25 @@ class AcpLink(AgentLink):
             f"{method.name} ({method.description})" if method.description else method.name
             for method in self._greeted.auth_methods or ()
         ]
-        todo = "log in with its own program, in a terminal, or give it a key by `env` of its profile"
+        todo = "log in with its own program in a terminal, or set a key in `env` of its profile"
         says = f"it says: {shown(str(error), 150)}"
         offers = f"; it offers: {shown('; '.join(ways), 250)}" if ways else ""
         return DraftFailure(reason=f"the local agent is not logged in: {todo}; {says}{offers}", hard=True)
 
-    # ── what it tells ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _in_flight(self, session: str) -> AcpTurn | None:
         turn = self._turn
         return None if turn is None or turn.is_over or turn.session != session else turn
 
     def _take(self, updated: Updated) -> None:
-        """Note what it tells of the turn that is in flight; what comes late is of a turn that has ended."""
+        """Handle an update of the current turn; a late one belongs to a turn that has ended."""
         turn, update = self._in_flight(updated.session_id), updated.update
         is_news = update.session_update in ("agent_message_chunk", "tool_call", "tool_call_update")
         if turn is None:
             if is_news and not self._told_of_late:
                 self._told_of_late = True
-                log.info("profile %s: its agent tells of turns that are not in flight; it is ignored", self._profile)
+                log.info("profile %s: ignoring updates of turns that have ended", self._profile)
             return
         turn.is_broken = turn.is_broken or is_broken(update.meta)
         if update.session_update == "agent_message_chunk":
@@ -293,19 +293,17 @@ class AcpLink(AgentLink):
 
 
 def _connected(client: Client, wire: Wire) -> AcpConnection:
-    # Neither the wire nor the client is all that the SDK's types ask for: nothing else is ever called.
+    # Wire and client implement only the part of the SDK's types that is called.
     connect = cast("Any", acp.connect_to_agent)
     return cast("AcpConnection", connect(client, wire))
 
 
 def _outcome(turn: AcpTurn, response: schema.PromptResponse, duration_ms: int) -> Draft | DraftFailure:
-    """Return what came of a turn that the agent ended by itself."""
+    """Return the outcome of a turn that the agent ended."""
     text, done = split_answer(turn.text())
     has_ended: bool = response.stop_reason == "end_turn"
     if turn.refused is not None and not (has_ended and (text or done)):
-        return DraftFailure(
-            reason=f"the local agent stopped, because it was not allowed to: {turn.refused}", hard=False
-        )
+        return DraftFailure(reason=f"the local agent stopped because this was not allowed: {turn.refused}", hard=False)
     if not has_ended:
         why = _STOPPED.get(response.stop_reason, f"the local agent stopped: {shown(response.stop_reason, 100)}")
         return DraftFailure(reason=why, hard=False)
@@ -318,7 +316,7 @@ def _outcome(turn: AcpTurn, response: schema.PromptResponse, duration_ms: int) -
 
 
 def tokens_of(turn: AcpTurn, response: schema.PromptResponse) -> int | None:
-    """Return what a turn has spent, wherever the agent says so; None: it does not."""
+    """Return the tokens of a turn, wherever the agent reports them; None: it does not."""
     if response.usage is not None:
         return response.usage.total_tokens
     said = tokens_in(response.field_meta)
@@ -326,6 +324,6 @@ def tokens_of(turn: AcpTurn, response: schema.PromptResponse) -> int | None:
 
 
 def _look_at(prompting: "asyncio.Task[schema.PromptResponse]") -> None:
-    """Have seen how a prompt ended that nobody waits for any more."""
+    """Mark the result of an abandoned prompt as retrieved."""
     if not prompting.cancelled():
         prompting.exception()

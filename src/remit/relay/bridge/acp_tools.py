@@ -1,4 +1,4 @@
-"""A tool call as an ACP agent tells of it, in words that are safe to show."""
+"""Tool calls of an ACP agent, as text that is safe to show."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ MAX_DETAILS = 2_000
 
 
 class AcpToolCall(Struct, frozen=True, kw_only=True):
-    """What is known of a tool call; empty: it was not said."""
+    """What is known of a tool call; empty: unknown."""
 
     title: str = ""
     kind: str = ""
     details: str = ""
-    """What it is used with, as JSON, cut."""
+    """Its input as JSON, shortened."""
 
     def over(self, earlier: "AcpToolCall") -> "AcpToolCall":
-        """Return what is known after this was said later than *earlier*."""
+        """Return this update merged over an *earlier* one."""
         return AcpToolCall(
             title=self.title or earlier.title,
             kind=self.kind or earlier.kind,
@@ -28,7 +28,7 @@ class AcpToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolCallUpdate(Struct, rename="camel"):
-    """The part of a tool call, or of news of one, that is looked at. Everything may be missing or of any shape."""
+    """The fields of a tool call or of its update that are used. Each may be missing or of any type."""
 
     title: Any = None
     kind: Any = None
@@ -40,7 +40,7 @@ class ToolCallUpdate(Struct, rename="camel"):
         return AcpToolCall(title=_words(self.title, 400), kind=_words(self.kind, 40), details=self._details())
 
     def _details(self) -> str:
-        """Return what it is used with; an agent that does not say shows what would come of it, or at least where."""
+        """Return its input; if an agent does not give it, its output, or at least its locations."""
         for each in (self.raw_input, [*_outcomes(self.content)], self.locations):
             if each:
                 return shown(msgspec.json.encode(each).decode(), MAX_DETAILS)
@@ -55,7 +55,7 @@ class _Content(Struct, rename="camel"):
 
 
 def _outcomes(content: Any) -> list[Any]:
-    """Return what a tool call shows: of a file what it would hold, of a message its words."""
+    """Return the content of a tool call: the new text of a file, or a message."""
     found: list[Any] = []
     for each in content if isinstance(content, list) else ():  # pyright: ignore[reportUnknownVariableType]
         try:

@@ -1,4 +1,4 @@
-"""The messages of an ACP agent's process, in the order in which it says them, and no more than is good."""
+"""The messages of an ACP agent's process, in order and within limits."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -13,9 +13,9 @@ from remit.relay.bridge.process import Child
 
 log = logging.getLogger("remit.relay")
 
-# Whoever shows what its tools found says a lot; but nothing so long is needed for a message.
+# Agents that show tool results write long lines; but a message never needs this much.
 MAX_LINE = 4_000_000
-# Of one turn.
+# Limits of one turn.
 MAX_BYTES = 64_000_000
 MAX_LINES = 100_000
 
@@ -25,7 +25,7 @@ PERMISSION = "session/request_permission"
 READ = "fs/read_text_file"
 _METHOD_NOT_FOUND = -32_601
 
-# Where agents report tokens beside the protocol, and under which names.
+# Where agents report tokens in `_meta`, and under which names.
 _PLACES = (("usage",), ("quota", "token_count"))
 _TOTAL = ("total_tokens", "totalTokens")
 _PARTS = (("input_tokens", "inputTokens"), ("output_tokens", "outputTokens"))
@@ -34,23 +34,23 @@ Message = dict[str, Any]
 
 
 class Content(Struct):
-    """What a piece of a message holds."""
+    """The content of a message chunk."""
 
     type: str = ""
     text: str = ""
 
 
 class Update(ToolCallUpdate, rename="camel", kw_only=True):
-    """What an agent tells of its turn; only the part that matters here."""
+    """An update of a turn; only the fields that are used here."""
 
     session_update: str
     tool_call_id: str | None = None
     message_id: str | None = None
-    """Which message this is a piece of; None: it has no name."""
+    """The id of the message that this chunk belongs to, if it has one."""
     meta: Any = field(default=None, name="_meta")
 
     def text(self) -> str:
-        """Return the text of a piece of a message; empty: it is something else."""
+        """Return the text of a message chunk; empty: it is something else."""
         try:
             content = msgspec.convert(self.content, Content)
         except msgspec.ValidationError:
@@ -59,19 +59,19 @@ class Update(ToolCallUpdate, rename="camel", kw_only=True):
 
 
 class Updated(Struct, rename="camel"):
-    """An update, and the session that it is for."""
+    """An update and its session."""
 
     session_id: str
     update: Update
 
 
 class Wire:
-    """The process's end of a connection, as the SDK's client takes one (`acp.Transport`).
+    """The transport to the agent's process for the SDK's client (`acp.Transport`).
 
-    The SDK hands updates to tasks of their own, so that the last words of a message may come after the end of its turn,
-    and it holds lines of any length. Here updates are handed to *update* as they are read, *ended* is called at the
-    answer to a prompt and before anything that comes later is looked at, and every length is bounded. Of what the agent
-    asks for only what is *offered* is passed on; the rest is declined here.
+    The SDK handles updates in separate tasks, so the end of a message may come after the end of its turn, and accepts
+    lines of any length. Here *update* is called as updates are read, *ended* is called at the response to a prompt and
+    before anything later is read, and all lengths are limited. Of the agent's requests only those *offered* are passed
+    on; the others are declined here.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Wire:
         self._lines = LineSplitter(MAX_LINE)
         self._read: list[bytes | OverlongLine] = []
         self._prompt: Any = None
-        """The id of the prompt that is in flight."""
+        """The id of the current prompt."""
         self._bytes = self._count = 0
         self._complained = False
         self.is_over = False
-        """Whether nothing more will come."""
+        """Whether the output has ended."""
         self.flooded = False
 
     async def send(self, message: Message) -> None:
@@ -106,7 +106,7 @@ class Wire:
         await self._child.write(msgspec.json.encode(message))
 
     async def receive(self) -> Message | None:
-        """Return the next message for the SDK; None: there will be none."""
+        """Return the next message for the SDK; None: there are no more."""
         while True:
             while self._read:
                 message = self._message(self._read.pop())
@@ -120,16 +120,16 @@ class Wire:
             self._bytes += len(chunk)
             self._count += len(self._read)
             if self._bytes > MAX_BYTES or self._count > MAX_LINES:
-                log.warning("profile %s: its agent floods its output, and is ended", self._profile)
+                log.warning("profile %s: its agent writes too much output and is ended", self._profile)
                 self._child.kill()
                 self.is_over = self.flooded = True
                 return None
 
     async def close(self) -> None:
-        """Do nothing: the process is ended by whoever started it."""
+        """Do nothing: the process is ended by its owner."""
 
     async def _sorted(self, message: Message) -> Message | None:
-        """Return a message that is for the SDK; what is not is dealt with."""
+        """Return a message for the SDK; handle all others."""
         method, number = message.get("method"), message.get("id")
         if method == UPDATE:
             self._handle_update(message.get("params"))
@@ -161,7 +161,7 @@ class Wire:
 
     def _message(self, line: bytes | OverlongLine) -> Message | None:
         try:
-            # As text, because not all of it would be looked at otherwise.
+            # As text, because otherwise invalid UTF-8 in unknown fields would not be noticed.
             return None if isinstance(line, OverlongLine) else msgspec.json.decode(line.decode(), type=Message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._complain()
@@ -170,11 +170,11 @@ class Wire:
     def _complain(self) -> None:
         if not self._complained:
             self._complained = True
-            log.info("profile %s: its agent writes lines that are no messages; they are passed over", self._profile)
+            log.info("profile %s: ignoring lines of its agent that are not messages", self._profile)
 
 
 def _answer(message: Message, number: int) -> Message:
-    """Return an answer in the shape that the SDK relies on."""
+    """Return a response in the form that the SDK requires."""
     if "error" not in message:
         return {"jsonrpc": "2.0", "id": number, "result": message.get("result")}
     try:
@@ -186,11 +186,11 @@ def _answer(message: Message, number: int) -> Message:
 
 class _Error(Struct):
     code: int = -32_603
-    message: str = "it failed and did not say how"
+    message: str = "unspecified error"
     data: Any = None
 
     def words(self) -> str:
-        """Return what went wrong; some say "Internal error", and the cause beside it."""
+        """Return the error text; some agents say "Internal error" and give the cause in `data`."""
         try:
             details = msgspec.convert(self.data, _Data).details
         except msgspec.ValidationError:
@@ -206,9 +206,9 @@ class _Data(Struct):
 
 
 def tokens_in(meta: Any) -> int | None:
-    """Return how many tokens a `_meta` says were spent; None: it does not say.
+    """Return the tokens that a `_meta` reports; None: none.
 
-    An agent that gives the sum of its session is counted too high, and never too low.
+    An agent that reports the sum of its session is counted too high, never too low.
     """
     for place in _PLACES:
         counts = _at(meta, *place)
@@ -221,7 +221,7 @@ def tokens_in(meta: Any) -> int | None:
 
 
 def is_broken(meta: Any) -> bool:
-    """Say whether a turn cannot go on: Codex tells so here, and ends it as if all were well, the error as its text."""
+    """Return whether a turn failed: Codex reports that here, and ends the turn normally with the error as its text."""
     return _at(meta, "codex", "threadStatus", "type") == "systemError"
 
 

@@ -1,4 +1,4 @@
-"""The text files of one folder, as they may be read for somebody else: never one that lies, or leads, outside of it."""
+"""Read text files of one folder for an agent, never a file outside of it."""
 
 import errno
 import os
@@ -8,61 +8,61 @@ from pathlib import PurePath
 
 from remit.stores.secret_files import is_closed, is_secret
 
-# More than a source file ever has.
+# More than any source file.
 MAX_BYTES = 1_000_000
 
 
 class UnreadableError(Exception):
-    """A file is not given out; the message says why, and holds nothing of it."""
+    """A file may not be read; the message says why, without any of its content."""
 
 
 class FolderReader:
-    """Reads within *folder*, and no files that are hidden or by their names hold secrets; see `stores.secret_files`.
+    """Reads files in *folder*, except hidden ones and those with names of secrets (see `stores.secret_files`).
 
-    Each part of a path is opened from the one before, and no link is followed, so that nothing which is changed
-    meanwhile leads elsewhere.
+    Each part of a path is opened relative to the previous one, and links are not followed, so that a concurrent change
+    cannot lead outside.
     """
 
     def __init__(self, folder: str) -> None:
         self._given = os.path.abspath(folder)
         self._folder = os.path.realpath(folder)
-        # An agent names its folder as it was told, or as it found out.
+        # An agent uses the configured path of its folder, or the resolved one.
         self._names = (self._given, self._folder)
 
     def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
-        """Return the text of a file, or *limit* lines from *line* on, which is counted from 1."""
+        """Return the text of a file, or *limit* lines from *line*, counted from 1."""
         parts = self._parts(path)
         try:
             data = self._data(parts)
         except OSError as error:
             is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
-            why = "a link on the way to it is not followed" if is_link else error.strerror
-            raise UnreadableError(f"{parts[-1]} cannot be read: {why}") from error
+            why = "symbolic links are not followed" if is_link else error.strerror
+            raise UnreadableError(f"cannot read {parts[-1]}: {why}") from error
         if len(data) > MAX_BYTES:
-            raise UnreadableError(f"{parts[-1]} is longer than the {MAX_BYTES} bytes that are read of a file")
+            raise UnreadableError(f"{parts[-1]} is larger than the limit of {MAX_BYTES} bytes")
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise UnreadableError(f"{parts[-1]} is not a text in UTF-8") from error
+            raise UnreadableError(f"{parts[-1]} is not UTF-8 text") from error
         if line is None and limit is None:
             return text
         first = max(1, line or 1) - 1
         return "".join(text.splitlines(keepends=True)[first : None if limit is None else first + max(0, limit)])
 
     def _parts(self, path: str) -> tuple[str, ...]:
-        """Return the way from the folder to a file, or raise an `UnreadableError`."""
+        """Return the parts of the path within the folder, or raise an `UnreadableError`."""
         asked = PurePath(path)
         if "\0" in path or not asked.is_absolute():
-            raise UnreadableError("the path of a file has to be absolute")
+            raise UnreadableError("the path must be absolute")
         if ".." in asked.parts:
-            raise UnreadableError("a path with .. in it is not followed")
+            raise UnreadableError("the path must not contain ..")
         inside = next((asked.relative_to(each) for each in self._names if asked.is_relative_to(each)), None)
         if inside is None or not inside.parts:
-            raise UnreadableError(f"only files in {self._given} are read")
+            raise UnreadableError(f"only files in {self._given} can be read")
         if any(part.startswith(".") for part in inside.parts):
-            raise UnreadableError("hidden files are not read")
+            raise UnreadableError("hidden files cannot be read")
         if any(is_closed(part) for part in inside.parts) or is_secret(inside.name):
-            raise UnreadableError(f"{inside.name} is not read: such files hold keys or passwords")
+            raise UnreadableError(f"{inside.name} cannot be read: such files contain keys or passwords")
         return inside.parts
 
     def _data(self, parts: tuple[str, ...]) -> bytes:
@@ -72,12 +72,12 @@ class FolderReader:
             for part in parts[:-1]:
                 at = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 stack.callback(os.close, at)
-            # Whoever opens a pipe waits for its writer, unless told not to.
+            # Non-blocking, because opening a pipe waits for its writer.
             file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
             stack.callback(os.close, file)
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise UnreadableError(f"{parts[-1]} is not a file")
             if os.fstat(file).st_nlink > 1:
-                raise UnreadableError(f"{parts[-1]} has a second name (a hard link), which may be a file elsewhere")
+                raise UnreadableError(f"{parts[-1]} is a hard link, which may point to a file outside the folder")
             with open(file, "rb", closefd=False) as opened:
                 return opened.read(MAX_BYTES + 1)

@@ -1,4 +1,4 @@
-"""What is said between a host and a local agent: one request, one response, a line of JSON each (S3)."""
+"""The messages between Remit and a local agent: one request, one response, a line of JSON each (S3)."""
 
 from typing import Annotated, Literal
 
@@ -12,14 +12,14 @@ RESPONSE = "desktop.local_prompt.response"
 
 
 class ConversationTurn(Struct, frozen=True, kw_only=True):
-    """What one side said."""
+    """One message of a conversation."""
 
     role: Role
     text: str
 
 
 class PromptConstraints(Struct, frozen=True, kw_only=True):
-    """What a local agent has to keep within; the host holds it to all of it."""
+    """The limits of a local agent; Remit enforces all of them."""
 
     max_output_chars: int = 12_000
     allow_tool_use: bool = True
@@ -30,7 +30,7 @@ class PromptConstraints(Struct, frozen=True, kw_only=True):
 
 
 class PromptRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=REQUEST):
-    """The host asks for the next message to the remote agent."""
+    """The request for the next message to the remote agent."""
 
     request_id: str
     profile_id: str
@@ -39,15 +39,15 @@ class PromptRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     mode: Mode
     objective: str
     remote_message: str = ""
-    """What the remote agent said last, verbatim; empty on the first turn."""
+    """The last message of the remote agent, verbatim; empty on the first turn."""
     history: tuple[ConversationTurn, ...] = ()
     history_summary: str = ""
-    """What was said before the turns in `history`, where those are not all."""
+    """A summary of the turns before `history`, if those are not all."""
     constraints: PromptConstraints
 
 
 class PromptMetrics(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an answer took, as far as the agent says."""
+    """The costs of an answer, as far as the agent reports them."""
 
     latency_ms: int | None = None
     tokens: Annotated[int, Meta(ge=0)] | None = None
@@ -55,14 +55,14 @@ class PromptMetrics(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PromptResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag=RESPONSE):
-    """The agent's one answer to a request."""
+    """The response of the agent to a request."""
 
     request_id: str
     status: Literal["ok", "error"]
     draft_message: str = ""
     reason: str = ""
     confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """How sure it is of its draft; without it, a person looks (S6)."""
+    """How sure it is of its draft; without it a person reviews the draft (S6)."""
     done: bool = False
-    """Whether the objective is met, so that nothing more need be said."""
+    """Whether the objective is met, so that nothing more needs to be said."""
     metrics: PromptMetrics = PromptMetrics()

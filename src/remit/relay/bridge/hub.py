@@ -15,14 +15,14 @@ from remit.runtime.root_request import AskOptions
 
 
 class HubAgent:
-    """Implements `LocalAgent` by asking *agent* in the name of *user*, one prompt at a time.
+    """Implements `LocalAgent` by asking *agent* as *user*, one prompt at a time.
 
-    Each session of the overlay is a session of the agent's, and of no other's. Its objective is the user's, its input
-    the prompt in words (`in_words`). A turn has the time that its constraints allow, of which waiting for a person's
-    approval is no part, and *max_tokens*, or what the hub grants a run. Without `allow_tool_use` it may neither use
-    tools nor delegate. It is done if its answer ends with the line `[DONE]`, or its metadata say `done`.
+    Each run has a session of its own with the agent. The objective is the user's, the input is the prompt as text
+    (`in_words`). A turn has the time of its constraints, without waiting for approvals, and *max_tokens* (default: the
+    hub's budget for a run). Without `allow_tool_use` the agent may neither use tools nor delegate. The objective is met
+    if its answer ends with the line `[DONE]`, or its metadata contain `done`.
 
-    The hub is open before the first prompt, and is not closed with this.
+    The hub must be open before the first prompt, and is not closed with this.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class HubAgent:
         self._closed = False
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
-        """Ask the agent; what a guard refuses, or the agent does wrong, is a `DraftFailure`."""
+        """Ask the agent; a refusal of a guard or an error of the agent is a `DraftFailure`."""
         return await self._turns.run(lambda: self._prompt(request))
 
     async def close(self) -> None:
-        """Cancel what is in flight, and everything below it."""
+        """Cancel the current run and all its delegations."""
         self._closed = True
         if self._running is not None:
             self._running.cancel()
@@ -59,7 +59,7 @@ class HubAgent:
         finally:
             self._running = None
             if not running.done():
-                # The run ends as cancelled, whoever cancelled the prompt; that takes no longer than the agent's grace.
+                # The run ends as cancelled; that takes no longer than the agent's grace period.
                 running.cancel()
                 await asyncio.wait({running})
         if running.cancelled() or self._closed:
@@ -101,7 +101,7 @@ class HubAgent:
     def _refused(self, fault: Fault | None) -> DraftFailure:
         if fault is None:
             return DraftFailure(reason=f"{self._agent} failed and gave no reason", hard=False)
-        # To ask again later helps against some; a turn that ran out of time is for the user to look at.
+        # Asking again later helps for recoverable errors; a timeout is for the user to examine.
         hard = fault.code is Code.TIMEOUT or not TABLE[fault.code].recoverable
         return DraftFailure(reason=shown(f"{fault.message} ({fault.code})"), hard=hard)
 

@@ -1,4 +1,4 @@
-"""A local agent that speaks lines of JSON on its stdin and stdout: one request, one response (S3, S4)."""
+"""A local agent that exchanges lines of JSON on stdin and stdout: one request, one response (S3, S4)."""
 
 import asyncio
 import logging
@@ -19,40 +19,40 @@ from remit.runtime.ports import Clock
 
 log = logging.getLogger("remit.relay")
 
-# The longest message that may be asked for, and what JSON makes of it, fit into this many times.
+# Several times the longest message, with JSON escapes.
 MAX_LINE = 4_000_000
-# Agents print; one that has printed so much since its last answer, in bytes or in lines, does nothing else.
+# Agents print; one that has printed this many bytes or lines since its last answer is broken.
 MAX_NOISE = 64_000_000
 MAX_NOISE_LINES = 100_000
-# Of the violations of one process; whoever reads the log knows by then.
+# The most logged violations of one process.
 MAX_LOGGED = 5
 
 
 class NdjsonAgent(SupervisedAgent):
-    """The agent of a profile as a process that takes a `PromptRequest` a line, and gives a `PromptResponse` a line.
+    """The agent of a profile as a process that reads a `PromptRequest` per line and writes a `PromptResponse` per line.
 
-    What it prints besides is passed over, within bounds; so is a response that nothing in flight asked for, which is
-    logged as a violation. A response that is no valid one fails hard, and so does one that tells of more tool rounds
-    than were allowed. There is no frame that takes a request back: when a prompt is cancelled, the process is ended.
+    Other output is ignored, within limits; so is a response to no open request, which is logged as a violation. An
+    invalid response fails hard, and so does one that reports more tool rounds than allowed. A request cannot be
+    cancelled in this protocol: when a prompt is cancelled, the process is ended.
     """
 
     def __init__(
         self, profile: str, program: Program, *, ceiling_ms: int = WITH_TOOLS_MS, clock: Clock | None = None
     ) -> None:
-        """Serve *profile* by *program*; no turn takes longer than *ceiling_ms*, whatever its constraints say."""
+        """Use *program* for *profile*; no turn takes longer than *ceiling_ms*, whatever its constraints say."""
         clock = clock or LoopClock()
         super().__init__(lambda: NdjsonLink(profile, program, clock), ceiling_ms=ceiling_ms, clock=clock)
 
 
 class _Head(Struct):
-    """What of a line tells whether it is a response, and to what; whether the rest is right is seen later."""
+    """The fields that identify a response; the rest is checked later."""
 
     type: Any = None
     request_id: Any = None
 
 
 class _Asked(NamedTuple):
-    """What is in flight."""
+    """The open request."""
 
     request: PromptRequest
     since: float
@@ -75,7 +75,7 @@ class NdjsonLink(AgentLink):
         """Lines since it was last asked."""
         self._printed, self._violated = False, 0
         self._silent = False
-        """Whether it will say no more."""
+        """Whether its output has ended."""
 
     async def open(self) -> None:
         self._child = Child(self._program)
@@ -88,7 +88,7 @@ class NdjsonLink(AgentLink):
 
     async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:  # noqa: ARG002
         child = self._child
-        assert child is not None, "opened before it is asked"
+        assert child is not None, "open() comes before ask()"
         outcome: asyncio.Future[Draft | DraftFailure] = asyncio.get_running_loop().create_future()
         self._asked = _Asked(request, self._clock.now(), outcome)
         self._garbage = self._violations = 0
@@ -96,10 +96,10 @@ class NdjsonLink(AgentLink):
             try:
                 await child.write(msgspec.json.encode(request))
             except OSError:
-                # Most likely it is on its way out, and whoever reads will see how it went.
+                # Most likely it is ending, and the reader will report how.
                 await asyncio.wait({outcome}, timeout=LAST_WORDS_S)
                 if not outcome.done():
-                    return DraftFailure(reason="the local agent's process takes no input any more", hard=True)
+                    return DraftFailure(reason="the local agent's process no longer accepts input", hard=True)
             return await outcome
         finally:
             self._asked = None
@@ -123,12 +123,12 @@ class NdjsonLink(AgentLink):
 
     def explanation(self) -> str:
         said = [
-            *([f"{self._garbage} lines that are no response"] if self._garbage else []),
-            *([f"{self._violations} responses to something else"] if self._violations else []),
+            *([f"{self._garbage} lines that are not responses"] if self._garbage else []),
+            *([f"{self._violations} responses to other requests"] if self._violations else []),
         ]
         return f"; it wrote {' and '.join(said)}" if said else ""
 
-    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── output ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, child: Child) -> None:
         lines = LineSplitter(MAX_LINE)
@@ -139,8 +139,8 @@ class NdjsonLink(AgentLink):
                 self._take(line)
             if self._noise > MAX_NOISE or self._noise_lines > MAX_NOISE_LINES:
                 much = f"{self._noise} bytes in {self._noise_lines} lines"
-                reason = f"the local agent wrote {much}, and no answer among them"
-                log.warning("profile %s: its agent floods its output, and is ended", self._profile)
+                reason = f"the local agent wrote {much} without an answer"
+                log.warning("profile %s: its agent writes too much output and is ended", self._profile)
                 child.kill()
                 self._silent = True
                 self._settle(DraftFailure(reason=reason, hard=True))
@@ -176,7 +176,7 @@ class NdjsonLink(AgentLink):
         try:
             response = msgspec.json.decode(line, type=PromptResponse)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return DraftFailure(reason=f"the local agent's response is not valid: {shown(str(error))}", hard=True)
+            return DraftFailure(reason=f"invalid response from the local agent: {shown(str(error))}", hard=True)
         if response.status == "error":
             why = shown(response.reason)
             return DraftFailure(
@@ -200,24 +200,22 @@ class NdjsonLink(AgentLink):
         self._garbage += 1
         if not self._printed:
             self._printed = True
-            log.info("profile %s: its agent prints lines that are no responses; they are passed over", self._profile)
+            log.info("profile %s: ignoring output of its agent that is not a response", self._profile)
 
     def _violate(self) -> None:
         self._violations += 1
         self._violated += 1
         if self._violated <= MAX_LOGGED:
-            more = "; more of them are not logged" if self._violated == MAX_LOGGED else ""
-            log.warning(
-                "profile %s: protocol violation: a response to no request that is in flight%s", self._profile, more
-            )
+            more = "; further ones are not logged" if self._violated == MAX_LOGGED else ""
+            log.warning("profile %s: protocol violation: response to no open request%s", self._profile, more)
 
 
 def _head(line: bytes) -> _Head | None:
-    """Return what a line says it is; None: it is no object of JSON."""
-    if not line.lstrip().startswith(b"{"):  # most of what is printed, and ten times faster to see
+    """Return the type of a line; None: it is not a JSON object."""
+    if not line.lstrip().startswith(b"{"):  # true for most output, and ten times faster to check
         return None
     try:
-        # As text, because what is in fields that nobody knows would not be looked at.
+        # As text, because otherwise invalid UTF-8 in unknown fields would not be noticed.
         return msgspec.json.decode(line.decode(), type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""What a local agent asks its user before it uses a tool."""
+"""Permission requests of a local agent to its user."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """One of the answers that an agent offers."""
+    """An option that an agent offers."""
 
     id: str
     name: str
@@ -15,22 +15,22 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
-    """What an agent asks its user before it uses a tool; all of it is the agent's own words, made safe to show."""
+    """A permission request before a tool is used; all texts are the agent's own, made safe to show."""
 
     session_id: str
-    """The session of the overlay in which it asks."""
+    """The session of the run."""
     title: str
     kind: str
-    """What the tool does, as the agent says: `read`, `edit`, `execute`, … or empty."""
+    """The kind of tool, as the agent says: `read`, `edit`, `execute`, … or empty."""
     details: str
-    """What it would use the tool with, as JSON, cut."""
+    """The input of the tool as JSON, shortened."""
     choices: tuple[Choice, ...]
 
 
 AskUser = Callable[[PermissionRequest], Awaitable[str | None]]
-"""Asks the user and returns the id of a choice; None: no. It is cancelled when the answer is not wanted any more."""
+"""Asks the user and returns the id of a choice; None: no. It is cancelled when the answer is no longer needed."""
 
 
 async def deny(question: PermissionRequest) -> str | None:  # noqa: ARG001
-    """Answer every question with no."""
+    """Deny every request."""
     return None

@@ -1,4 +1,4 @@
-"""What a host needs of a local agent, however that is spoken to."""
+"""The interface of a local agent, independent of its protocol."""
 
 from typing import Protocol
 
@@ -8,13 +8,13 @@ from remit.relay.bridge.frames import PromptRequest
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """What a local agent would have the host send."""
+    """The message that a local agent proposes to send."""
 
     text: str
     confidence: float | None = None
     done: bool = False
     tokens: int | None = None
-    """What it spent; None: it did not say."""
+    """The tokens it spent; None: it did not say."""
     tool_rounds: int | None = None
     duration_ms: int = 0
 
@@ -24,16 +24,16 @@ class DraftFailure(Struct, frozen=True, kw_only=True):
 
     reason: str
     hard: bool
-    """Whether the channel itself is gone or not to be trusted (crash, time-out, broken rules), not just this turn."""
+    """Whether the agent itself is gone or untrusted (crash, timeout, broken rules), not just this turn."""
 
 
 class LocalAgent(Protocol):
-    """A local agent that is there, or can be started."""
+    """A local agent that runs or can be started."""
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
-        """Ask for the next message; never raises for what the agent does. One at a time for each profile."""
+        """Ask for the next message, one at a time for each profile; never raises because of the agent."""
         ...
 
     async def close(self) -> None:
-        """End it and all that it started."""
+        """End it and all processes that it started."""
         ...

@@ -1,4 +1,4 @@
-"""A local agent's process: started, spoken with over its pipes, ended with all that it started.
+"""The process of a local agent: started, connected by pipes, and ended with all that it started.
 
 It runs in a process group of its own under a small parent process (`process_reaper.py`). That parent ends everything
 when the host is killed. On Linux it also adopts and kills processes that left the group; elsewhere it ends the group.
@@ -23,22 +23,22 @@ from remit.relay.bridge.limits import shown
 
 log = logging.getLogger("remit.relay")
 
-# How long a process has to end by itself after its stdin was closed, then after being told to, then once killed.
+# How long a process has to end after its stdin was closed, then after SIGTERM, then after SIGKILL.
 LEAVE_S = 1.0
 TERMINATE_S = 1.0
 REAP_S = 2.0
-# How long what it said last may take to arrive after it is gone.
+# How long its last output may take to arrive after it ended.
 LAST_WORDS_S = 0.5
 LAST_LINES = 20
 MAX_LAST_LINE = 1_000
 MAX_LAST_WORDS = 300
-# Shorter ones are in ordinary words, and to strike them would only make what is shown unreadable.
+# Shorter values occur in ordinary words; redacting them would only make the output unreadable.
 MIN_SECRET = 6
 
 REAPER = str(Path(__file__).with_name("process_reaper.py"))
 
-# What programs need to find their files, their user's language, the hour, and whom to trust; no variable that often
-# holds a secret, so no proxies and no keys: those are given by name in the profile.
+# What programs need for files, language, time zone and trusted certificates. No variable that often contains a secret,
+# so no proxies and no keys: those are set by name in the profile.
 PASSED_ON = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
     "NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR", "SSL_CERT_FILE",
@@ -47,31 +47,31 @@ PASSED_ON = (
 
 
 class NotStartedError(Exception):
-    """There is no process to speak with; the message says why, as a sentence without a full stop."""
+    """The process could not be started; the message is a sentence without a full stop."""
 
 
 class MissingError(NotStartedError):
-    """There is nothing to start, so nothing was."""
+    """The program does not exist or cannot be executed."""
 
 
 def environment(given: dict[str, str]) -> dict[str, str]:
-    """Return what a process finds in its environment: what every program needs, and what it is given by name."""
+    """Return the environment of a process: what every program needs, and what the profile sets."""
     own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return {**own, **given}
 
 
 class Child:
-    """One process. Make it, `connect`, and `end` it in any case."""
+    """One process. Create it, `connect`, and always `end` it."""
 
     def __init__(self, program: Program) -> None:
         self._secrets = _secrets(program.env)
         environ = environment(program.env)
         path = _found(program, environ)
         lifeline, self._lifeline = os.pipe()
-        # Until the child has a session of its own, Ctrl-C is for it as well: the reaper lets it through again.
+        # Until the child has its own session it would get Ctrl-C too; the reaper unblocks the signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            # -I and -S: nothing in the folder or the environment changes what the reaper is.
+            # -I and -S: neither the folder nor the environment can change the reaper.
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", REAPER, str(lifeline), path, *program.args],
                 stdin=subprocess.PIPE,
@@ -85,7 +85,7 @@ class Child:
             )
         except (OSError, ValueError) as error:
             os.close(self._lifeline)
-            raise NotStartedError(f"the local agent's process cannot be started: {error}") from error
+            raise NotStartedError(f"cannot start the local agent's process: {error}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(lifeline)
@@ -97,10 +97,10 @@ class Child:
         self._writer: asyncio.StreamWriter | None = None
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.said = asyncio.StreamReader()
-        """Its stdout. Whoever has a child reads it to its end, so that the process never has to wait."""
+        """Its stdout. The owner must read it to the end, so that the process never blocks."""
 
     async def connect(self) -> None:
-        """Take up its pipes; from now on what it complains of is read."""
+        """Connect its pipes, and start to read its stderr."""
         loop, complained = asyncio.get_running_loop(), asyncio.StreamReader()
         for reader, pipe in ((self.said, self._popen.stdout), (complained, self._popen.stderr)):
             transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
@@ -110,7 +110,7 @@ class Child:
         self._draining = loop.create_task(self._drain(complained))
 
     async def write(self, line: bytes) -> None:
-        """Hand it a line; raise an `OSError` if it takes none any more."""
+        """Write a line; raise an `OSError` if it no longer accepts input."""
         if self._writer is None or self._writer.is_closing():
             raise BrokenPipeError
         self._writer.write(line + b"\n")
@@ -118,40 +118,40 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The number of its group."""
+        """The id of its process group."""
         return self._leader.pid
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, a signal as a negative number; None: it has not."""
+        """The exit code, negative for a signal; None: it is running."""
         return self._leader.exited.result() if self._leader.exited.done() else None
 
     async def how_it_ended(self) -> str:
-        """Return how it ended and what it said last, once that is known; what it was given as a secret is struck."""
+        """Return how it ended and its last output, once that is known, with secrets redacted."""
         waited = {self._leader.exited, *([self._draining] if self._draining is not None else [])}
         await asyncio.wait(waited, timeout=LAST_WORDS_S)
         how = self._leader.how() if self._leader.exited.done() else "it closed its output"
         said = self.said_last()
-        return f"{how}; it said last: {said}" if said else how
+        return f"{how}; last output: {said}" if said else how
 
     def said_last(self) -> str:
-        """Return what it complained of last; what it was given as a secret is struck."""
+        """Return its last output on stderr, with secrets redacted."""
         words = "\n".join(self._last_lines)
         for secret in self._secrets:
             words = words.replace(secret, "***")
-        # The end says what happened; what comes before is how it came about.
+        # The end of the output says what happened.
         return shown(words[-MAX_LAST_WORDS:], MAX_LAST_WORDS)
 
     def kill(self) -> None:
-        """End it and all that it started, at once."""
+        """Kill it and all that it started."""
         if self._alive:
             self._alive = False
-            with suppress(OSError):  # the reaper is gone
+            with suppress(OSError):  # the reaper has ended
                 os.write(self._lifeline, b"k")
             os.close(self._lifeline)
 
     async def end(self) -> None:
-        """Ask it to end, and see to it that it does; every wait is bounded. Whoever is cancelled here kills it."""
+        """End it, with force if needed; all waits are limited. Cancelling this kills it."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end())
         try:
@@ -176,7 +176,7 @@ class Child:
                 break
             strike()
         else:
-            log.warning("process %s of a local agent was killed and is not gone yet", self.pid)
+            log.warning("process %s of a local agent was killed but has not ended yet", self.pid)
         self.kill()
         if self._draining is not None:
             await asyncio.wait({self._draining}, timeout=LAST_WORDS_S)
@@ -190,42 +190,42 @@ class Child:
             transport.close()
 
     async def _drain(self, complained: asyncio.StreamReader) -> None:
-        """Read what it complains of, so that it never has to wait for someone who does."""
+        """Read its stderr, so that it never blocks."""
         lines = LineSplitter(MAX_LAST_LINE)
         while chunk := await complained.read(65_536):
             self._remember(lines, chunk)
-        self._remember(lines, b"\n")  # what it was killed at saying
+        self._remember(lines, b"\n")  # an unfinished last line
 
     def _remember(self, lines: LineSplitter, chunk: bytes) -> None:
         for line in lines.feed(chunk):
             if isinstance(line, OverlongLine):
-                # Where it was cut a secret may be cut as well, and would not be known for one.
+                # A secret that was cut at the end would not be recognised, so the end is dropped.
                 longest = max(map(len, self._secrets), default=0)
                 line = line.head[: max(0, len(line.head) - longest)]
             self._last_lines.append(line.decode(errors="replace"))
 
 
 def _secrets(given: dict[str, str]) -> list[str]:
-    """Return what must not be shown of what a process says, the longest first: what it was given, and lines of that."""
+    """Return the values to redact, longest first: those of its environment, and their lines."""
     found = {part for value in given.values() for part in (value, *value.splitlines()) if len(part) >= MIN_SECRET}
     return sorted(found, key=len, reverse=True)
 
 
 def _found(program: Program, environ: dict[str, str]) -> str:
-    """Return the file to run, or raise a `MissingError` that says what is wrong with it."""
+    """Return the path of the program, or raise a `MissingError` that says what is wrong."""
     if sys.platform == "win32":
-        raise MissingError("a local agent's process needs a system with process groups, which Windows is not")
+        raise MissingError("local agents as processes are not supported on Windows")
     folder = program.folder
     if folder is not None and not os.path.isdir(folder):
-        raise MissingError(f"the local agent's folder {folder} is not there")
+        raise MissingError(f"the local agent's folder {folder} does not exist")
     if os.sep not in program.command:
         found = shutil.which(program.command, path=environ.get("PATH"))
         if found is None:
-            raise MissingError(f"there is no program {program.command} to start the local agent with")
+            raise MissingError(f"the local agent's program {program.command} was not found")
         return os.path.abspath(found)
     path = os.path.abspath(os.path.join(folder or os.curdir, program.command))
     if not os.path.exists(path):
-        raise MissingError(f"there is no program {path} to start the local agent with")
+        raise MissingError(f"the local agent's program {path} was not found")
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
-        raise MissingError(f"permission denied: {path}, which the local agent is started with, may not be executed")
+        raise MissingError(f"permission denied: the local agent's program {path} is not executable")
     return path

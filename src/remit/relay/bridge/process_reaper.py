@@ -15,25 +15,25 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-# A host that was killed could not ask its agent to end; it is asked here, and given this long.
+# If the host was killed, the agent gets SIGTERM here and has this long to end.
 GRACE_S = 1.0
-# Tells whoever looks at the exit code that there was nothing to run, as shells do.
+# The exit code for a program that cannot be run, as in shells.
 NOT_RUN = 127
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(lifeline: int, command: list[str]) -> NoReturn:
-    """Run the command until it ends or the host does."""
+    """Run the command until it or the host ends."""
     os.set_inheritable(lifeline, False)
     adopts = _adopts()
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    # Handlers, and not SIG_IGN, which the process would inherit: signals to the group are for it, not for its reaper.
+    # Handlers, not SIG_IGN, which the process would inherit: signals to the group are for it, not for the reaper.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, _pass)
-    # The host blocks it, so that a Ctrl-C of its own while this process is started does not end it.
+    # The host blocks it, so that its own Ctrl-C during the start does not end this process.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     kept = os.fork()
     if kept == 0:
@@ -54,30 +54,30 @@ def main(lifeline: int, command: list[str]) -> NoReturn:
 
 
 def _pass(number: int, frame: object) -> None:
-    """Do nothing: whoever waits is woken up."""
+    """Do nothing: the wakeup pipe ends the wait."""
 
 
 def _become(command: list[str]) -> NoReturn:
-    # Python ignores these two, and what is ignored stays so in the program that takes its place.
+    # Python ignores these two signals, and the new program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(command[0], command)
     except OSError as error:
-        os.write(2, f"{command[0]} cannot be run: {error.strerror}\n".encode())
+        os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(NOT_RUN)
 
 
 def _let_go_of_streams() -> None:
-    """Leave the streams to the process: the host should see when it closes them."""
+    """Close the standard streams here, so that the host sees when the process closes them."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
 
 
 def _adopts() -> bool:
-    """Become the parent of whatever the process leaves behind, and return whether that was possible."""
+    """Become the parent of orphaned descendants; return whether that is possible."""
     if sys.platform != "linux":
         return False
     try:
@@ -89,7 +89,7 @@ def _adopts() -> bool:
 
 
 def _reaped(kept: int) -> int | None:
-    """Bury who has ended, and return how the process did, if it was among them."""
+    """Reap ended children; return the status of the process if it was among them."""
     status = None
     with suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
@@ -109,11 +109,11 @@ def _asked_to_end(kept: int, woken: int) -> int | None:
 
 
 def _sweep(adopts: bool, *, ended: bool) -> None:
-    """Kill everything that is left; what is killed leaves its own children to this process, until there are none."""
+    """Kill all remaining children; their children become children of this process, until there are none."""
     if not adopts:
         if not ended:
             os.killpg(0, signal.SIGKILL)
-        return  # whoever reaps this process kills the rest of its group first
+        return  # the parent of this process kills the rest of its group
     while True:
         try:
             with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
@@ -135,7 +135,7 @@ def _end_as(status: int | None) -> NoReturn:
         os.kill(os.getpid(), signal.SIGKILL)
     elif os.WIFSIGNALED(status):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError):  # two signals cannot be handled, and so need not be reset
+        with suppress(OSError):  # two signals cannot be handled, so they need no reset
             signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status or 0) & 0xFF)

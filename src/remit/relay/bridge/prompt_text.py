@@ -1,19 +1,18 @@
-"""A request in words, for agents that are spoken to in words, and how their answer says that all is done."""
+"""Prompt requests as text, for agents that take text, and the parsing of their answers."""
 
 from remit.relay.bridge.frames import PromptRequest, Role
 from remit.relay.bridge.limits import tool_rounds_allowed
 
 DONE = "[DONE]"
-"""The last line of an answer after which nothing more need be said."""
+"""The last line of an answer when the objective is met."""
 
 _WHO: dict[Role, str] = {"local_agent": "You", "remote_agent": "The other agent", "user": "Your user"}
 
 
 def in_words(request: PromptRequest) -> str:
-    """Return what an agent is asked, as a text.
+    """Return a request as text.
 
-    Each line that someone else said stands behind a `>`, whatever it holds, so that none of it passes for a part of the
-    task itself.
+    Each line of a message starts with `>`, so that no message can pass for a part of the task itself.
     """
     parts = [
         "You speak for your user with an agent of someone else. Write the next message to that agent.",
@@ -44,7 +43,7 @@ def _rules(request: PromptRequest) -> list[str]:
 
 
 def split_answer(answer: str) -> tuple[str, bool]:
-    """Return the message in an answer, and whether it says that all is done."""
+    """Return the message of an answer, and whether it says that the objective is met."""
     text = answer.strip()
     rest, _, last = text.rpartition("\n")
     return (rest.rstrip(), True) if last.strip() == DONE else (text, False)

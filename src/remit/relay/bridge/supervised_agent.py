@@ -1,4 +1,4 @@
-"""A local agent in a process: asked one thing at a time, started when it is needed, and left alone after it failed."""
+"""A local agent in a supervised process: one prompt at a time, started when needed, with a pause after failures."""
 
 import asyncio
 import logging
@@ -15,52 +15,52 @@ from remit.runtime.ports import Clock
 
 log = logging.getLogger("remit.relay")
 
-# Whoever fails again and again is started ever less often; a minute is what a person still waits for.
+# After repeated failures the process is started less and less often; a person still waits a minute.
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 
 
 class AgentLink(ABC):
-    """A process that is spoken with in one protocol, from its start to its end."""
+    """The connection to one process in one protocol, from its start to its end."""
 
     @abstractmethod
     async def open(self) -> None:
-        """Start the process; raise a `NotStartedError` if it does not come to the point where it can be asked."""
+        """Start the process; raise a `NotStartedError` if it does not become ready."""
 
     @abstractmethod
     async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
-        """Ask for a draft; *timer* ends the wait, and may be put off while a person is asked."""
+        """Ask for a draft; *timer* limits the wait, and may be postponed while a person is asked."""
 
     @abstractmethod
     async def cancel_turn(self) -> bool:
-        """Have it give up what it was asked and nobody waits for; return whether it can be asked again."""
+        """Cancel the abandoned turn; return whether the process can be used again."""
 
     @abstractmethod
     async def end(self) -> None:
-        """End the process and all that it started; also one that was never opened."""
+        """End the process and all that it started, even if it was never opened."""
 
     @abstractmethod
     async def exit_failure(self) -> str | None:
-        """Return how the process failed since it was last asked; None: it did not, though it may have ended well."""
+        """Return how the process failed since its last turn; None: it runs, or ended with exit code 0."""
 
     @property
     @abstractmethod
     def is_up(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it is ready for a prompt."""
 
     def explanation(self) -> str:
-        """Return what may explain that it did not answer, to stand behind a sentence; empty: nothing."""
+        """Return a possible cause of a missing answer, to append to a sentence; may be empty."""
         return ""
 
 
 class SupervisedAgent:
-    """Implements `LocalAgent` over links that are made one after another.
+    """Implements `LocalAgent` with one process after another.
 
-    - One prompt is in flight at a time. Others wait their turn (`OneAtATime`), and their time counts from then.
-    - A process that crashed, broke the rules or let its time run out is ended. The prompt in flight fails hard. The
-      next one starts it anew, unless the pause after a failure (`PAUSES_S`, by failures in a row) is not over: then
-      that prompt fails hard as well, and says when to try again.
-    - One that ended by itself between prompts with exit code 0 is simply started again.
-    - A prompt whose task is cancelled is given up: the process is asked to stop it, or ended where it cannot be asked.
+    - One prompt runs at a time. Others wait (`OneAtATime`), and their time limit starts with their turn.
+    - A process that crashed, broke the protocol or timed out is ended. The current prompt fails hard. The next prompt
+      starts a new process, unless the pause after a failure (`PAUSES_S`, by failures in a row) is not over: then that
+      prompt fails hard as well, and says when to try again.
+    - A process that ended between prompts with exit code 0 is simply started again.
+    - When the task of a prompt is cancelled, its turn is cancelled, or the process is ended if that is not possible.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class SupervisedAgent:
         self._closed = False
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
-        """Ask for the next message; see the class for what happens when it does not come."""
+        """Ask for the next message; see the class for failures."""
         return await self._turns.run(lambda: self._prompt(request))
 
     async def close(self) -> None:
-        """End the process and all that it started; a prompt that is in flight, or waits, fails hard."""
+        """End the process and all that it started; running and waiting prompts fail hard."""
         self._closed = True
         if self._link is not None:
             await self._link.end()
@@ -123,7 +123,7 @@ class SupervisedAgent:
         return outcome
 
     async def _ready(self) -> AgentLink | DraftFailure:
-        """Return a link that is up, or why there is none."""
+        """Return a link that is ready, or why there is none."""
         if self._closed:
             return _closed()
         if self._link is not None:
@@ -132,11 +132,11 @@ class SupervisedAgent:
             died = await self._link.exit_failure()
             self._retire(self._link, blamed=died is not None)
             if died is not None:
-                return DraftFailure(reason=f"the local agent's process died since its last turn: {died}", hard=True)
+                return DraftFailure(reason=f"the local agent's process ended after its last turn: {died}", hard=True)
             await self._wait_until_ended()
         if (wait_s := self._not_before - self._clock.now()) > 0:
             times = "once" if self._failures == 1 else f"{self._failures} times in a row"
-            reason = f"the local agent failed {times}; it is started again in {max(wait_s, 0.1):.1f} s at the earliest"
+            reason = f"the local agent failed {times}; it can be started again in {max(wait_s, 0.1):.1f} s"
             return DraftFailure(reason=reason, hard=True)
         if self._closed:
             return _closed()
@@ -149,22 +149,22 @@ class SupervisedAgent:
         except BaseException:
             self._retire(link, blamed=False)
             raise
-        if self._closed:  # while it started, so that nobody else ends it
+        if self._closed:  # it was closed while it started, so it must be ended here
             self._retire(link, blamed=False)
             return _closed()
         return link
 
-    # ── letting go ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _retire(self, link: AgentLink, *, blamed: bool = True) -> None:
-        """Have a link end by itself; the next prompt waits until it is gone."""
+        """End a link in the background; the next prompt waits for that."""
         self._link = None
         if blamed:
             self._failed()
         self._begin(link.end())
 
     def _cancel_turn(self, link: AgentLink, *, blamed: bool = True) -> None:
-        """Have a link give up its turn, or end if it does not."""
+        """Cancel the turn of a link, or end the link if that fails."""
 
         async def cancel() -> None:
             if not self._closed and await link.cancel_turn():
@@ -180,14 +180,14 @@ class SupervisedAgent:
         self._ending = asyncio.get_running_loop().create_task(ending)
 
     async def _wait_until_ended(self) -> None:
-        """Return once whatever was let go is gone."""
+        """Wait until the previous link has ended."""
         if (ending := self._ending) is None:
             return
         await asyncio.wait({ending})
         if self._ending is ending:
             self._ending = None
         if not ending.cancelled() and (error := ending.exception()) is not None:
-            log.error("a local agent could not be let go: %s", type(error).__name__)
+            log.error("ending a local agent failed: %s", type(error).__name__)
 
     def _failed(self) -> None:
         self._not_before = self._clock.now() + PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
