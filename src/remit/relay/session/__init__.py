@@ -1,1 +1,1 @@
-"""A run in which a local agent works with a shared one: its states, its rules and where it is stored."""
+"""Runs in which a local agent works with a shared one: states, rules and storage."""

@@ -1,4 +1,4 @@
-"""What a local agent is shown of a run so far: the newest turns whole, the older ones in a few lines (S5)."""
+"""The history of a run for a prompt: the newest turns complete, the older ones as a short summary (S5)."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,16 @@ from remit.relay.bridge.frames import ConversationTurn, PromptConstraints, Promp
 from remit.relay.session.moves import Prompt
 from remit.text.sentences import cut, squeezed
 
-# Of a turn that is no longer shown: less than this says nothing, and more is no summary.
+# The summary line of one turn: shorter ones say nothing, longer ones are no summary.
 _SHORTEST_LINE, _LONGEST_LINE = 80, 600
 
 
 class Bounded(Struct, frozen=True, kw_only=True):
-    """The turns of a run as far as they fit, named as in a `PromptRequest`.
+    """The turns of a run that fit into a prompt, named as in a `PromptRequest`.
 
     `history` has at most `max_history_turns` turns, and its texts together with `history_summary` at most
-    `max_history_chars` characters (code points). `remote_message` is what is to be answered: it is never cut, stands
-    nowhere else, and does not count.
+    `max_history_chars` characters (code points). `remote_message` is the message to answer: it is never shortened, not
+    repeated elsewhere, and does not count.
     """
 
     remote_message: str = ""
@@ -26,9 +26,9 @@ class Bounded(Struct, frozen=True, kw_only=True):
 
 
 def bounded(turns: Sequence[ConversationTurn], constraints: PromptConstraints) -> Bounded:
-    """Return what of *turns* (oldest first) goes into the next prompt; the same for the same turns, always.
+    """Return the part of *turns* (oldest first) for the next prompt; deterministic.
 
-    Turns are shown whole or not at all. Where some are not, a quarter of the characters is kept for the summary.
+    A turn is included completely or not at all. If some are left out, a quarter of the characters is for the summary.
     """
     latest = next((place for place in reversed(range(len(turns))) if turns[place].role == "remote_agent"), None)
     remote_message = "" if latest is None else turns[latest].text
@@ -46,7 +46,7 @@ def bounded(turns: Sequence[ConversationTurn], constraints: PromptConstraints) -
 
 
 def request(prompt: Prompt, *, profile: str, session: str, constraints: PromptConstraints) -> PromptRequest:
-    """Return what the local agent of *profile* is asked, its history bounded."""
+    """Return the prompt request for the local agent of *profile*, with a bounded history."""
     shown = bounded(prompt.turns, constraints)
     return PromptRequest(
         request_id=prompt.id,
@@ -63,7 +63,7 @@ def request(prompt: Prompt, *, profile: str, session: str, constraints: PromptCo
 
 
 def _fitting(turns: Sequence[ConversationTurn], most: int, chars: int) -> int:
-    """Return how many of the newest turns keep within both bounds."""
+    """Return how many of the newest turns fit within both limits."""
     for count, turn in enumerate(reversed(turns)):
         chars -= len(turn.text)
         if count == most or chars < 0:
@@ -99,7 +99,7 @@ def _earlier(count: int) -> str:
 
 
 def _line(turn: ConversationTurn, length: int) -> str:
-    """Return the beginning of what was said, as one line; of a long text no more is read than may be shown."""
+    """Return the beginning of a turn as one line, without reading more of a long text than needed."""
     head = turn.text[: 4 * length]
     said = squeezed(head) + ("…" if len(head) < len(turn.text) else "")
     return f"{turn.role}: {cut(said, length - len(turn.role) - 2)}"

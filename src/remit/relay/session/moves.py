@@ -1,8 +1,8 @@
-"""Where an overlay run can be, what can happen to it, and what follows from that: one table (S9).
+"""The states, events and effects of a run, and the table of its transitions (S9).
 
-A run at work moves `planning` → `waiting_local` → `ready_to_send` → `waiting_remote` → `processing_remote`, and from
-there to `waiting_local` again. In `planning` and `processing_remote` it rests while its agent is busy with another run,
-or while a person is to type.
+An active run moves `planning` → `waiting_local` → `ready_to_send` → `waiting_remote` → `processing_remote`, and from
+there to `waiting_local` again. In `planning` and `processing_remote` it waits while its agent is busy with another run,
+or while a person should type.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,26 +17,26 @@ from remit.relay.session.review import Review
 
 
 class SessionState(StrEnum):
-    """Where a run is."""
+    """The state of a run."""
 
     IDLE = "idle"
     """Not started."""
     PLANNING = "planning"
-    """What is said next is open, and there is no reply to answer: a prompt is due, or a person is to type."""
+    """The next message is open, and there is no reply to answer: a prompt is due, or a person should type."""
     WAITING_LOCAL = "waiting_local"
     """The local agent is drafting."""
     READY_TO_SEND = "ready_to_send"
-    """A draft waits for a person, or a message for the host to say that it is on its way."""
+    """A draft waits for a person, or a message waits for the confirmation that it was queued."""
     WAITING_REMOTE = "waiting_remote"
-    """A message was sent, and its reply has not come."""
+    """A message was sent, and there is no reply yet."""
     PROCESSING_REMOTE = "processing_remote"
-    """A reply is to be answered: a prompt with it is due, or a person is to type."""
+    """A reply must be answered: a prompt with it is due, or a person should type."""
     COMPLETED = "completed"
     """The agent said that the objective is met."""
     PAUSED = "paused"
     """Nothing is sent until a person resumes it."""
     ERROR = "error"
-    """Something failed, and a person has to say what comes next."""
+    """Something failed, and a person must decide what comes next."""
     STOPPED = "stopped"
     """Ended by a person or at a limit."""
 
@@ -44,12 +44,12 @@ class SessionState(StrEnum):
 ENDED = frozenset({SessionState.COMPLETED, SessionState.STOPPED})
 
 Label = Literal["auto_sent", "approved", "edited", "yours"]
-"""Who let a message go: nobody, a person as it was, a person with changes; or a person wrote it."""
+"""How a message was released: automatically, approved by a person, edited by a person, or written by a person."""
 
 Reason = Literal["done", "user", "max_turns", "max_duration_ms", "max_failures", "max_tokens_budget"]
 """Why a run ended: the agent was done, a person stopped it, or a limit was reached."""
 
-# ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Start(Struct, frozen=True, tag=True):
@@ -57,7 +57,7 @@ class Start(Struct, frozen=True, tag=True):
 
 
 class Prompted(Struct, frozen=True, tag=True):
-    """The local agent has been given the prompt; until now it may have been busy with another run."""
+    """The local agent has received the prompt; until now it may have been busy with another run."""
 
     id: str
 
@@ -68,49 +68,49 @@ class Drafted(Struct, frozen=True, tag=True):
     id: str
     draft: Draft
     reviews: tuple[Review, ...]
-    """What `review.reviews` says of the draft, in every mode: the run knows which of it counts."""
+    """The result of `review.reviews`, in every mode: the run decides which of it counts."""
 
 
 class LocalFailed(Struct, frozen=True, tag=True):
-    """The local agent has not answered a prompt, or could not be given it."""
+    """The local agent did not answer a prompt, or could not receive it."""
 
     id: str
     failed: DraftFailure
 
 
 class Approve(Struct, frozen=True, tag=True):
-    """A person lets a draft go, perhaps with other words."""
+    """A person approves a draft, perhaps with changes."""
 
     draft: str
-    """Which draft the person has seen: another one is not sent for it."""
+    """The draft that the person has seen: no other draft is sent by this."""
     text: str | None = None
 
 
 class Reject(Struct, frozen=True, tag=True):
-    """A person does not let a draft go; the agent is told, and asked again."""
+    """A person rejects a draft; the agent is told, and asked again."""
 
     draft: str
     reason: str = ""
 
 
 class Sent(Struct, frozen=True, tag=True):
-    """The message is on its way: it lies in the outbox, and will be delivered whatever happens here."""
+    """The message is in the outbox and will be delivered, whatever happens here."""
 
     id: str
 
 
 class Arrived(Struct, frozen=True, tag=True):
-    """The remote agent has said something."""
+    """A message of the remote agent has arrived."""
 
     text: str
 
 
 class RemoteFailed(Struct, frozen=True, tag=True):
-    """The message under way, or its reply, did not get through."""
+    """The message or its reply was not delivered."""
 
     reason: str
     lost: bool = False
-    """Whether no reply to it can come any more: it was refused, or the remote agent failed at it."""
+    """Whether no reply can come any more: it was refused, or the remote agent failed."""
 
 
 class Pause(Struct, frozen=True, tag=True):
@@ -118,10 +118,10 @@ class Pause(Struct, frozen=True, tag=True):
 
 
 class Resume(Struct, frozen=True, tag=True):
-    """A person lets the run go on, or try again after an error."""
+    """A person continues the run, or retries after an error."""
 
     agent: str = ""
-    """Which agent it is with, if that was not known when it was started; else this changes nothing."""
+    """The agent, if it was not known when the run started; otherwise ignored."""
 
 
 class Stop(Struct, frozen=True, tag=True):
@@ -129,15 +129,15 @@ class Stop(Struct, frozen=True, tag=True):
 
 
 class TakeOver(Struct, frozen=True, tag=True):
-    """A person will say what is said next."""
+    """A person will write the next message."""
 
 
 class HandBack(Struct, frozen=True, tag=True):
-    """The agent will say what is said next."""
+    """The agent will write the next message."""
 
 
 class Say(Struct, frozen=True, tag=True):
-    """The person who has taken over says something."""
+    """The person who has taken over sends a message."""
 
     text: str
 
@@ -147,17 +147,17 @@ class Tick(Struct, frozen=True, tag=True):
 
 
 class Restarted(Struct, frozen=True, tag=True):
-    """The host has come back after it ended or died; whatever was going on in it is gone."""
+    """The session service was restarted; everything that was in progress is lost."""
 
 
 class SetObjective(Struct, frozen=True, tag=True):
-    """A person redirects the run."""
+    """A person changes the objective."""
 
     objective: str
 
 
 class SetMode(Struct, frozen=True, tag=True):
-    """A person changes who sees drafts first; what is being asked already stays asked."""
+    """A person changes the review mode; an open review stays open."""
 
     mode: Mode
 
@@ -185,23 +185,23 @@ Event = (
 )
 EVENTS: tuple[type[Event], ...] = get_args(Event)
 
-# ── what is to be done ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Prompt(Struct, frozen=True, tag=True):
-    """Ask the local agent; then say `Prompted`, and later `Drafted` or `LocalFailed`."""
+    """Ask the local agent; then report `Prompted`, and later `Drafted` or `LocalFailed`."""
 
     id: str
     turn_index: int
-    """The turn that is drafted, from 1."""
+    """The number of the turn, from 1."""
     mode: Mode
     objective: str
     turns: tuple[ConversationTurn, ...]
-    """All that was said; `history.bounded` makes of it what a prompt may hold."""
+    """The whole conversation; `history.bounded` selects what fits into a prompt."""
 
 
 class Send(Struct, frozen=True, tag=True):
-    """Send this; then say `Sent`."""
+    """Send this message; then report `Sent`."""
 
     id: str
     turn: int
@@ -210,16 +210,16 @@ class Send(Struct, frozen=True, tag=True):
 
 
 class AskPerson(Struct, frozen=True, tag="Ask"):
-    """Ask a person about a draft, who says `Approve` or `Reject`."""
+    """Ask a person to review a draft, who answers with `Approve` or `Reject`."""
 
     draft: str
     text: str
     reviews: tuple[Review, ...]
-    """Why; there is always a reason."""
+    """The reasons; there is at least one."""
 
 
 class Cancel(Struct, frozen=True, tag=True):
-    """End the prompt of this id, due or in flight; what still comes of it is refused."""
+    """Cancel the prompt with this id; a late result of it is refused."""
 
     id: str
 
@@ -257,7 +257,7 @@ def _rows(event: type[Event], moves: str) -> Iterator[tuple[tuple[SessionState, 
 
 
 # I idle, P planning, L waiting_local, S ready_to_send, R waiting_remote, O processing_remote,
-# C completed, Z paused, E error, X stopped; where a run can go to several, limits and modes say where.
+# C completed, Z paused, E error, X stopped; if several states are possible, limits and modes decide.
 TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
     row: after
     for event, moves in {
@@ -268,7 +268,7 @@ TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
         LocalFailed: "P>POEX L>POEX O>OEX Z>ZEX",
         Approve: "S>SX",
         Reject: "S>POX",
-        # A reply may be here before it is known that the message went.
+        # A reply may arrive before the confirmation that the message was queued.
         Sent: "S>ROX Z>Z",
         Arrived: "P>P L>L S>S R>OX O>O Z>Z E>E",
         RemoteFailed: "S>EX R>EX Z>EX",
@@ -288,7 +288,7 @@ TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
 
 
 def refusal(state: SessionState, event: type[Event]) -> str:
-    """Say that something cannot happen to a run that is in *state*, and what can."""
+    """Return why an event is not possible in *state*, and which events are."""
     if state in ENDED:
         return f"{event.__name__} is not possible: the run is {state}, and that is final"
     able = ", ".join(each.__name__ for each in EVENTS if (state, each) in TABLE)
@@ -296,7 +296,7 @@ def refusal(state: SessionState, event: type[Event]) -> str:
 
 
 def as_markdown() -> str:
-    """Return the table for the documentation: a row for each event, a column for each state that it can happen in."""
+    """Return the table for the documentation: a row for each event, a column for each state."""
     states = [state for state in SessionState if state not in ENDED]
     lines = [
         _line(["event", *(f"`{state}`" for state in states)]),

@@ -1,8 +1,7 @@
-"""What a local profile may do with shared agents, and what those may ask of it (S10, S11).
+"""The permissions and limits of a local profile with shared agents, in both directions (S10, S11).
 
-Nothing is allowed until it is switched on. Each message carries a `ControlEnvelope` beside its text, inside the
-encryption: where it began, on which trace, over how many hops. What it says is a peer's claim; the session proves who
-sent it.
+Nothing is allowed until it is enabled. Each message has a `ControlEnvelope` beside its text, inside the encryption: its
+origin, trace and hop count. These are claims of a peer; only the sender is proven, by the session.
 """
 
 from typing import Annotated
@@ -18,32 +17,32 @@ from remit.relay.session.review import ReviewRules
 
 MAX_ID = 256
 Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
-"""What devices, traces, profiles, questions and conversations are called between devices."""
+"""The id of a device, trace, profile, question or conversation between devices."""
 
 
 class ProfileLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a run ends whatever its agents say (S7)."""
+    """The limits at which a run ends, whatever its agents say (S7)."""
 
     max_turns: Annotated[int, Meta(ge=1)] = 8
     max_duration_ms: Annotated[int, Meta(ge=1)] = 600_000
     max_failures: Annotated[int, Meta(ge=1)] = 3
-    """In a row, of the local agent or of the way to the remote one."""
+    """Consecutive failures of the local agent or of the delivery to the remote one."""
     max_tokens_budget: Annotated[int, Meta(ge=1)] | None = None
-    """What the local agent may spend in a run; None: as much as the other limits let it."""
+    """The tokens that the local agent may spend in a run; None: no limit of its own."""
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A local agent and what it may do with shared ones."""
+    """A local agent and its permissions with shared agents."""
 
     id: Id
     allow_shared_agent_calls: bool = False
     allowed_shared_device_ids: frozenset[Id] = frozenset()
-    """The devices it may call and hear; empty: none."""
+    """The devices that it may call and that may call it; empty: none."""
     max_concurrent_shared_calls: Annotated[int, Meta(ge=1)] = 3
     max_hop_count: Annotated[int, Meta(ge=0)] = 2
-    # One message in two seconds, all day: agents that answer each other faster are talking in circles.
+    # One message in two seconds on average: agents that answer each other faster are in a loop.
     rate: Rate = Rate(calls=30, seconds=60)
-    """How often it may call each device, and each device it."""
+    """How often it may call each device, and each device may call it."""
     mode: Mode = "manual"
     limits: ProfileLimits = ProfileLimits()
     rules: ReviewRules = ReviewRules()
@@ -51,19 +50,19 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ControlEnvelope(Struct, frozen=True, kw_only=True):
-    """What travels beside a message and is shown to nobody: where it began, and how far it has come."""
+    """The control data of a message, which is not shown: its origin and hop count."""
 
     origin_agent_device_id: Id
-    """The device of the person whose run this is; the same on every hop."""
+    """The device of the person who started the run; the same on every hop."""
     trace_id: Id
     """The same on every hop, and on every turn of a run."""
     hop_count: Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
-    """1 from the origin to the first shared agent; each agent that passes a task on adds one."""
+    """1 from the origin to the first shared agent; each agent that delegates adds one."""
     orchestrator_profile_id: Id
     """The profile that sends this message."""
 
     def onward(self, profile: Profile) -> "ControlEnvelope":
-        """Return the control of what *profile* asks of others on the way of doing what this message asked of it."""
+        """Return the control envelope for calls that *profile* makes while it works on this message."""
         return ControlEnvelope(
             origin_agent_device_id=self.origin_agent_device_id,
             trace_id=self.trace_id,
@@ -73,34 +72,34 @@ class ControlEnvelope(Struct, frozen=True, kw_only=True):
 
 
 def origin(profile: Profile, *, device: str, trace_id: str) -> ControlEnvelope:
-    """Return the control of a run that a person starts on *device*."""
+    """Return the control envelope of a run that a person starts on *device*."""
     return ControlEnvelope(
         origin_agent_device_id=device, trace_id=trace_id, hop_count=1, orchestrator_profile_id=profile.id
     )
 
 
 class ProfileActivity(Struct, frozen=True, kw_only=True):
-    """What else is going on, at the moment of judging."""
+    """The current activity of a profile, when a message is judged."""
 
     in_flight: int = 0
-    """Messages of other sessions that wait for their answer: of the profile's own, or to it."""
+    """Unanswered messages of other sessions from or to the profile."""
     window: Window = Window()
-    """What was counted for this profile with this device, by `counted`."""
+    """The rate window of this profile with this device, updated by `counted`."""
     traces: frozenset[str] = frozenset()
-    """The traces of what is being worked on here in other sessions."""
+    """The traces of other sessions that are in progress here."""
 
 
 def counted(window: Window, profile: Profile, now_ms: int) -> Window:
-    """Return the window with one more message; the host keeps one for each (profile, device) and way."""
+    """Return the window with one more message; there is one for each profile, device and direction."""
     return count(window, profile.rate, now_ms / 1_000)
 
 
 def judge_outgoing(
     profile: Profile, control: ControlEnvelope, *, target: str, device: str, standing: ProfileActivity, now_ms: int
 ) -> Fault | None:
-    """Say why *profile* on *device* may not send this to the device *target*; None: it may."""
+    """Return why *profile* on *device* may not send this to the device *target*; None: it may."""
     if target in (control.origin_agent_device_id, device):
-        return fault(Code.LOOP_DETECTED, f"the message would come back to the device {target}, where it comes from")
+        return fault(Code.LOOP_DETECTED, f"the message would return to the device {target}, where it comes from")
     return (
         _kept_in(profile, target)
         or _too_far(profile, control)
@@ -112,27 +111,27 @@ def judge_outgoing(
 def judge_incoming(
     profile: Profile, control: ControlEnvelope, *, sender: str, device: str, standing: ProfileActivity, now_ms: int
 ) -> Fault | None:
-    """Say why what the device *sender* asks is not given to *profile* on *device*; None: it is.
+    """Return why a question of the device *sender* to *profile* on *device* is refused; None: it is accepted.
 
-    *sender* is the device that the sealed session proves, not one that the message names. This is for what asks; an
-    answer to what was asked from here needs no judge but its session.
+    *sender* is proven by the encrypted session, not taken from the message. This is for questions; an answer to a
+    question from here needs no other check than its session.
     """
     begun_at, hops = control.origin_agent_device_id, control.hop_count
     if not profile.allow_shared_agent_calls or sender not in profile.allowed_shared_device_ids:
-        # Read by whoever asked: nothing is said of how it is set here.
+        # The sender reads this, so it says nothing about the settings here.
         return fault(
             Code.PERMISSION_DENIED,
             f"no agent `{profile.id}` is shared with the device {sender}",
-            suggestion="Ask the owner of the device that was asked to share it with yours.",
+            suggestion="Ask its owner to share it with your device.",
         )
     if hops == 1 and begun_at != sender:
         return fault(
             Code.PERMISSION_DENIED,
-            f"the device {sender} sends a first message in the name of {begun_at}",
+            f"the device {sender} sent a first message with {begun_at} as its origin",
             suggestion="Send it with your own device as `origin_agent_device_id`, or count the hops.",
         )
     if begun_at == device or (hops > 1 and begun_at == sender) or control.trace_id in standing.traces:
-        return fault(Code.LOOP_DETECTED, f"the task of trace {control.trace_id} has come by the same device before")
+        return fault(Code.LOOP_DETECTED, f"the task of trace {control.trace_id} has passed this device before")
     return (
         _too_far(profile, control)
         or _too_often(profile, sender, standing, now_ms)
@@ -144,14 +143,14 @@ def _kept_in(profile: Profile, device: str) -> Fault | None:
     if not profile.allow_shared_agent_calls:
         return fault(
             Code.PERMISSION_DENIED,
-            f"the profile {profile.id} has no dealings with shared agents",
-            suggestion=f"Set `allow_shared_agent_calls = true` in [profiles.{profile.id}] of the team file, if it may.",
+            f"the profile {profile.id} may not use shared agents",
+            suggestion=f"Set `allow_shared_agent_calls = true` in [profiles.{profile.id}] of the team file.",
         )
     if device not in profile.allowed_shared_device_ids:
         return fault(
             Code.PERMISSION_DENIED,
-            f"the device {device} is not one that the profile {profile.id} may deal with",
-            suggestion=f"Add the device's name to `devices` in [profiles.{profile.id}] of the team file, if it may.",
+            f"the profile {profile.id} may not use the device {device}",
+            suggestion=f"Add the device's name to `devices` in [profiles.{profile.id}] of the team file.",
         )
     return None
 
@@ -161,8 +160,7 @@ def _too_far(profile: Profile, control: ControlEnvelope) -> Fault | None:
         return None
     return fault(
         Code.MAX_DEPTH_EXCEEDED,
-        f"the message is on its hop {control.hop_count}, and the profile {profile.id} takes part in at most "
-        f"{profile.max_hop_count}",
+        f"the message is on hop {control.hop_count}; the limit of the profile {profile.id} is {profile.max_hop_count}",
     )
 
 
@@ -180,4 +178,4 @@ def _too_many(profile: Profile, standing: ProfileActivity, code: Code) -> Fault 
     most = profile.max_concurrent_shared_calls
     if standing.in_flight < most:
         return None
-    return fault(code, f"the profile {profile.id} has {standing.in_flight} calls under way, and may have {most}")
+    return fault(code, f"the profile {profile.id} has {standing.in_flight} calls in progress; the limit is {most}")

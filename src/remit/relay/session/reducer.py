@@ -1,19 +1,19 @@
-"""A run in which a local agent works with a shared one on an objective: pure, one step at a time (S2, S7, S8, S9).
+"""The reducer of a run in which a local agent works with a shared one: pure, one step at a time (S2, S7, S8, S9).
 
-What a host does:
+The caller (`SessionService`) does this:
 
-- It gives each event to `step`, one after the other, and commits the overlay that comes back before it carries out the
+- It passes each event to `step`, one after the other, and commits the returned overlay before it carries out the
   effects, in their order.
 - The message of a `Send` goes into the outbox, under its id, in the same transaction as the overlay. After that commit
-  it says `Sent`. So a message is in the outbox if and only if the overlay says that it is: it is never sent twice, and
-  never again because of a restart.
-- After `Pause` no `Send` comes until someone resumes the run; a message that was given to be sent before is still sent.
-- After a start it says `Restarted` to each run that has not ended, and then `Sent` to those that still have `sending`:
-  their message is in the outbox. All of them are then paused (or in error), and go on when a person says `Resume`.
-- It says `Tick` from time to time; the time limit is as exact as that.
+  it reports `Sent`. So a message is in the outbox if and only if the overlay says so: it is never sent twice, and not
+  again after a restart.
+- After `Pause` no `Send` comes until someone resumes the run; a message that was released before is still sent.
+- After a start it reports `Restarted` to each run that has not ended, and then `Sent` to those that still have
+  `sending`: their message is in the outbox. All of them are then paused (or in error) until a person resumes them.
+- It reports `Tick` periodically; the time limit is as exact as that.
 
-The clock of `max_duration_ms` runs while agents are at work: not while the run is paused or in error, while a person is
-asked about a draft, or while one has taken over.
+The clock of `max_duration_ms` runs while agents work: not while the run is paused or in error, while a person reviews a
+draft, or while a person has taken over.
 """
 
 from msgspec.structs import replace
@@ -50,19 +50,19 @@ from remit.text.sentences import cut
 
 __all__ = ["MoveRefused", "Overlay", "PendingDraft", "TimelineEntry", "Transition", "step"]
 
-# What an agent is reminded of that a person did not let go.
+# The length of a rejected draft that the agent is reminded of.
 _LONGEST_REMINDER = 500
 
 
 def step(overlay: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
-    """Return the run after *event*, and what is to be done about it; or why it cannot happen.
+    """Return the run after *event* with its effects, or why the event is not possible.
 
-    *now_ms* is the host's clock; if that is set back, no time has passed.
+    *now_ms* is the wall clock; if it is set back, no time has passed.
     """
     allowed = TABLE.get((overlay.state, type(event)))
     if allowed is None:
         return MoveRefused(refusal(overlay.state, type(event)))
-    # Nobody knows for how long a host that died was still at work.
+    # It is unknown how long a process that crashed was still active.
     active_ms = overlay.active_ms if isinstance(event, Restarted) else overlay.spent_ms(now_ms)
     taken = _take(replace(overlay, active_ms=active_ms, since_ms=None), event, now_ms)
     if isinstance(taken, MoveRefused):
@@ -132,7 +132,7 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
             return Transition(replace(run, mode=mode))
 
 
-# ── what a person does ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── events of a person ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _start(run: Overlay) -> Transition | MoveRefused:
@@ -162,12 +162,12 @@ def _reject(run: Overlay, draft: str, reason: str) -> Transition | MoveRefused:
 
 def _not_pending(run: Overlay, draft: str) -> MoveRefused:
     now = run.pending.id if run.pending else "none"
-    return MoveRefused(f"the draft {draft} is not the one that waits for an answer ({now})")
+    return MoveRefused(f"the draft {draft} is not pending (pending: {now})")
 
 
 def _say(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
     if run.decides != "person":
-        return MoveRefused("the agent says what is said next; take over first")
+        return MoveRefused("the agent writes the next message; take over first")
     if not text.strip():
         return MoveRefused("an empty message cannot be sent")
     return transitions.send(run, text, "yours", now_ms)
@@ -176,7 +176,7 @@ def _say(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
 def _pause(run: Overlay) -> Transition:
     paused = replace(run, state=SessionState.PAUSED, back=run.state)
     if run.state in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE}:
-        # What was not begun is not begun now; a draft that is being made is kept when it comes.
+        # A prompt that was not started is cancelled; a draft in progress is kept when it arrives.
         return Transition(replace(paused, prompt=None), transitions.cancel(run))
     return Transition(paused)
 
@@ -197,7 +197,7 @@ def _resume(run: Overlay) -> Transition:
 
 
 def _undraft(run: Overlay) -> Overlay:
-    """Return the run without the draft that is being made or asked about."""
+    """Return the run without its current prompt or pending draft."""
     drafting = run.prompt or run.pending
     run = replace(run, prompt=None, pending=None, guidance="")
     if not drafting:
@@ -208,7 +208,7 @@ def _undraft(run: Overlay) -> Overlay:
 
 def _take_over(run: Overlay) -> Transition | MoveRefused:
     if run.decides == "person":
-        return MoveRefused("a person says what is said next already")
+        return MoveRefused("a person has already taken over")
     taken = replace(_undraft(run), decides="person")
     if run.back is None:
         return Transition(taken, transitions.cancel(run))
@@ -218,7 +218,7 @@ def _take_over(run: Overlay) -> Transition | MoveRefused:
 
 def _hand_back(run: Overlay) -> Transition | MoveRefused:
     if run.decides == "agent":
-        return MoveRefused("the agent says what is said next already")
+        return MoveRefused("the agent already writes the next message")
     run = replace(run, decides="agent")
     return (
         transitions.go_on(run)
@@ -240,7 +240,7 @@ def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
     return Transition(following.overlay, (*transitions.cancel(run), *following.effects))
 
 
-# ── what a host does ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── restart ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _restarted(run: Overlay) -> Overlay:

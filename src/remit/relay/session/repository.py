@@ -1,7 +1,7 @@
-"""How runs stand in the device's file: long texts apart from the rest, so that a step writes what it has changed.
+"""The storage of runs in the device's file: long texts are separate, so that a step writes only what changed.
 
-run/ID                where the run is, with its short texts
-run/ID/said           under which names its long texts stand, by place; empty where one is short
+run/ID                the run with its short texts
+run/ID/said           the names of its long texts, by place; empty for a short one
 run/ID/said/NAME      one long text, written once
 """
 
@@ -12,29 +12,29 @@ from msgspec.structs import replace
 from remit.relay.device.state import DeviceFile
 from remit.relay.session.run import Overlay, TimelineEntry
 
-# Shorter ones are no longer than what stands around them.
+# Shorter texts are smaller than the overhead of a row.
 LONG = 1_000
 
 Names = tuple[str, ...]
 
 
 class RunRepository:
-    """The runs of a device, kept in its file. All of it is synchronous, and within the caller's transaction."""
+    """The runs of a device in its file. Everything is synchronous, and in the caller's transaction."""
 
     def __init__(self, file: DeviceFile) -> None:
         self._file = file
         self._names: dict[str, dict[str, str]] = {}
-        """How the long texts of a run are named: whatever else holds one, and however it moves, it is the same text."""
+        """The names of the long texts of each run: an equal text has the same name, wherever it is used."""
 
     def keep(self, run: Overlay) -> None:
-        """Keep a run as it is now."""
+        """Store a run."""
         file, place = self._file, f"run/{run.id}"
         known = self._names.get(run.id, {})
         named = {text: known.get(text) or secrets.token_hex(8) for text in _texts(run) if len(text) > LONG}
         self._names[run.id] = named
         names = tuple(named.get(text, "") for text in _texts(run))
         with file.writing():
-            # What is there is asked of the file: what was named here may not have been kept.
+            # Ask the file which texts it has: an earlier transaction may have failed.
             was: Names = file.fact(f"{place}/said", Names) or ()
             for text, name in named.items():
                 if name not in was:
@@ -46,11 +46,11 @@ class RunRepository:
             file.keep(place, _with(run, tuple("" if name else text for text, name in _pairs(run, names))))
 
     def all(self) -> list[Overlay]:
-        """Return the runs as they were last kept, oldest first."""
+        """Return the stored runs, oldest first."""
         runs: dict[str, Overlay] = {}
         said: dict[str, Names] = {}
         texts: dict[tuple[str, str], str] = {}
-        # In one query, so that all of it is as of one moment.
+        # In one query, for a consistent snapshot.
         for name, value in self._file.rows("SELECT name, value FROM facts WHERE name >= 'run/' AND name < 'run0'"):
             match name.split("/"):
                 case ["run", run]:
@@ -72,7 +72,7 @@ class RunRepository:
 
 
 def _texts(run: Overlay) -> tuple[str, ...]:
-    """The texts of a run that may be long, each at its place."""
+    """The texts of a run that may be long, in a fixed order."""
     pending = run.pending.text if run.pending else ""
     return (run.result, pending, *(entry.text for entry in (*run.timeline, *run.kept)))
 
@@ -82,7 +82,7 @@ def _pairs(run: Overlay, names: Names) -> list[tuple[str, str]]:
 
 
 def _with(run: Overlay, texts: tuple[str, ...]) -> Overlay:
-    """The run with these texts at the places of its own."""
+    """The run with its texts replaced."""
     result, pending, *said = texts
     entries: list[TimelineEntry] = [
         entry if entry.text == text else replace(entry, text=text)

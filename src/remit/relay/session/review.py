@@ -1,6 +1,6 @@
-"""When a person looks at a draft before it is sent: the rules of `semi_auto`, each with its reason (S6).
+"""The rules of `semi_auto`: when a person reviews a draft before it is sent, each with its reason (S6).
 
-No reason quotes the draft beyond the host of a link: what asks for a review may be secret, and reasons are recorded.
+No reason quotes the draft beyond the host name of a link: the draft may contain secrets, and reasons are recorded.
 """
 
 import re
@@ -36,48 +36,48 @@ RULES: dict[Rule, str] = {
     "large_edit": "The draft is unusually long, or carries code, a patch or encoded data.",
     "off_objective": "The draft shares few words with the objective and with what the remote agent said last.",
 }
-"""Every rule, in the order in which they are asked, and what users are told of it."""
+"""Every rule, in the order of evaluation, with its description for users."""
 
 
 class ReviewRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The rules as a profile wants them."""
+    """The settings of the rules in a profile."""
 
     off: frozenset[Rule] = frozenset()
-    """Rules that never ask."""
+    """Disabled rules."""
     min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.7
     # A third of the 12,000 characters that a draft may have: two printed pages.
     max_chars: Annotated[int, Meta(ge=1)] = 4_000
     min_shared_words: Annotated[float, Meta(ge=0, le=1)] = 0.1
-    """Which share of a draft's telling words must stand in the objective or in the last reply."""
+    """The share of a draft's content words that must occur in the objective or in the last reply."""
 
 
 class ReviewFacts(Struct, frozen=True, kw_only=True):
-    """What is looked at besides the draft."""
+    """The context of a review besides the draft."""
 
     objective: str
     remote_message: str = ""
     first_contact: bool
     """Whether this profile has sent nothing to this device before, in this run or in any other."""
     detect: Detector
-    """Finds what is personal or secret, as `remit.detectors.pipeline` does."""
+    """Finds personal data and secrets, as `remit.detectors.pipeline` does."""
 
 
 class Review(Struct, frozen=True, kw_only=True):
-    """A rule that asks a person to look, and why."""
+    """A rule that asks for a review, and why."""
 
     rule: str
     why: str
 
 
 def reviews(draft: Draft, facts: ReviewFacts, rules: ReviewRules = ReviewRules()) -> tuple[Review, ...]:  # noqa: B008 (it is frozen)
-    """Return the rules that want a person to see the draft first, in the order of `RULES`; if none, it may be sent."""
+    """Return the rules that ask for a review, in the order of `RULES`; if none, the draft may be sent."""
     look = _Look(draft, facts, rules)
     found = ((rule, _ASKED[rule](look)) for rule in RULES if rule not in rules.off)
     return tuple(Review(rule=rule, why=why) for rule, why in found if why)
 
 
 class _Look:
-    """A draft with what several rules need of it, worked out once."""
+    """A draft with values that several rules need, computed once."""
 
     def __init__(self, draft: Draft, facts: ReviewFacts, rules: ReviewRules) -> None:
         self.draft, self.facts, self.rules = draft, facts, rules
@@ -85,23 +85,23 @@ class _Look:
         self.kinds = sorted({finding.kind for finding in facts.detect(draft.text)})
 
     def named(self, kinds: list[str]) -> str:
-        """Say what was found, by kind alone."""
+        """Return what was found, by kind only."""
         return f"It seems to hold: {', '.join(kind.lower().replace('_', ' ') for kind in kinds)}." if kinds else ""
 
 
 def _plain(text: str) -> str:
-    """Return a text as it is read: full-width letters as others, and nothing that cannot be seen."""
+    """Return a normalised text: full-width letters replaced, and invisible characters removed."""
     return "".join(char for char in normalize("NFKC", text) if category(char) != "Cf")
 
 
-# ── the agent, the other side ─────────────────────────────────────────────────────────────────────────────────────────
+# ── agent and peer ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _low_confidence(look: _Look) -> str:
     sure, wanted = look.draft.confidence, look.rules.min_confidence
     if sure is None:
         return "The agent did not say how sure it is."
-    # Written so that what is no number asks too.
+    # Written so that NaN asks too.
     return "" if sure >= wanted else f"The agent is sure to {sure:.2f}, and {wanted:.2f} is wanted."
 
 
@@ -109,7 +109,7 @@ def _first_contact(look: _Look) -> str:
     return "Nothing was sent to this device before." if look.facts.first_contact else ""
 
 
-# ── what may do harm ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── harmful content ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 CREDENTIALS = frozenset(["API_KEY", "PASSWORD", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY", "SESSION_COOKIE"])
 _ACCOUNTS = frozenset(["CREDIT_CARD", "IBAN", "BTC_ADDRESS", "BANK_ACCOUNT"])
@@ -141,16 +141,16 @@ def _credentials(look: _Look) -> str:
 
 
 def _personal_data(look: _Look) -> str:
-    """Whatever a detector finds that is no credential: also kinds that only a user's own detector knows."""
+    """All findings that are not credentials, including kinds of a user's own detector."""
     return look.named([kind for kind in look.kinds if kind not in CREDENTIALS])
 
 
-# Every step is bounded, so that a text that was made to be slow costs what any other of its length does.
+# All repetitions are bounded, so that no text can make the match slow.
 _LINK = re.compile(
     r"\b[a-z][a-z0-9+.-]{1,20}://(?P<host>[^\s/?#<>\"'`)\]}]{0,300})"
     r"|\b(?P<scheme>mailto|tel|data|javascript|file):(?=\S)"
     r"|(?<![\w@.-])(?P<bare>www\.(?:[\w-]{1,63}\.){0,8}[\w-]{1,63}"
-    # Names without a scheme: of the endings only those that no file has (`setup.py`, `notes.md`).
+    # Names without a scheme: only endings that are not file extensions (`setup.py`, `notes.md`).
     r"|(?:[\w-]{1,63}\.){1,8}(?:com|org|net|edu|gov|info|biz|xyz|dev|app|io|ai|co|me|ly|gl|eu|uk|de|fr|ch|ru|cn))"
     r"(?![\w-])",
     re.IGNORECASE,
@@ -168,16 +168,16 @@ def _links(look: _Look) -> str:
 def _place(found: re.Match[str]) -> str:
     if found["scheme"]:
         return f"a {found['scheme'].lower()}: address"
-    # Before an @ stand a name and a password.
+    # The part before an @ is a user name and a password.
     host = (found["bare"] or found["host"]).rpartition("@")[2].lower()
     return host[:60] or "an unnamed place"
 
 
-# ── what it is ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── form and topic ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _FENCE = re.compile(r"^[ \t]{0,3}(?:```|~~~)", re.MULTILINE)
 _PATCH = re.compile(r"^(?:diff --git |@@ -\d{1,9}|--- a/|\+\+\+ b/|Index: )", re.MULTILINE)
-# A row without a space that is longer than addresses and names are: base64, hexadecimal, minified code.
+# A run without spaces that is longer than addresses and names: base64, hexadecimal, minified code.
 _ENCODED = re.compile(r"[!-~]{400}")
 
 
@@ -192,11 +192,11 @@ def _large_edit(look: _Look) -> str:
     return "It carries encoded data." if _ENCODED.search(text) else ""
 
 
-# Less says too little to be about anything: "Thank you, please go on."
+# Shorter texts have no topic: "Thank you, please go on."
 _FEWEST_WORDS = 5
-# So many letters of a word, and the endings of most languages are left away.
+# The letters of a word that are compared, which drops the endings of most languages.
 _STEM = 5
-# Scripts without spaces, where two letters are taken for a word.
+# Scripts without spaces, where two letters count as a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]{{3,}}")
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]").match
@@ -223,7 +223,7 @@ def _off_objective(look: _Look) -> str:
 
 
 def _telling(text: str) -> set[str]:
-    """Return the stems of the words of a text that say what it is about."""
+    """Return the stems of the content words of a text."""
     found: set[str] = set()
     for word in _WORD.findall(text.casefold()):
         if _IS_UNSPACED(word):

@@ -1,4 +1,4 @@
-"""A run as a value: what was said in it, where it is, and what it has spent."""
+"""A run as a value: its messages, its state, and what it has spent."""
 
 from typing import Literal
 
@@ -11,24 +11,24 @@ from remit.relay.session.review import Review
 
 
 class TimelineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Something that was said: a line of the timeline."""
+    """A message of the timeline."""
 
     role: Role
     text: str
     turn: int
-    """The turn it belongs to, from 1; 0 for what the remote agent said before anything was sent."""
+    """Its turn, from 1; 0 for messages of the remote agent before anything was sent."""
     at_ms: int
-    """When it was given to be sent, or arrived."""
+    """When it was released for sending, or arrived."""
     took_ms: int = 0
-    """How long it was drafted; for a reply, how long after the message it came."""
+    """How long drafting took; for a reply, the time since the message."""
     id: str = ""
     label: Label | None = None
-    """None for what the remote agent said."""
+    """None for messages of the remote agent."""
     reviews: tuple[Review, ...] = ()
-    """Why a person saw it first."""
+    """Why a person reviewed it."""
     sent_ms: int | None = None
     failed: str = ""
-    """Why it got no reply and will not get one."""
+    """Why it will get no reply."""
 
 
 class PendingDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -39,11 +39,11 @@ class PendingDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reviews: tuple[Review, ...] = ()
     took_ms: int = 0
     done: bool = False
-    """Whether the agent is done with it, so that it is not to be sent."""
+    """Whether the agent says that the objective is met, so that it is not sent."""
 
 
 class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A run, whole: what a host commits after each step, and all that it needs to go on."""
+    """The complete run: what is committed after each step, and all that is needed to continue."""
 
     id: str
     profile: str
@@ -51,14 +51,14 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     session: str
     objective: str
     agent: str = ""
-    """What the device shares the other agent as; empty: the only one that it shares."""
+    """The shared name of the other agent; empty: the only one that the device shares."""
     mode: Mode = "manual"
     limits: ProfileLimits = ProfileLimits()
     state: SessionState = SessionState.IDLE
     back: SessionState | None = None
-    """Where a run that is paused or in error goes on."""
+    """The state in which a paused or failed run continues."""
     decides: Literal["agent", "person"] = "agent"
-    """Who says what is said next."""
+    """Who writes the next message."""
     turn: int = 0
     """Messages sent."""
     failures: int = 0
@@ -66,41 +66,41 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     tokens: int = 0
     active_ms: int = 0
     since_ms: int | None = None
-    """Since when time is spent that is not in `active_ms` yet; None: none is."""
+    """Since when the clock runs (not included in `active_ms`); None: it does not run."""
     prompts: int = 0
     prompt: str | None = None
-    """The prompt that is due or in flight."""
+    """The current prompt, due or in progress."""
     pending: PendingDraft | None = None
-    """The draft that a person is asked about; after the end, what was left unsent."""
+    """The draft that a person reviews; after the end, the unsent draft."""
     sending: str | None = None
-    """The message of which it is not known yet that it is on its way."""
+    """The message that is not confirmed to be in the outbox yet."""
     kept: tuple[TimelineEntry, ...] = ()
-    """Replies that came while they could not be worked on."""
+    """Replies that arrived while the run could not handle them."""
     guidance: str = ""
-    """What the agent is told of the draft that a person rejected."""
+    """What the agent is told about its rejected draft."""
     timeline: tuple[TimelineEntry, ...] = ()
     failure: str = ""
-    """What failed last, while the run is in error or after failures ended it."""
+    """The last failure, while the run is in error or after failures ended it."""
     ended: Reason | None = None
     banner: str = ""
-    """What is shown if a limit ended the run."""
+    """The text that is shown if a limit ended the run."""
     result: str = ""
-    """What the agent said when it was done."""
+    """The last message of the agent when the objective was met."""
 
     def spent_ms(self, now_ms: int) -> int:
-        """Return how long the run has been at work by *now_ms*; on a clock that was set back, no time has passed."""
+        """Return the active time of the run at *now_ms*; if the clock was set back, no time has passed."""
         return self.active_ms + (0 if self.since_ms is None else max(0, now_ms - self.since_ms))
 
     @property
     def asked(self) -> str | None:
-        """The last message, if it has no answer yet and was not lost."""
+        """The id of the last message, if it has no answer yet and was not lost."""
         said = reversed((*self.timeline, *self.kept))
         last = next((entry for entry in said if entry.role == "remote_agent" or entry.id), None)
         return None if last is None or last.role == "remote_agent" or last.failed else last.id
 
     @property
     def draft(self) -> PendingDraft | None:
-        """The draft that waits for a person, or was left unsent at the end; none, if the agent is done with it."""
+        """The draft that waits for a person, or was unsent at the end; None if the agent met the objective with it."""
         return None if self.pending is None or self.pending.done else self.pending
 
     @property
@@ -110,13 +110,13 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class Transition(Struct, frozen=True):
-    """Where a run is now, and what is to be done."""
+    """The new run and the effects to carry out."""
 
     overlay: Overlay
     effects: tuple[Effect, ...] = ()
 
 
 class MoveRefused(Struct, frozen=True):
-    """It cannot happen to this run now; nothing has changed."""
+    """The event is not possible now; nothing was changed."""
 
     why: str

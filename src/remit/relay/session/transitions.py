@@ -1,4 +1,4 @@
-"""How a run goes on by itself: whose turn it is, what each side's word leads to, and where a limit ends it."""
+"""The transitions of a run: whose turn it is, the effect of each message, and the limits that end it."""
 
 from msgspec.structs import replace
 
@@ -8,10 +8,10 @@ from remit.relay.session.moves import AskPerson, Cancel, Ended, Label, Prompt, R
 from remit.relay.session.review import Review
 from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
 
-# More without a word from here is a flood; it would be shown, kept and committed again with every step.
+# More unanswered messages are a flood; each step would store and show all of them again.
 MOST_UNANSWERED = 100
 
-# ── limits and ends ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── limits and end ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def is_out_of_time(run: Overlay) -> bool:
@@ -19,20 +19,20 @@ def is_out_of_time(run: Overlay) -> bool:
 
 
 def _is_out_of_tokens(run: Overlay, over: int = 0) -> bool:
-    """Say whether the budget is spent, or overspent by at least *over*."""
+    """Return whether the budget is spent, or overspent by at least *over*."""
     budget = run.limits.max_tokens_budget
     return budget is not None and run.tokens >= budget + over
 
 
 def _limit(run: Overlay) -> Reason | None:
-    """Return the limit that keeps another message from being sent or drafted."""
+    """Return the limit that prevents another message, if one is reached."""
     if run.turn >= run.limits.max_turns:
         return "max_turns"
     return "max_duration_ms" if is_out_of_time(run) else None
 
 
 def end_at(run: Overlay, limit: Reason) -> Transition:
-    """End a run at a limit, with the banner that says so (S7)."""
+    """End a run at a limit, with a banner (S7)."""
     limits = run.limits
     reached = {
         "max_turns": _many(limits.max_turns, "turn"),
@@ -48,7 +48,7 @@ def _many(count: float, what: str) -> str:
 
 
 def end(run: Overlay, state: SessionState, why: Reason, banner: str = "") -> Transition:
-    """End a run for good; nothing that came is lost, and a draft that was not sent can still be seen."""
+    """End a run; received messages are kept, and an unsent draft stays visible."""
     ended = replace(
         with_kept(run), state=state, back=None, ended=why, banner=banner, prompt=None, sending=None, guidance=""
     )
@@ -63,13 +63,13 @@ def cancel(run: Overlay) -> tuple[Cancel, ...]:
 
 
 def open_state(run: Overlay) -> SessionState:
-    """Return where a run is while what is said next is open."""
+    """Return the state of a run while the next message is open."""
     replied = bool(run.timeline) and run.timeline[-1].role == "remote_agent"
     return SessionState.PROCESSING_REMOTE if replied else SessionState.PLANNING
 
 
 def go_on(run: Overlay) -> Transition:
-    """Let whoever decides say what is said next, unless a limit is reached."""
+    """Let the agent or the person write the next message, unless a limit is reached."""
     if limit := _limit(run):
         return end_at(run, limit)
     if run.decides == "person":
@@ -84,7 +84,7 @@ def go_on(run: Overlay) -> Transition:
 
 
 def _turns(run: Overlay) -> tuple[ConversationTurn, ...]:
-    """Return what was said; not what never reached the other side, but what the agent is to know of its last draft."""
+    """Return the conversation without lost messages, with the guidance after a rejected draft."""
     said = tuple(ConversationTurn(role=entry.role, text=entry.text) for entry in run.timeline if not entry.failed)
     return (*said, ConversationTurn(role="user", text=run.guidance)) if run.guidance else said
 
@@ -92,14 +92,14 @@ def _turns(run: Overlay) -> tuple[ConversationTurn, ...]:
 def not_awaited(run: Overlay, prompt: str) -> MoveRefused | None:
     if run.prompt == prompt:
         return None
-    return MoveRefused(f"the prompt {prompt} is not the one that is awaited ({run.prompt or 'none'})")
+    return MoveRefused(f"the prompt {prompt} is not the current one ({run.prompt or 'none'})")
 
 
 # ── from the local agent ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...], now_ms: int) -> Transition:
-    # An agent that does not say what it spent has spent at least its draft: a token has about four characters.
+    # Without a report of the agent, count at least its draft: a token has about four characters.
     tokens = -(-len(draft.text) // 4) if draft.tokens is None else draft.tokens
     run = replace(run, tokens=run.tokens + tokens)
     if not draft.done and not draft.text.strip():
@@ -117,7 +117,7 @@ def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...]
 
 
 def _why_asked(run: Overlay, reviews: tuple[Review, ...]) -> tuple[Review, ...]:
-    """Return why a person sees a draft first; nothing, if nobody has to."""
+    """Return why a person must review a draft; empty if nobody must."""
     why = () if run.mode == "full_auto" else reviews
     if run.mode == "manual":
         why = (Review(rule="manual", why="In manual mode you see every draft first."), *why)
@@ -150,7 +150,7 @@ def local_failed(run: Overlay, failed: DraftFailure) -> Transition:
 
 
 def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
-    """Send *text*: the draft that is pending, or what a person typed."""
+    """Send *text*: the pending draft, or what a person typed."""
     if limit := _limit(run):
         return end_at(run, limit)
     turn, draft = run.turn + 1, run.pending
@@ -178,7 +178,7 @@ def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
 
 def sent(run: Overlay, message: str, now_ms: int) -> Transition | MoveRefused:
     if run.sending != message:
-        return MoveRefused(f"the message {message} is not the one that is being sent ({run.sending or 'none'})")
+        return MoveRefused(f"the message {message} is not the one being sent ({run.sending or 'none'})")
     timeline = tuple(replace(entry, sent_ms=now_ms) if entry.id == message else entry for entry in run.timeline)
     run = replace(run, sending=None, timeline=timeline)
     if run.state is SessionState.PAUSED:
@@ -190,7 +190,7 @@ def sent(run: Overlay, message: str, now_ms: int) -> Transition | MoveRefused:
 
 
 def await_reply(run: Overlay) -> Transition:
-    """Wait for the reply, or go on with what has come already."""
+    """Wait for the reply, or continue with one that has arrived already."""
     if run.kept:
         return go_on(replace(with_kept(run), failures=0, failure=""))
     return Transition(replace(run, state=SessionState.WAITING_REMOTE))
@@ -208,20 +208,18 @@ def arrived(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
     reply = TimelineEntry(role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited)
     unanswered = len(run.timeline) - len(said)
     if unanswered + len(run.kept) >= MOST_UNANSWERED:
-        return MoveRefused(
-            f"the remote agent has said {MOST_UNANSWERED} things without an answer; this one is not taken"
-        )
+        return MoveRefused(f"the remote agent sent {MOST_UNANSWERED} messages without an answer; this one is dropped")
     if run.state is SessionState.WAITING_REMOTE:
         return await_reply(replace(run, kept=(*run.kept, reply)))
     if run.state in {SessionState.PAUSED, SessionState.ERROR} or run.sending:
         return Transition(replace(run, kept=(*run.kept, reply)))
-    # Said out of turn: the next prompt has it, and the person who is asked about a draft sees it.
+    # Out of turn: the next prompt includes it, and the person who reviews a draft sees it.
     return Transition(replace(run, timeline=(*run.timeline, reply)))
 
 
 def remote_failed(run: Overlay, reason: str, *, lost: bool) -> Transition | MoveRefused:
     if not run.sending and SessionState.WAITING_REMOTE not in {run.state, run.back}:
-        return MoveRefused("no message is under way that could have failed")
+        return MoveRefused("no message is being sent that could have failed")
     run = replace(run, sending=None, failures=run.failures + 1, failure=reason)
     back = SessionState.WAITING_REMOTE
     if lost:
@@ -232,7 +230,7 @@ def remote_failed(run: Overlay, reason: str, *, lost: bool) -> Transition | Move
 
 
 def _lose(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
-    """Return the run without its last message, which a person may let go again if the agent wrote it."""
+    """Return the run with its last message marked as lost; a person may send it again if the agent wrote it."""
     place = max(place for place, entry in enumerate(run.timeline) if entry.id)
     entry = run.timeline[place]
     failed = replace(entry, failed=reason)
