@@ -105,7 +105,7 @@ def test_who_cannot_have_the_device_is_told_which_process_has_it(tmp_path: Path)
         done = document("run", "carls-oracle", "Which one?", folder=anna)
     fault = done["fault"]
     assert fault["code"] == "DELEGATION_UNAVAILABLE"
-    assert f"this device is at work already, in process {process}" in fault["message"]
+    assert f"this device is already running, in process {process}" in fault["message"]
     assert "ne process at a time speaks for a device" in fault["suggestion"]
 
 

@@ -278,7 +278,7 @@ async def test_an_agent_is_shared_with_a_device_that_is_named_and_refused_to_oth
                 ("asked", ""),
                 ("declined", "PERMISSION_DENIED"),
             ]
-            assert "it names no device, so that nobody is allowed" in sharing.end(signal.SIGINT)
+            assert "it names no device, so no device is allowed" in sharing.end(signal.SIGINT)
         with up("share", "helper", "--device", "anna", "--json", folder=bobs) as sharing:
             async with relaying(team, hub=None, host=True, share=False) as working:
                 assert working.host is not None
@@ -317,7 +317,7 @@ async def test_one_process_at_a_time_speaks_for_a_device(tmp_path: Path) -> None
     async with relaying(team, hub=None, host=True, share=False):
         second = await asyncio.to_thread(remit, "share", folder=bobs)
         assert second.returncode == 1
-        assert "this device is at work already, in process " in second.stderr
+        assert "this device is already running, in process " in second.stderr
         assert document("devices", "show", folder=bobs)["name"] == "bob", "to look is always possible"
     async with relaying(team, hub=None, host=True, share=False):
         pass

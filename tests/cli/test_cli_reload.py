@@ -71,7 +71,7 @@ async def test_a_run_under_way_goes_on_under_the_changed_rules(folder: Path) -> 
             told = await _notice(events)
             patience.may_go_on.set()  # pyright: ignore[reportUnknownMemberType]
         assert (await asking).result == "PERMISSION_DENIED"
-    assert "took over agents.boss.may_call" in told
+    assert "applied agents.boss.may_call" in told
 
 
 async def _notice(events: Events) -> str:

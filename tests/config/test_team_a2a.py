@@ -85,7 +85,10 @@ CARD = '\n[agents.maps]\ncard = "https://maps.example"\n'
         ),
         ('[a2a]\npush_hosts = ["http://x"]', "a2a.push_hosts"),
         (f'{CARD}run = "shop_code:echo"', "agents.maps.card: an agent has `run` or `card`, not both"),
-        (f'{CARD}prompt = "x"', "agents.maps.prompt: `prompt` is for an agent that lives here; its own hub says that"),
+        (
+            f'{CARD}prompt = "x"',
+            "agents.maps.prompt: `prompt` is for an agent that runs here; its own hub sets it",
+        ),
         (f'{CARD}remote = "x"', "agents.maps.remote: `remote` is for an agent that has a `peer` or a `device`"),
         (f'{CARD}card_token = "$NOT_SET"', "agents.maps.card_token: the environment variable NOT_SET is not set"),
         (f'{CARD}card_keys = ["x"]', "agents.maps.card_keys: expected a public key"),

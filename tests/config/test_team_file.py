@@ -189,7 +189,7 @@ def test_everything_that_is_wrong_is_said_at_once_each_in_its_line(folder: Path)
         "agents.tag-ai.run": "`office` has no `tga`; did you mean `tag`?",
         "agents.tag-ai.capabilities": "there is no capability `TAGG`; did you mean `TAG`?",
         "agents.tag-ai.isolation": "'proces' is not one of task, process; did you mean `process`?",
-        "agents.user": "`user` is who asks the first agent; give the agent another name",
+        "agents.user": "`user` is the name of the user; give the agent another name",
         "agents.user.run": "`office:number`: a `int` cannot be an agent: give a function that takes a brief, "
         "a `ModelAgent`, or an agent of a framework that Remit knows (docs/frameworks.md)",
         "agents.none.run": (
@@ -251,9 +251,9 @@ def test_one_wrong_thing_is_said_in_one_sentence(folder: Path) -> None:
         (
             "[limits]\nmax_depth = 1\n\nmax_depth = 2\n",
             "remit.toml:4 limits.max_depth",
-            "this stands here a second time; the first is in line 2",
+            "duplicate key; the first is in line 2",
         ),
-        ("[limits]\n[limits]\n", "remit.toml:2 limits", "this stands here a second time; the first is in line 1"),
+        ("[limits]\n[limits]\n", "remit.toml:2 limits", "duplicate key; the first is in line 1"),
         ("a = " + "[" * 5_000, "remit.toml", "values are nested too deep"),
         ("\na = " + "[" * 100 + "1" + "]" * 100, "remit.toml:2", "values are nested too deep"),
     ],
@@ -291,7 +291,7 @@ def test_a_file_that_is_not_text_is_refused_at_its_line(folder: Path) -> None:
         (
             '[agents.a]\nrun = "office:tag"\ncapabilities = ["TAG"]',
             "remit.toml:3 agents.a.capabilities",
-            "there is no capability `TAG`; describe it in `[capabilities.TAG]`, which may be empty",
+            "there is no capability `TAG`; define it in `[capabilities.TAG]`, which may be empty",
         ),
         (
             '[capabilities.PAY]\nhedge = "500ms"',

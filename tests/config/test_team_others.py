@@ -172,7 +172,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
         ("remit.toml:33 clients.open.algorithms", "`algorithms` is for a client that has an `issuer`"),
         (
             "remit.toml:34 clients.mute.agents",
-            'required key is missing. Agents that it may ask; `"*"` names all of them.',
+            'required key is missing. Agents that the client may call; `"*"` means all.',
         ),
     ]
 

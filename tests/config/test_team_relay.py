@@ -71,7 +71,9 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
     [
         (
             '[relay]\nname = "x"',
-            ["remit.toml:1 relay.gateway: required key is missing. Where the gateway is, as `remit relay` prints it."],
+            [
+                "remit.toml:1 relay.gateway: required key is missing. The URL of the gateway, as `remit relay` prints it."
+            ],
         ),
         (
             '[relay]\ngateway = "https://x"',
@@ -106,8 +108,8 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
         (
             RELAY + '[agents.away]\ndevice = "bob"\nmay_call = ["*"]\ntools = []\nhistory = 3',
             [
-                "remit.toml:5 agents.away.may_call: `may_call` is for an agent that lives here; its own hub says that",
-                "remit.toml:6 agents.away.tools: `tools` is for an agent that lives here; its own hub says that",
+                "remit.toml:5 agents.away.may_call: `may_call` is for an agent that runs here; its own hub sets it",
+                "remit.toml:6 agents.away.tools: `tools` is for an agent that runs here; its own hub sets it",
                 "remit.toml:7 agents.away.history: `history` is for an agent that has a `model`",
             ],
         ),
@@ -411,15 +413,15 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
             "the device carl is known, and may not be asked from here",
             "Allow it, if it may: remit devices allow carl",
         ),
-        Doubt(place, "the device dora was revoked", "Pair with a new identity of it, or name it no more."),
+        Doubt(place, "the device dora was revoked", "Pair with its new identity, or remove it from the file."),
         Doubt(
             place,
-            "the device eve is not verified: somebody else might pretend to be it",
+            "the device eve is not verified: another device could impersonate it",
             "Compare codes with its owner: remit devices pair LINK",
         ),
         Doubt(
             "profiles.off",
-            "it may have nothing to do with shared agents",
+            "it may not call shared agents",
             "Set `allow_shared_agent_calls = true`, if it may.",
         ),
         Doubt(
@@ -429,8 +431,8 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         ),
         Doubt(
             "shared.none.devices",
-            "it names no device, so that nobody is allowed",
-            "Add the names or ids of those that are.",
+            "it names no device, so no device is allowed",
+            "Add the names or ids of devices.",
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""What is allowed in a team file and may not do what its author meant."""
+"""Warnings about valid parts of a team file that may not do what the author meant."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,7 +13,7 @@ from remit.protocol.codec import WrongPart
 
 
 def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[WrongPart]:
-    """Say what to look at again; *tools* are those of the team's hub, or as much of them as its source shows."""
+    """Return warnings; *tools* are those of the team's hub, or what can be read of them from the source."""
     yield from unencrypted(team)
     if team.redaction.enabled:
         yield from _blind_tools(team, tools or {})
@@ -21,7 +21,7 @@ def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Ite
 
 
 def sketched(team: Team) -> dict[str, ToolCard]:
-    """Return the tools of a team as far as the source of their functions shows what they take; nothing is imported."""
+    """Return the tools of a team with the parameters in the source of their functions; nothing is imported."""
     return {
         name: ToolCard(
             name=name,
@@ -38,7 +38,7 @@ def sketched(team: Team) -> dict[str, ToolCard]:
 
 
 def _blind_tools(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[WrongPart]:
-    """Say which tools have a field that asks for a value that they will not see."""
+    """Warn about tools with a parameter for a value that they will not see."""
     for name, section in team.tools.items():
         if section.sees or name not in tools:
             continue
@@ -49,7 +49,7 @@ def _blind_tools(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[Wron
 
 
 def _blind_capabilities(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[WrongPart]:
-    """Say which capabilities have one, where no agent that has them can use a token."""
+    """Warn about capabilities with such a field, if no agent that has them can use a placeholder."""
     cards = _cards(team)
     known = {**_tools_of(team), **tools}
     for code, capability in team.capabilities.items():
@@ -79,7 +79,7 @@ def _is_found(team: TeamFile, kind: str) -> bool:
 
 
 def _cards(team: TeamFile) -> list[AgentCard]:
-    """Return as much of the agents' cards as can be said without their code."""
+    """Return the agents' cards as far as they are known without importing code."""
     return [
         AgentCard(
             name=name,
@@ -96,7 +96,7 @@ def _cards(team: TeamFile) -> list[AgentCard]:
 
 
 def _tools_of(team: TeamFile) -> dict[str, ToolCard]:
-    """Return what each tool sees, as the file says it."""
+    """Return the kinds of personal data that each tool sees, as in the file."""
     seen: dict[str, Sees] = {name: tool.sees for name, tool in team.tools.items()}
     for server, section in team.mcp.items():
         for tool in section.allow:

@@ -1,4 +1,4 @@
-"""Whether the parts of a team file fit each other and what they name outside of it."""
+"""Checks that the parts of a team file agree with each other and with what they name outside the file."""
 
 import json
 import os
@@ -22,15 +22,15 @@ from remit.protocol.codec import WrongPart, did_you_mean
 from remit.protocol.envelope import USER
 from remit.runtime.schemas import check_schema
 
-# What is a secret wherever it stands. Of passwords the words around them are the only sign, and a prompt may use those.
+# Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may use.
 SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
 
 Names = Mapping[str, Collection[str]]
-"""The agents, tools, capabilities and workflows of a file, also those whose sections are wrong."""
+"""The names of agents, tools, capabilities and workflows in a file, including those with invalid sections."""
 
 
 def names_in(said: dict[str, Any]) -> Names:
-    """Return what a file calls its agents, tools, capabilities and workflows."""
+    """Return the names of the agents, tools, capabilities and workflows in a file."""
     names = {
         section: tuple(cast("dict[str, Any]", said.get(section, {}))) if isinstance(said.get(section, {}), dict) else ()
         for section in ("agents", "tools", "capabilities", "workflows")
@@ -42,13 +42,13 @@ def names_in(said: dict[str, Any]) -> Names:
 
 
 def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
-    """Say what is named in the file and is not there."""
+    """Return references to names that the file does not define."""
     kinds = _known_kinds(team)
     callees = (*names["agents"], *names["workflows"])
     for name, agent in team.agents.items():
         place = ("agents", name)
         if name == USER:
-            yield WrongPart(place, f"`{USER}` is who asks the first agent; give the agent another name")
+            yield WrongPart(place, f"`{USER}` is the name of the user; give the agent another name")
         yield from unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, callees)
         yield from unknown((*place, "tools"), "tool", agent.tools, names["tools"])
         yield from unknown((*place, "capabilities"), "capability", agent.capabilities, names["capabilities"])
@@ -77,7 +77,7 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
 
 
 def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) -> Iterator[WrongPart]:
-    """Say which kinds are not known that a tool is to see, in whichever parameter."""
+    """Return unknown kinds of personal data in `sees` of a tool, for all its parameters."""
     if isinstance(sees, dict):
         for name, each in cast("dict[str, object]", sees).items():
             yield from _unknown_kinds((*place, name), each, kinds)
@@ -86,7 +86,7 @@ def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) ->
 
 
 def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[WrongPart]:
-    """Say which agents are to speak A2A that are not there, or are not served at all."""
+    """Return agents in `[a2a]` that do not exist or are not served."""
     if team.a2a is None:
         return
     if team.orchestrator is not None:
@@ -104,15 +104,15 @@ def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[WrongPart]:
 
 
 def unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[WrongPart]:
-    """Say which names stand for nothing that is known."""
+    """Return names that are unknown."""
     if known is None:
         return
     for name in named:
         if name not in known:
             hint = did_you_mean(name, known)
             if what == "capability":
-                hint = hint or f"; describe it in `[capabilities.{name}]`, which may be empty"
-            # The last step finds the line in a list over several; it is the text itself, because a set has no order.
+                hint = hint or f"; define it in `[capabilities.{name}]`, which may be empty"
+            # The last part finds the line of an item; it is the text itself, because a set has no order.
             yield WrongPart((*place, name), f"there is no {what} `{name}`{hint or _all(known)}")
 
 
@@ -130,8 +130,8 @@ def _all(known: Collection[str]) -> str:
 
 
 def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
-    """Say which workflows cannot be carried out, and which have a name that is taken."""
-    # Of an agent whose section is wrong it is not known what it can do.
+    """Return workflows that cannot be executed, and those whose name is taken."""
+    # The capabilities of an agent with an invalid section are unknown.
     callees: dict[str, Collection[str] | None] = dict.fromkeys((*names["agents"], *names["workflows"]))
     callees |= dict.fromkeys(team.workflows, ())
     callees |= {name: agent.capabilities for name, agent in team.agents.items()}
@@ -142,11 +142,11 @@ def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> 
     for name, section in team.workflows.items():
         place = ("workflows", name)
         if name == USER:
-            yield WrongPart(place, f"`{USER}` is who asks the first agent; give the workflow another name")
+            yield WrongPart(place, f"`{USER}` is the name of the user; give the workflow another name")
         elif name in names["agents"]:
             yield WrongPart(place, f"there is an agent `{name}`; give the workflow another name")
         if said["workflows"][name].get("steps", []) and not section.steps:
-            continue  # what is wrong with its steps is said already
+            continue  # the problems of its steps are reported already
         yield from _impossible(name, section, agents=callees, capabilities=names["capabilities"])
 
 
@@ -160,7 +160,7 @@ _OF_MODELS = {
     "structured_answers",
     "settings",
 }
-# What an agent elsewhere may do there is not for this hub to say.
+# The hub of a remote agent sets these, not this one.
 _OF_CODE = {"prompt", "tools", "may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "resumable", "isolation"}
 _OF_PROCESSES, _OF_SANDBOXES = {"env", "sandbox"}, {"reads", "writes", "network"}
 _OF_CARDS = {"card_token", "card_keys", "card_hosts"}
@@ -168,13 +168,13 @@ _OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
 
 
 def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
-    """Say which agents are not one of code, a model and somebody elsewhere, and which have what only others can use."""
+    """Return agents that do not have exactly one of code, model or remote location, and keys that do not apply."""
     for name, agent in team.agents.items():
         place, keys = ("agents", name), said["agents"][name]
         kinds = [kind for kind in ("run", "model", "peer", "card", "device") if kind in keys]
         if not kinds:
             needs = 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"'
-            where = "`peer`, the hub at which it lives, or `card`, where its A2A card is, or `device`, which shares it"
+            where = "`peer`, the hub where it runs, or `card`, the URL of its A2A card, or `device`, which shares it"
             yield WrongPart(place, f"{needs}, or {where}")
             continue
         if len(kinds) > 1:
@@ -193,12 +193,12 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
                 yield WrongPart((*place, key), f"`{key}` is for an agent that has a `card`")
         if kinds[0] in ("peer", "card", "device"):
             for key in _OF_CODE & keys.keys():
-                yield WrongPart((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
+                yield WrongPart((*place, key), f"`{key}` is for an agent that runs here; its own hub sets it")
         if kinds == ["device"] and "authority" in keys:
-            why = "no tools or targets are named to another device; say `authority` where the agent lives"
+            why = "tools and targets are not sent to another device; set `authority` where the agent runs"
             yield WrongPart((*place, "authority"), why)
         if kinds == ["model"] and agent.isolation == "process":
-            yield WrongPart((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
+            yield WrongPart((*place, "isolation"), "a model runs in the hub: only code can run in its own process")
         if agent.isolation != "process":
             for key in _OF_PROCESSES & keys.keys():
                 yield WrongPart((*place, key), f'`{key}` is for an agent with `isolation = "process"`')
@@ -213,7 +213,7 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
 
 
 def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
-    """Say what the orchestrator's model is to do while there is none, and that there is one that has nothing to do."""
+    """Return uses of the orchestrator's model if there is none, and a model that nothing uses."""
     section = team.orchestrator
     keys: dict[str, Any] = {} if section is None else said["orchestrator"]
     users = [("workflows", name, "narrate") for name, each in team.workflows.items() if each.narrate == "model"]
@@ -233,14 +233,14 @@ def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
 
 
 def _known_kinds(team: TeamFile) -> Collection[str] | None:
-    """Return the kinds that can be found; None if a detector of the team's own may find any."""
+    """Return the kinds that can be found; None if the team has detectors of its own, which may find any."""
     if team.redaction.detectors:
         return None
     return (*KINDS, *team.redaction.patterns)
 
 
 def unredactable(team: TeamFile) -> Iterator[WrongPart]:
-    """Say which kinds and patterns cannot be looked for."""
+    """Return unknown kinds and invalid patterns."""
     place = ("redaction", "kinds")
     yield from unknown(place, "built-in kind of data", team.redaction.kinds or (), KINDS)
     for kind, pattern in team.redaction.patterns.items():
@@ -254,10 +254,10 @@ def unredactable(team: TeamFile) -> Iterator[WrongPart]:
 
 
 def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -> Iterator[WrongPart]:
-    """Say which secrets are not in the environment, or are not what they should be.
+    """Return secrets that are missing from the environment or invalid.
 
-    Without *serving*, those that only a server needs may be missing, and those of MCP servers, which are started when
-    one of their tools is needed.
+    Without *serving*, secrets that only a server needs may be missing, and those of MCP servers, which start when one
+    of their tools is used.
     """
     for place, reference in secrets_of(team):
         if not serving and not _needed_to_run(team, place):
@@ -269,7 +269,7 @@ def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -
 
 
 def _needed_to_run(team: TeamFile, place: Place) -> bool:
-    """Say whether a team's agents cannot be run here without a secret."""
+    """Say whether agents cannot run without a secret."""
     if place[0] == "relay":
         return any(agent.device is not None for agent in team.agents.values())
     if place[0] == "peers":
@@ -281,7 +281,7 @@ _REDACTION_KEY = ("redaction", "key")
 
 
 def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
-    """Return where a file refers to secrets, and by which names."""
+    """Return the places in a file that refer to secrets, with the names of the variables."""
     said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
     said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.agents.items()]
     said += [(("agents", name, "card_token"), agent.card_token) for name, agent in team.agents.items()]
@@ -301,7 +301,7 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
 
 
 def secret_of(reference: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the secret that is referred to as `$NAME`, or raise a ValueError that names what is not set."""
+    """Return the secret for a reference `$NAME`, or raise a ValueError that names the missing variable."""
     name = reference.removeprefix("$")
     text = environ.get(name, "").strip()
     if not text:
@@ -310,7 +310,7 @@ def secret_of(reference: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
-    """Return the 32 bytes of a key that is referred to as `$NAME`, or raise a ValueError that does not show them."""
+    """Return the 32 bytes of a key for a reference `$NAME`, or raise a ValueError that does not show them."""
     from base64 import b64decode
 
     name, text = reference.removeprefix("$"), secret_of(reference, environ)
@@ -326,9 +326,9 @@ def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 def unfound_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
-    """Say which agents, tools and detectors cannot be imported, or cannot be what they are to be."""
+    """Return agents, tools and detectors that cannot be imported or have the wrong type."""
     named: list[tuple[Place, Callable[[], object]]] = [
-        # An agent in processes of its own is imported there alone.
+        # An isolated agent is imported only in its own process.
         (("agents", name, "run"), partial(agent_at if agent.isolation == "task" else seen, agent.run, folder))
         for name, agent in team.agents.items()
         if agent.run is not None
@@ -346,7 +346,7 @@ def unfound_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 
 
 def unseen_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
-    """Say which agents, tools and detectors are not where the file says, without importing anything."""
+    """Return agents, tools and detectors that do not exist, without importing anything."""
     named: list[tuple[Place, str]] = [
         (("agents", name, "run"), agent.run) for name, agent in team.agents.items() if agent.run is not None
     ]
@@ -358,14 +358,14 @@ def unseen_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 
 
 def unconfinable(team: TeamFile) -> Iterator[WrongPart]:
-    """Say which agents want a sandbox that this system does not have."""
+    """Return agents that need a sandbox which this system does not have."""
     for name, agent in team.agents.items():
         if agent.sandbox and agent.isolation == "process" and (why := missing(Sandbox(network=agent.network))):
             yield WrongPart(("agents", name, "sandbox"), f"{why}; the agent does not run without its sandbox")
 
 
 def unplaced(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
-    """Say which folders are not there, and which hosts are none."""
+    """Return missing folders and invalid hosts."""
     for name, agent in team.agents.items():
         for key in ("reads", "writes"):
             for index, each in enumerate(getattr(agent, key)):
@@ -381,7 +381,7 @@ def unplaced(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 
 
 def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[WrongPart]:
-    """Put the schemas that lie in files of their own into what is *said*; say which are missing or no JSON Schema."""
+    """Replace paths of schema files by their content in *said*; return those that are missing or invalid."""
     for code, capability in team.capabilities.items():
         for field in ("input_schema", "result_schema"):
             given: Schema | str | None = getattr(capability, field)
@@ -412,7 +412,7 @@ def _schema_in(file: Path) -> tuple[Schema | None, str | None]:
 
 
 def looks_secret(text: str) -> bool:
-    """Say whether a text holds what should stand in no file: a key, a token, an address with a password."""
+    """Say whether a text contains a secret: a key, a token, or a URL with a password."""
     return any(True for _ in _secret_detector()(text))
 
 

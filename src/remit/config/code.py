@@ -1,4 +1,4 @@
-"""The Python code that a team file names: found, or why not."""
+"""Finds the Python code that a team file names, or the reason why it cannot be used."""
 
 import ast
 import inspect
@@ -16,16 +16,16 @@ from remit.runtime.registry import team_invalid
 
 Found = TypeVar("Found")
 
-# How what is said of code that cannot be imported begins.
+# The start of the message about code that cannot be imported.
 IMPORTING = "importing `"
 
 
 class CodeError(Exception):
-    """What a team file names is not there, or not what it should be; the text is for whoever wrote it."""
+    """Code that a team file names does not exist or is invalid; the text is for the author of the file."""
 
 
 def found(find: Callable[[str, Path], Found], run: str, folder: Path) -> Found:
-    """Return what *find* finds, or raise a `RemitError` that says that the team is not right."""
+    """Return what *find* returns, or raise its `CodeError` as a `RemitError` about an invalid team."""
     try:
         return find(run, folder)
     except CodeError as error:
@@ -41,9 +41,9 @@ def code_at(run: str, folder: Path) -> Callable[..., Any]:
 
 
 def _object_at(run: str, folder: Path) -> object:
-    """Return what `module:name` names, or raise a `CodeError`.
+    """Return the object that `module:name` names, or raise a `CodeError`.
 
-    The folder stays on the path: what is imported later, or in an agent's own process, is found as well.
+    The folder stays on the path, so that later imports, and those in an agent's own process, work as well.
     """
     module_name, _, attribute = run.partition(":")
     folder = folder.resolve()
@@ -77,20 +77,20 @@ def tool_at(run: str, folder: Path) -> Callable[..., Any]:
 
 
 def agent_at(run: str, folder: Path) -> object:
-    """Return what a hub can have as an agent, a function of one argument or a framework's, or raise a `CodeError`."""
+    """Return an agent that a hub accepts, a function of one argument or one of a framework, or raise a `CodeError`."""
     thing = _object_at(run, folder)
     function = thing if inspect.isroutine(thing) else _recognised(thing, run)
     try:
         signature = inspect.signature(function)
         if not _takes_brief_alone(signature):
             _refuse_untyped(function, run)
-    except ValueError:  # some that are not written in Python do not say
+    except ValueError:  # some that are not written in Python have no signature
         pass
     return thing
 
 
 def _takes_brief_alone(signature: inspect.Signature) -> bool:
-    """Say whether a function takes a brief and nothing else, as far as that shows without loading what tells more."""
+    """Say whether a function takes only a brief, as far as its signature alone shows."""
     try:
         signature.bind(None)
     except TypeError:
@@ -101,7 +101,7 @@ def _takes_brief_alone(signature: inspect.Signature) -> bool:
 
 
 def _refuse_untyped(function: Callable[..., Any], run: str) -> None:
-    """Raise a `CodeError` unless all that a function takes besides the brief is typed, to be filled from the input."""
+    """Raise a `CodeError` if a parameter besides the brief has no type, by which it is filled from the input."""
     from remit.agents.typed import signature_of  # loads the event loop
 
     try:
@@ -132,9 +132,9 @@ def _taken(function: Callable[..., Any]) -> str:
 
 
 def unseen(run: str, folder: Path) -> str | None:
-    """Return why `module:name` cannot be there, as far as that shows without importing anything; else nothing.
+    """Return why `module:name` cannot exist, as far as that is known without importing anything.
 
-    A module in *folder* is parsed; of one elsewhere only the package is looked for.
+    A module in *folder* is parsed; for one elsewhere only its package is looked up.
     """
     module, _, attribute = run.partition(":")
     file = _file_of(module, folder)
@@ -153,7 +153,7 @@ def unseen(run: str, folder: Path) -> str | None:
 
 
 def seen(run: str, folder: Path) -> None:
-    """Raise a `CodeError` if what `module:name` names cannot be there, or this system cannot run it by itself."""
+    """Raise a `CodeError` if `module:name` cannot exist, or this system cannot run it in a process."""
     if sys.platform == "win32":
         raise CodeError('isolation = "process" needs a system with process groups, which Windows is not')
     if why := unseen(run, folder):
@@ -161,20 +161,20 @@ def seen(run: str, folder: Path) -> None:
 
 
 def docstring_of(run: str, folder: Path) -> str:
-    """Return the docstring of a function at the top of a module in *folder*; nothing if it is not there."""
+    """Return the docstring of a top-level function of a module in *folder*, if it exists."""
     found = _function_at(run, folder)
     return "" if found is None else ast.get_docstring(found) or ""
 
 
 def parameters_of(run: str, folder: Path) -> dict[str, str]:
-    """Return the parameters of a function at the top of a module in *folder*, as written, each with its annotation."""
+    """Return the parameters of a top-level function of a module in *folder*, with annotations, as in the source."""
     found = _function_at(run, folder)
     taken = [] if found is None else [*found.args.posonlyargs, *found.args.args, *found.args.kwonlyargs]
     return {each.arg: "" if each.annotation is None else ast.unparse(each.annotation) for each in taken}
 
 
 def _function_at(run: str, folder: Path) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Return the source of a function at the top of a module in *folder*; nothing is imported."""
+    """Return the parsed source of a top-level function of a module in *folder*; nothing is imported."""
     module, _, name = run.partition(":")
     file = _file_of(module, folder)
     if file is None:
@@ -193,7 +193,7 @@ def _file_of(module: str, folder: Path) -> Path | None:
 
 
 def _is_elsewhere(module: str, folder: Path) -> bool:
-    """Say whether Python would find the package of a module; a package in *folder* has to have the module itself."""
+    """Say whether Python finds the package of a module; a package in *folder* must contain the module itself."""
     package = module.partition(".")[0]
     spec = PathFinder.find_spec(package, [str(folder.resolve()), *sys.path])
     if spec is None or spec.origin is None:
@@ -206,9 +206,9 @@ def _missing(module: str, folder: Path) -> str:
 
 
 def _defined_in(tree: ast.Module) -> set[str] | None:
-    """Return the names that a module has at its top; nothing if only running it would tell."""
+    """Return the top-level names of a module, or nothing if they are known only at run time."""
     names: set[str] = set()
-    for node in ast.walk(tree):  # also below `if` and `try`: a name too many only means that nothing is said
+    for node in ast.walk(tree):  # also below `if` and `try`: a name too many only means that nothing is reported
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
@@ -227,7 +227,7 @@ def _defined_in(tree: ast.Module) -> set[str] | None:
 
 
 def _refuse_another(package: str, folder: Path) -> None:
-    """Refuse a module of the team whose name another that is loaded already has: Python would give us that one."""
+    """Refuse a module of the team if another with its name is loaded already: Python would return that one."""
     loaded = sys.modules.get(package)
     ours = PathFinder.find_spec(package, [str(folder)])
     if loaded is None or ours is None or ours.origin is None:
@@ -247,7 +247,7 @@ def _imported(module: str, folder: Path) -> Any:
             near = did_you_mean(module, _modules_in(folder))
             raise CodeError(f"there is no module `{error.name}` in {folder} or where Python looks{near}") from error
         raise CodeError(_how_it_failed(module, error)) from error
-    except (Exception, SystemExit) as error:  # someone else's code, which may do anything when it is imported
+    except (Exception, SystemExit) as error:  # the team's code may raise anything when it is imported
         raise CodeError(_how_it_failed(module, error)) from error
 
 

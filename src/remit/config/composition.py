@@ -1,4 +1,4 @@
-"""A hub from a team, and a changed team for a hub that is running."""
+"""Makes a hub from a team, and applies a changed team to a running hub."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Approver, ControlCommand, Decision, Question, Store
 from remit.runtime.registry import team_invalid
 
-if TYPE_CHECKING:  # most hubs ask nobody on other devices
+if TYPE_CHECKING:  # most hubs call no agents on other devices
     from remit.relay.remote_agents import DeviceLender
 
 log = logging.getLogger("remit")
@@ -145,7 +145,7 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
         code = model_agent(agent, environ)
     elif agent.isolation == "task":
         code = found(agent_at, agent.run, team.folder)
-    elif description is None:  # what only its own process may run is read as a text here
+    elif description is None:  # code that only its own process may import is read as text here
         description = docstring_of(agent.run, team.folder)
     options = _options(team, agent, AgentOptions.__optional_keys__)
     options["description"] = description
@@ -185,8 +185,8 @@ def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str
 
 
 def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "DeviceLender":
-    """Return how a hub finds its own device: where this process has it at work, else by having it at work itself."""
-    from remit.relay.remote_agents import DeviceLender  # most hubs ask nobody on other devices
+    """Return what lends the team's device to a hub: the one that runs in this process, or one that it starts."""
+    from remit.relay.remote_agents import DeviceLender  # most hubs call no agents on other devices
 
     def at_work() -> AbstractAsyncContextManager[object]:
         from remit.config.device_service import relaying
@@ -209,7 +209,7 @@ def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device
     about = _elsewhere(team, agent)
     about["capabilities"] = tuple(about["capabilities"])
     about["concurrency"] = errand.max_concurrent_shared_calls
-    # Asked once more after a restart, the other side answers what it has done already.
+    # If it is called again after a restart, the other side returns what it has done already.
     hub.register(AgentCard(name=name, resumable=True, **about), DeviceAgent(errand, outpost), outpost.close)
 
 
@@ -239,7 +239,7 @@ def _key_of(option: str) -> str:
 
 
 def guards_of(team: Team) -> list[Guard]:
-    """Return the guards that a team adds to those that every hub has."""
+    """Return the guards of a team, in addition to those of every hub."""
     return [guard_of(team.rules)] if team.rules else []
 
 
@@ -258,7 +258,7 @@ def _approver(team: Team, terminal: Approver | None, store: Callable[[], Store])
 
 
 def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes | None:
-    """Return the key with which a team encrypts what was redacted; None: the one that follows from its store's."""
+    """Return the key that encrypts a team's redacted values; None: the one derived from its store's key."""
     if team.redaction.key is None:
         return None
     try:
@@ -275,16 +275,16 @@ _OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time_ms
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):
-    """What became of a changed team, each key as the file names it."""
+    """The result of a reload, with keys as in the file."""
 
     applied: tuple[str, ...]
     needs_restart: tuple[str, ...]
     team: Team
-    """The team that is in force now: the old one with what was applied."""
+    """The current team: the old one with the applied changes."""
 
 
 class _Reloading:
-    """Reads a hub's team file again when someone asks for it."""
+    """Reloads a hub's team file on request."""
 
     def __init__(self, hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
         self._hub = hub
@@ -296,15 +296,15 @@ class _Reloading:
         new = await asyncio.to_thread(load_team, team.file, overrides=team.overrides, environ=self._environ, code=False)
         done = reload(self._hub, team, new)
         self._team = done.team
-        applied = f"took over {', '.join(done.applied)}" if done.applied else "found nothing to take over"
+        applied = f"applied {', '.join(done.applied)}" if done.applied else "found nothing to apply"
         waiting = f"; after a restart: {', '.join(done.needs_restart)}" if done.needs_restart else ""
-        text = f"the hub read {team.file.name} again for {control.by} and {applied}{waiting}"
+        text = f"the hub reloaded {team.file.name} for {control.by} and {applied}{waiting}"
         log.info("%s", text)
         self._hub.tell_runs(text)
 
 
 def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
-    """Let a hub that was made of *old* take over what it can of *new*; runs in flight keep what they have."""
+    """Apply as much of *new* as possible to a hub made of *old*; runs in progress keep their settings."""
     now = _taken_over(old, new)
     cards = [
         replace(hub.cards[name], **_options(now, agent, _OF_AGENTS))
@@ -319,11 +319,11 @@ def _taken_over(old: Team, new: Team) -> Team:
     agents = dict(old.agents)
     for name in old.agents.keys() & new.agents.keys():
         changes = {key: getattr(new.agents[name], key) for key in map(_key_of, _OF_AGENTS)}
-        # Whoever comes with the restart cannot be called before it.
+        # An agent that is added by the restart cannot be called before it.
         wanted = changes["may_call"]
         changes["may_call"] &= old.agents.keys() | old.workflows.keys() | {"*"}
         if wanted and not changes["may_call"] and changes["allow_sub_agent_calls"]:
-            changes["allow_sub_agent_calls"] = None  # with nobody named it would mean everyone
+            changes["allow_sub_agent_calls"] = None  # without a name it would mean all agents
         agents[name] = replace(old.agents[name], **changes)
     approvals = replace(old.approvals, timeout=new.approvals.timeout)
     sections = {section: getattr(new, section) for section in _SECTIONS}
@@ -339,7 +339,7 @@ def _differences(one: Team, other: Team) -> tuple[str, ...]:
 
 
 def _different(place: Place, one: object, other: object) -> Iterator[Place]:
-    """Return the keys that differ, as deep as both sides have tables."""
+    """Yield the keys that differ, as deep as both sides have tables."""
     if one == other:
         return
     if isinstance(one, Section) and isinstance(other, Section):

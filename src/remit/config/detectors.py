@@ -1,4 +1,4 @@
-"""What finds the personal data that a team's agents do not see."""
+"""The detector of personal data for a team."""
 
 from remit.config.code import code_at, found
 from remit.config.team import Team
@@ -7,7 +7,7 @@ from remit.policy.verdict import Detector
 
 
 def detector_of(team: Team) -> Detector | bool:
-    """Return what finds the data that a team's agents do not see; False if nothing does."""
+    """Return the detector for data that a team's agents must not see; False if redaction is off."""
     said = team.redaction
     if not said.enabled:
         return False

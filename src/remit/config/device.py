@@ -1,6 +1,6 @@
-"""A team's device: its identity, which lies beside the store, and what of the team file fits whom it knows.
+"""A team's device: its identity beside the store, and checks of the team file against the devices that it knows.
 
-What it takes to connect is in `relaying`, which takes longer to load than a command that only looks may.
+Connecting is in `device_service`, which takes too long to import for commands that only read.
 """
 
 import os
@@ -23,21 +23,21 @@ from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
 from remit.runtime.registry import team_invalid
 
-# A prefix that is shorter than this fits by accident.
+# A shorter prefix could match by accident.
 MIN_PREFIX = 4
 
 
 def device_path(team: Team) -> Path:
-    """Return the file of the team's device, which lies beside its store; its key file lies beside that."""
+    """Return the file of the team's device, beside its store; the key file is beside it."""
     return team.store_path.parent / DEVICE_FILE
 
 
 def open_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Device:
-    """Return the team's device, or raise a `RemitError` that says how to make one; close its `state` after use."""
+    """Return the team's device, or raise a `RemitError` if there is none; close its `state` after use."""
     path = device_path(team)
     if not path.exists():
         raise _missing(path)
-    key_file(path)  # else a new one would be made
+    key_file(path)  # otherwise a new one would be created
     state = _opened(team, environ)
     try:
         device = Device.load(state)
@@ -52,7 +52,7 @@ def open_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Devic
 def create_device(
     team: Team, name: str, gateway: str | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> Device:
-    """Return a new device for the team, or raise a `RemitError` if it has one; *gateway* stands on its card."""
+    """Create a device for the team, or raise a `RemitError` if it has one; its card names *gateway*."""
     said = "" if team.relay is None else team.relay.gateway
     folder = device_path(team).parent
     try:
@@ -66,7 +66,7 @@ def create_device(
                 fault(
                     Code.STATE_CONFLICT,
                     f"this team has a device already: {found.card.name}, in {device_path(team)}",
-                    suggestion="To begin anew, as a device that nobody knows, move that file and device.key away. "
+                    suggestion="To start over with a new identity, move that file and device.key away. "
                     "To see it: remit devices show",
                 )
             )
@@ -78,7 +78,7 @@ def create_device(
 
 @contextmanager
 def using_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Generator[Device]:
-    """Open the team's device for a moment: to look at it, or at whom it knows."""
+    """Open the team's device for a short time, to read it or the devices that it knows."""
     device = open_device(team, environ=environ)
     try:
         yield device
@@ -87,14 +87,14 @@ def using_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Gene
 
 
 def key_file(path: Path) -> Path:
-    """Return what opens a device's file, or raise a `RemitError` if it is gone: a new one would open nothing."""
+    """Return the key of a device's file, or raise a `RemitError` if it is missing: a new one could not open it."""
     key = path.with_name(KEY_FILE)
     if not key.exists():
         raise RemitError(
             fault(
                 Code.TEAM_INVALID,
                 f"{key} is not there, and nothing else opens {path}",
-                suggestion="Put it back from a backup; else move the other away, and begin anew: remit devices init",
+                suggestion="Restore it from a backup, or move the other file away and start over: remit devices init",
             )
         )
     return key
@@ -110,9 +110,9 @@ def passphrase_of(team: Team, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
-    """Return the known device of this name, id or beginning of an id, or raise a `RemitError` that names near ones.
+    """Return the known device with a name, an id or a prefix of an id, or raise a `RemitError` with similar names.
 
-    Of several that had a name one after the other, the one that was not revoked is meant.
+    If several devices had a name one after the other, the one that is not revoked is returned.
     """
     known = list(peers)
     exact = [each for each in known if named in (each.card.name, each.device)]
@@ -149,7 +149,7 @@ def _opened(team: Team, environ: Mapping[str, str]) -> DeviceFile:
 
 def _unwritable(folder: Path, error: OSError) -> RemitError:
     message = f"{folder} cannot be written to: {error.strerror}"
-    suggestion = "Let this user write there, or say where else: `path` in `[store]`."
+    suggestion = "Give this user write access, or set another `path` in `[store]`."
     return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))
 
 
@@ -173,7 +173,7 @@ def program_of(team: Team, profile: str, environ: Mapping[str, str] = os.environ
 
 
 class Doubt(NamedTuple):
-    """What of a team file will not work with the devices that are known, though nothing is wrong with the file."""
+    """A part of a valid team file that will not work with the known devices."""
 
     about: str
     says: str
@@ -183,12 +183,12 @@ class Doubt(NamedTuple):
 def doubts(
     team: Team, peers: Iterable[PeerDevice], shared: Mapping[str, SharedSection] | None = None
 ) -> Iterator[Doubt]:
-    """Say which devices that the team (or *shared*) names are not known, may not do what they would, or are none."""
+    """Return devices in the team file (or *shared*) that are unknown or lack permission, and sections without any."""
     known = list(peers)
     for name, profile in team.profiles.items():
         about = f"profiles.{name}"
         if not profile.allow_shared_agent_calls:
-            says = "it may have nothing to do with shared agents"
+            says = "it may not call shared agents"
             yield Doubt(about, says, "Set `allow_shared_agent_calls = true`, if it may.")
             continue
         yield from _doubts_about(f"{about}.devices", profile.devices, known, "be asked from here")
@@ -206,7 +206,9 @@ def _doubts_about(
         found = [peer for peer in known if each in (peer.device, peer.card.name)]
         standing = [peer for peer in found if not peer.revoked]
         if found and not standing:
-            yield Doubt(about, f"the device {each} was revoked", "Pair with a new identity of it, or name it no more.")
+            yield Doubt(
+                about, f"the device {each} was revoked", "Pair with its new identity, or remove it from the file."
+            )
         elif not standing:
             near = did_you_mean(each, [peer.card.name for peer in known])
             yield Doubt(about, f"no device {each} is known here{near}", "Ask for its link: remit devices pair LINK")
@@ -215,6 +217,6 @@ def _doubts_about(
             yield Doubt(about, f"the device {each} is known, and may not {may}", todo)
         elif not standing[0].verified:
             todo = "Compare codes with its owner: remit devices pair LINK"
-            yield Doubt(about, f"the device {each} is not verified: somebody else might pretend to be it", todo)
+            yield Doubt(about, f"the device {each} is not verified: another device could impersonate it", todo)
     if not set(named):
-        yield Doubt(about, "it names no device, so that nobody is allowed", "Add the names or ids of those that are.")
+        yield Doubt(about, "it names no device, so no device is allowed", "Add the names or ids of devices.")

@@ -1,4 +1,4 @@
-"""What follows from the devices that a team's own knows: its profiles, what it shares and offers, who may send."""
+"""Profiles, shared agents, offers and allowed senders, derived from the devices that a team's device knows."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from remit.relay.session.profile import Profile, ProfileLimits
 
 
 class PeerSnapshot:
-    """All of that, as it was when last looked at."""
+    """The derived values, as of the last look."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class PeerSnapshot:
         self.senders: tuple[str, ...] = ()
 
     def look(self) -> None:
-        """Take over what was changed of the known devices, and tell those who are offered something else by that."""
+        """Read changes of the known devices, and notify devices whose offers have changed."""
         peers = self._peers.list()
         self.profiles.update({name: profile_of(self._team, name, peers) for name in self._team.profiles})
         self.shared.update({name: shared_of(name, said, peers, self._cards) for name, said in self._sections.items()})
@@ -46,7 +46,7 @@ class PeerSnapshot:
 
 
 def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
-    """Return a profile of the team, with the devices that it names as far as they are known."""
+    """Return a profile of the team, with those of its devices that are known."""
     said = team.profiles[name]
     return Profile(
         id=name,
@@ -82,11 +82,11 @@ def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
 def shared_of(
     name: str, said: SharedSection, peers: Iterable[PeerDevice], cards: Mapping[str, AgentCard] = {}
 ) -> Shared:
-    """Return what a section shares, with the devices that it names as far as they are known."""
+    """Return the shared agent of a section, with those of its devices that are known."""
     agent = said.agent or name
     profile = Profile(
         id=name,
-        # To share an agent is to switch it on; with whom, its devices say, as far as those may come here at all.
+        # A shared agent is enabled; `devices` says for whom, if those devices may connect at all.
         allow_shared_agent_calls=True,
         allowed_shared_device_ids=_ids(said.devices, (each for each in peers if each.allowed)),
         max_concurrent_shared_calls=said.max_concurrent_shared_calls,
@@ -98,6 +98,6 @@ def shared_of(
 
 
 def _ids(named: Iterable[str], peers: Iterable[PeerDevice]) -> frozenset[str]:
-    """Return the ids of those that are named, by id or by a name that only one has; of an id, no part counts."""
+    """Return the ids of devices that are given by full id or by a unique name."""
     wanted = set(named)
     return frozenset(each.device for each in peers if not each.revoked and wanted & {each.device, each.card.name})

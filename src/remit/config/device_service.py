@@ -1,4 +1,4 @@
-"""A team's device at work: its gateway, its runs and what it shares, wired together."""
+"""Runs a team's device: connects its gateway, its sessions and its shared agents."""
 
 import asyncio
 import logging
@@ -46,9 +46,9 @@ from remit.runtime.engine import Engine
 from remit.runtime.ports import Recorder
 from remit.stores.sqlite import SqliteStore
 
-# How soon a device that was allowed, or revoked, by another process is known here.
+# How often changes of known devices by other processes are read.
 LOOK_S = 1.0
-# So often it is looked whether the gateway has the device's keys, until it has.
+# How often to check whether the gateway has the device's keys, until it does.
 SOON_S = 0.02
 
 _log = logging.getLogger("remit.relay")
@@ -58,20 +58,20 @@ T = TypeVar("T")
 
 
 class Relaying(Struct, frozen=True, kw_only=True):
-    """A device at work, while the block lasts."""
+    """A running device."""
 
     device: Device
     sealer: Sealer
     link: GatewayConnection
-    """Its connection: `state` and `why` say how that stands."""
+    """The connection; see its `state` and `why`."""
     post: MessageDelivery
     host: SessionService | None
     ready: asyncio.Event
-    """Set once others can reach it: its gateway has its keys, and knows who may send."""
+    """Set once others can reach it: its gateway has its keys and the allowed senders."""
     ended: "asyncio.Future[RemitError]"
-    """Done, with the reason, once the device is at work no more and will not be by itself."""
+    """Done, with the reason, once the device has stopped for good."""
     refresh: Callable[[], Awaitable[None]]
-    """Take over at once what was changed of the known devices; what other processes change is seen within a second."""
+    """Read changes of the known devices now; changes by other processes are read within a second."""
 
 
 @asynccontextmanager
@@ -219,7 +219,7 @@ def _after(wake: Callable[[], None], listener: Callable[[T], None]) -> Callable[
 
 
 class _Watch:
-    """Keeps a device up to date with what its owner decides elsewhere, and notices when its work has ended."""
+    """Keeps a device up to date with changes by other processes, and notices when it stops."""
 
     def __init__(self, known: PeerSnapshot, post: MessageDelivery, gateway: GatewayConnection) -> None:
         self._known = known
@@ -229,13 +229,13 @@ class _Watch:
         self.ended: asyncio.Future[RemitError] = asyncio.get_running_loop().create_future()
 
     async def look(self) -> None:
-        """Look at the known devices now and then."""
+        """Read changes of the known devices periodically."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self._post.do(self._known.look)
 
     async def tell(self) -> None:
-        """Tell the gateway who may send, so that others are turned away there; of a link that has ended, say why."""
+        """Send the allowed senders to the gateway, which refuses others; raise the reason if the link has ended."""
         told: tuple[str, ...] | None = None
         while True:
             if self._known.senders != told or self._gateway.state == "ended":
@@ -246,13 +246,13 @@ class _Watch:
             await asyncio.sleep(LOOK_S if self.ready.is_set() else SOON_S)
 
     async def keep(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something as long as the device is at work; whatever ends it ends that."""
+        """Run a task of the device; if it ends, the device stops."""
         try:
             await work()
         except RemitError as error:
             self._end(error)
         except Exception as error:  # noqa: BLE001 - where a task ends, and it is logged
-            _log.exception("the device is at work no more")
+            _log.exception("the device has stopped")
             why = f"the device has stopped ({type(error).__name__}); its log says why"
             self._end(RemitError(fault(Code.DELEGATION_FAILED, why)))
 
@@ -315,7 +315,7 @@ class _Unavailable:
 
 @asynccontextmanager
 async def _record(team: Team) -> AsyncGenerator[Recorder]:
-    """Open the team's store, beside whoever else has it open."""
+    """Open the team's store; other processes may have it open as well."""
     store = SqliteStore(team.store_path, durability=team.store.durability)
     await store.open()
     try:
@@ -329,7 +329,7 @@ def _relay_of(team: Team) -> RelaySection:
         raise RemitError(
             fault(
                 Code.TEAM_INVALID,
-                f"{team.file} does not say over which gateway other devices are reached",
+                f"{team.file} names no gateway to other devices",
                 suggestion='Add to it: [relay] and, below that, gateway = "wss://…" (`remit relay` runs one).',
             )
         )
@@ -337,29 +337,29 @@ def _relay_of(team: Team) -> RelaySection:
 
 
 def _detector(team: Team) -> Detector:
-    """Return what looks for personal data in drafts; also where agents may see it, it is not sent unseen."""
+    """Return the detector of personal data for drafts; they are checked even if redaction is off for agents."""
     found = detector_of(team)
     return pipeline() if isinstance(found, bool) else found
 
 
 def authority_of(team: Team, section: RelaySection) -> tls.SSLContext | None:
-    """Return what says whose certificates count, or None: those that this machine trusts."""
+    """Return the TLS context with the configured certificate authority; None: the ones that this machine trusts."""
     if section.authority is None:
         return None
     path = team.folder / section.authority
     try:
         return tls.create_default_context(cafile=path)
-    except OSError as error:  # what is no certificate is an SSLError, which is one of these
+    except OSError as error:  # an invalid certificate raises an SSLError, which is an OSError
         why = f"{path}, which `[relay]` names as `authority`, cannot be used: {error.strerror or error}"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Name the PEM file of a certificate.")) from error
 
 
 @contextmanager
 def _alone(path: Path) -> Generator[None]:
-    """Make sure that no other process has the device at work: a gateway has one connection for each."""
+    """Make sure that no other process runs the device: a gateway accepts one connection for each device."""
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock
-    except ImportError:  # the gateway itself sees to it elsewhere, less politely
+    except ImportError:  # without file locks only the gateway prevents it, with a less helpful error
         yield
         return
     with path.open("a+", encoding="ascii") as file:
@@ -371,9 +371,9 @@ def _alone(path: Path) -> Generator[None]:
             raise RemitError(
                 fault(
                     Code.STATE_CONFLICT,
-                    f"this device is at work already, in process {who or 'unknown'}",
-                    suggestion="One process at a time speaks for a device: end that one first. "
-                    "Drafts that wait in it are answered from here, too: remit pending list",
+                    f"this device is already running, in process {who or 'unknown'}",
+                    suggestion="Only one process at a time can run a device: stop that one first. "
+                    "You can review its drafts from here: remit pending list",
                 )
             ) from error
         file.truncate(0)

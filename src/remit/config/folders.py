@@ -1,4 +1,4 @@
-"""Folders that Remit makes for what is to stay on this machine."""
+"""Creates private folders for files that must stay on this machine."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ OWN = ".remit"
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner can open, unless it is there; Remit's own, made with it, ignores itself in git.
+    """Create a folder that only its owner can open, if it does not exist; a new `.remit` gets a `.gitignore`.
 
-    Raises an `OSError` if it cannot be made.
+    Raises an `OSError` if it cannot be created.
     """
     own = next((each for each in (folder, folder.parent) if each.name == OWN and not each.exists()), None)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where each key of a TOML text stands, which `tomllib` does not tell."""
+"""Finds the line of each key in a TOML text, which `tomllib` does not report."""
 
 import json
 import re
@@ -10,7 +10,7 @@ Place = tuple[str | int, ...]
 
 
 def dotted(place: Place) -> str:
-    """Return a place as it would be written: `agents.tax-ai.may_call`, `rules[0].then`."""
+    """Return a place as text: `agents.tax-ai.may_call`, `rules[0].then`."""
     shown = ""
     for step in place:
         if isinstance(step, int):
@@ -21,7 +21,7 @@ def dotted(place: Place) -> str:
 
 
 def value_at(said: Any, place: Place) -> Any:
-    """Return what stands at a place, or None if there is no such place."""
+    """Return the value at a place, or None if there is none."""
     for step in place:
         if isinstance(said, dict):
             said = cast("dict[Any, Any]", said).get(step)
@@ -33,7 +33,7 @@ def value_at(said: Any, place: Place) -> Any:
 
 
 class DuplicateKey(NamedTuple):
-    """A key that was given a value before."""
+    """A key that has a value already."""
 
     place: Place
     first: int
@@ -57,7 +57,7 @@ _PLAIN = re.compile(r"[^,\]}#\n]+")
 class TomlLines:
     """The lines of a TOML text, by the places of its keys and values.
 
-    A text that is not TOML is read up to where it goes wrong.
+    Invalid TOML is read up to the error.
     """
 
     def __init__(self, text: str) -> None:
@@ -66,9 +66,9 @@ class TomlLines:
         self._line = 1
         self._counted = 0
         self._tables: dict[Place, int] = {}
-        """How many tables each array of tables has so far."""
+        """The number of tables so far in each array of tables."""
         self._said: set[Place] = set()
-        """What a statement named, rather than only passed through."""
+        """Places that a statement named, rather than only passed through."""
         self.of: dict[Place, int] = {}
         self.twice: list[DuplicateKey] = []
         self._read()
@@ -174,7 +174,7 @@ class TomlLines:
 
     def _inline_table(self, place: Place) -> bool:
         while True:
-            # TOML 1.1 lets an inline table go over several lines; what `tomllib` lets pass is not ours to say.
+            # TOML 1.1 allows inline tables over several lines; whether that is valid is up to `tomllib`.
             self._skip(_GAP)
             if self._take("}"):
                 return True
@@ -200,7 +200,7 @@ class TomlLines:
         return True
 
     def _ends(self) -> bool:
-        """Say whether nothing but a comment follows in this line."""
+        """Say whether only a comment follows in this line."""
         return _END.match(self._text, self._at) is not None
 
     def _here(self) -> int:

@@ -1,4 +1,4 @@
-"""A team from its file: found, read, overridden, checked, with everything that is wrong said at once."""
+"""Loads a team file: finds, reads, overrides and checks it, and reports all errors at once."""
 
 import os
 import re
@@ -29,16 +29,16 @@ def find_team(
 ) -> Path | None:
     """Return the team file: *named*, else what `$REMIT_TEAM` names, else the nearest one from *start* upwards.
 
-    Raises a `RemitError` if somebody else could have written it; see `trust`. The search begins in the working
-    directory and ends at the home folder, at the root of a repository, and below a folder that others can write to. A
-    folder that is named stands for the file in it.
+    Raises a `RemitError` if another user could have written it; see `file_trust`. The search starts in the working
+    directory and ends at the home folder, at the root of a repository, and below a folder that others can write to. If
+    a folder is named, the file in it is used.
     """
     if variable := named or environ.get(VARIABLE):
         path = Path(variable)
         return trusted(path / FILE if path.is_dir() else path, environ)
     folder = (start or Path.cwd()).absolute()
     for each in (folder, *folder.parents):
-        # Ignored, not refused: a file that a stranger leaves in /tmp must not stop the commands below it either.
+        # Ignored, not refused: a file that another user leaves in /tmp must not break commands below it.
         if each != folder and not is_trusted(each):
             return None
         if (each / FILE).is_file():
@@ -58,13 +58,13 @@ def load_team(
     code: bool = True,
     thorough: bool = False,
 ) -> Team:
-    """Return the team that a file describes, or raise a `RemitError` that names all that is wrong with it.
+    """Return the team in a file, or raise a `RemitError` with all errors.
 
-    *overrides* (`limits.max_depth=3`) count more than *environ* (`REMIT_LIMITS__MAX_DEPTH`), and that more than the
-    file. Without *secrets*, the environment need not hold them; without *serving*, not those that running an agent does
-    not need, and programs of MCP servers need not be there. Without *code*, no code that the file names is imported.
-    With *thorough*, it is looked for all the same, without running it. With *secrets* and one of the others,
-    it is also made sure that models can be called, as far as that shows without calling them.
+    Precedence: *overrides* (`limits.max_depth=3`), *environ* (`REMIT_LIMITS__MAX_DEPTH`), the file. Without *secrets*,
+    secrets may be missing from the environment. Without *serving*, those that running an agent does not need may be
+    missing, and programs of MCP servers too. Without *code*, code that the file names is not imported; with *thorough*
+    it is still looked up. With *secrets* and one of the others, models are checked as well, as far as possible without
+    calling them.
     """
     path = Path(path).absolute()
     text = _text_of(path)
@@ -95,7 +95,7 @@ def load_team(
         found += [mcp.unstartable(team, path.parent)] if serving and (code or thorough) else []
         found += [checks.unconfinable(team)] if code or thorough else []
         amiss = {each.place for each in wrong}
-        if secrets and (code or thorough):  # without its address a server's model looks like an unknown one
+        if secrets and (code or thorough):  # without its URL, a model of a server looks like an unknown one
             found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)
         wrong += [each for each in chain(*found) if each.place not in amiss]
     if wrong or unusable:
@@ -108,7 +108,7 @@ def load_team(
 
 
 def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
-    """Return what is said of a team that was read, with where it stands in its file."""
+    """Return remarks about a loaded team, with their places in its file."""
     said, lines = _parsed(_text_of(team.file), team.file)
     return _Source(team.file.name, lines, {}).problems(said, said_of)
 
@@ -121,7 +121,7 @@ _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 def _text_of(path: Path) -> str:
     try:
-        # Some editors put a mark before the text that is none of it.
+        # Some editors write a byte order mark before the text.
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
         raise _cannot_read(path, "there is no such file") from error
@@ -139,9 +139,7 @@ def _parsed(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
     except tomllib.TOMLDecodeError as error:
         lines = TomlLines(text)
         problems = [
-            Problem(
-                f"{path.name}:{line} {dotted(place)}", f"this stands here a second time; the first is in line {first}"
-            )
+            Problem(f"{path.name}:{line} {dotted(place)}", f"duplicate key; the first is in line {first}")
             for place, first, line in lines.twice
         ]
         message = str(error)
@@ -174,14 +172,14 @@ def _override(said: dict[str, Any], source: "_Source", overrides: Iterable[Overr
 
 
 class _Source(NamedTuple):
-    """Where what is said comes from: lines of the file, variables, flags."""
+    """The origin of each value: a line of the file, a variable, or a flag."""
 
     file: str
     lines: TomlLines
     overrides: dict[Place, str]
 
     def problems(self, said: dict[str, Any], wrong: Iterable[WrongPart]) -> list[Problem]:
-        """Return what is wrong with where it stands, in the order of the file."""
+        """Return errors with their places, in the order of the file."""
         located = [(*self._where(_indexed(place, said)), place, message) for place, message in wrong]
         return [
             Problem(_joined(where, dotted(_without_index(place, said))), message)
@@ -196,7 +194,7 @@ class _Source(NamedTuple):
                 return 0, self.overrides[max(covering, key=len)]
             if part in self.lines.of:
                 return self.lines.of[part], f"{self.file}:{self.lines.of[part]}"
-            # An override has made this part; the file says nothing of it.
+            # An override created this part; it is not in the file.
             if made := [each for each in self.overrides if each[:end] == part]:
                 return 0, self.overrides[made[0]]
         return 0, self.file
@@ -207,22 +205,22 @@ def _joined(where: str, key: str) -> str:
 
 
 def _indexed(place: Place, said: Any) -> Place:
-    """Return the place of a list's item that is given by the item itself."""
+    """Return the place of a list item that is identified by its value."""
     within = value_at(said, place[:-1])
     items = cast("list[object]", within) if isinstance(within, list) else []
     return (*place[:-1], items.index(place[-1])) if place[-1] in items else place
 
 
 def _without_index(place: Place, said: dict[str, Any]) -> Place:
-    """Return the key that *place* belongs to: what is wrong with an item of a list is said of the list."""
+    """Return the key that *place* belongs to: an error in a list item is reported for the list."""
     place = _indexed(place, said)
     return place[:-1] if isinstance(place[-1], int) else place
 
 
 def _plainer(wrong: WrongPart) -> WrongPart:
-    """Return what is wrong in the words of TOML; a key that is missing is described."""
+    """Return an error in terms of TOML; a missing key is described."""
     message = wrong.message.replace("unknown field", "unknown key").replace("known fields:", "known keys:")
-    message = message.replace(" | null`", "`")  # which TOML cannot say
+    message = message.replace(" | null`", "`")  # which TOML does not have
     for word, plain in _TYPES.items():
         message = message.replace(f"Expected {word}", f"expected {plain}").replace(f"got {word}", f"got {plain}")
     if message == "required field is missing":
@@ -233,7 +231,7 @@ def _plainer(wrong: WrongPart) -> WrongPart:
     return WrongPart(wrong.place, message)
 
 
-# What an earlier version had, and what stands in its place.
+# Keys of earlier versions, and what replaced them.
 _REPLACED: dict[tuple[object, object], str] = {
     ("clients", "operator"): '`operator` was replaced by `may`: `may = ["metrics"]` reads the figures, `"read"` '
     "everyone's runs and the record, `\"control\"` cancels everyone's runs; name what it needs"
@@ -250,7 +248,7 @@ _TYPES = {
 
 
 def _sound_part(said: dict[str, Any], wrong: Iterable[WrongPart]) -> TeamFile | None:
-    """Return what can be read of a file of which some keys are wrong, so that the rest is checked as well."""
+    """Return a file without its invalid keys, so that the rest is checked as well."""
     sound = deepcopy(said)
     for place, message in wrong:
         # An item cannot be taken out of a list without moving those behind it, so that the whole list goes, unless the
@@ -292,7 +290,7 @@ def _secrets_in(said: Any, place: Place = ()) -> Iterator[WrongPart]:
 
 def _invalid(path: Path, problems: Sequence[Problem]) -> RemitError:
     count = "one thing is" if len(problems) == 1 else f"{len(problems)} things are"
-    # What is wrong with code shows when it is imported, which the plain check does not do.
+    # Errors in code show when it is imported, which the plain check does not do.
     imported = any(each.message.startswith(IMPORTING) for each in problems)
     check = "`remit validate --code` imports it" if imported else "`remit validate` checks the file"
     return RemitError(
