@@ -42,7 +42,7 @@ def test_validate_and_doctor_warn_and_say_what_to_do(tmp_path: Path) -> None:
     file = make_team(tmp_path, more=PEER.format(url=url))
     done = remit("validate", folder=tmp_path, FAR_TOKEN=TOKEN)
     assert done.returncode == 0
-    assert "peers.far.url: plain http: whoever is on the way can read requests and answers" in done.stdout
+    assert "peers.far.url: plain http: anyone on the network path can read requests and answers" in done.stdout
     (warned,) = json.loads(remit("validate", "--json", folder=tmp_path, FAR_TOKEN=TOKEN).stdout)["warnings"]
     assert file.read_text("utf-8").splitlines()[warned["line"] - 1] == f'url = "{url}"'
     checks = json.loads(remit("doctor", "--json", folder=tmp_path, FAR_TOKEN=TOKEN).stdout)["checks"]

@@ -510,7 +510,7 @@ def test_what_is_wrong_with_an_override_is_said_of_the_variable_or_flag(folder: 
             ("REMIT_NAME__X", "there is no `X` in `name`"),
             ("REMIT_AGENTS__TAG_AI__MAY_CALL agents.tag-ai.may_call",
              "there is no agent `prime`; there are: new, tag-ai"),
-            ("REMIT_REDACTION__KEY redaction.key", 'a secret does not stand in a team file: write "$NAME", '
+            ("REMIT_REDACTION__KEY redaction.key", 'a team file must not contain secrets: write "$NAME", '
              "and put its value into the environment variable NAME"),
             ("--set limits.max_chain", "expected an integer, got a text"),
             ("--set", "expected key=value such as limits.max_depth=3, got 'max_depth'"),
@@ -526,7 +526,7 @@ def test_a_variable_that_two_agents_share_is_refused(folder: Path) -> None:
     assert wrong_in(folder, text, environ={"REMIT_AGENTS__A_B__TOKENS": "1"}) == [
         (
             "REMIT_AGENTS__A_B__TOKENS",
-            "`A_B` could be any of a-b, a.b; use --set, which takes the name itself",
+            "`A_B` is ambiguous: a-b, a.b; use --set with the full name",
         )
     ]
 
@@ -538,7 +538,7 @@ def test_a_secret_is_taken_only_by_the_name_of_its_variable(folder: Path) -> Non
     [(path, said)] = wrong_in(folder, '[redaction]\nkey = "hunter2-hunter2"')
     assert path == "remit.toml:2 redaction.key"
     assert said == (
-        'a secret does not stand in a team file: write "$NAME", and put its value into the environment variable NAME'
+        'a team file must not contain secrets: write "$NAME", and put its value into the environment variable NAME'
     )
 
 

@@ -56,12 +56,12 @@ def problems(folder: Path, text: str, environ: dict[str, str] | None = None) -> 
         ),
         (
             f"[mcp.files]\ncommand = {PYTHON}",
-            "remit.toml:1 mcp.files.allow: required key is missing. Its tools that agents may be given, by the names "
-            "that it gives them.",
+            "remit.toml:1 mcp.files.allow: required key is missing. Tools of the server that agents may be given, "
+            "by the server's names.",
         ),
         (
             f'[mcp.files]\ncommand = {PYTHON}\nallow = ["read"]\nsafe_to_repeat = ["write"]',
-            "remit.toml:4 mcp.files.safe_to_repeat: `write` is not in `allow`, so that nobody can use it",
+            "remit.toml:4 mcp.files.safe_to_repeat: `write` is not in `allow`, so no agent can use it",
         ),
         (
             f'[mcp.files]\ncommand = {PYTHON}\nallow = ["a b", "a/b"]',

@@ -124,14 +124,12 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
         [clients.mute]
         token = "$MUTE"
     """
-    secret = (
-        'a secret does not stand in a team file: write "$NAME", and put its value into the environment variable NAME'
-    )
+    secret = 'a team file must not contain secrets: write "$NAME", and put its value into the environment variable NAME'
     environ = {name: f"{TOKEN}-of-{name}" for name in ("ACME", "BOTH", "OPEN", "MUTE")}
     assert wrong_in(folder, text, environ) == [
         (
             "remit.toml:2 peers.office",
-            "`office` is this hub itself; name a peer as it names itself, by `name` in its team file",
+            "`office` is this hub itself; use the peer's own name, the `name` in its team file",
         ),
         (
             "remit.toml:2 peers.office",
@@ -150,8 +148,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
         ("remit.toml:13 peers.bolt.users", "expected the name of a user, or `*` for anyone"),
         (
             "remit.toml:14 peers.ghost",
-            "there is nothing by which it could be known; give it `keys` or a `token`, or trust a key of it: "
-            "remit keys trust ghost KEY",
+            "it has no credentials; give it `keys` or a `token`, or trust a key of it: remit keys trust ghost KEY",
         ),
         ("remit.toml:15 peers.ghost.key", "unknown key; did you mean `keys`?"),
         ("remit.toml:16 clients.acme", "there is a peer `acme`; give the client another name"),
@@ -198,12 +195,12 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
             '[clients.a]\ntoken = "$A"\nusers = ["*"]\nagents = ["*"]\n'
             '[clients.b]\ntoken = "$B"\nusers = ["*"]\nagents = ["*"]\n',
             {"A": TOKEN, "B": TOKEN},
-            ("remit.toml:6 clients.b.token", "`a` has the same token, so that nobody could tell who asks"),
+            ("remit.toml:6 clients.b.token", "`a` has the same token, so senders cannot be told apart"),
         ),
         (
             '[clients.a]\nissuer = "x"\naudience = "y"\njwks = "http://id.example.org/jwks"\nagents = ["*"]\n',
             {},
-            ("remit.toml:4 clients.a.jwks", "keys that are fetched over anything but https could be anybody's"),
+            ("remit.toml:4 clients.a.jwks", "keys must be fetched over https, or anyone could replace them"),
         ),
         (
             '[clients.a]\nissuer = "x"\naudience = "y"\njwks = "keys.json"\nagents = ["nobody"]\n',
@@ -242,7 +239,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
         (
             '[peers.acme]\ntoken = "$ACME"\n[agents.far]\npeer = "acme"\n',
             {"ACME": TOKEN},
-            ("remit.toml:4 agents.far.peer", "`[peers.acme]` has no `url`, so that nobody knows where to ask it"),
+            ("remit.toml:4 agents.far.peer", "`[peers.acme]` has no `url`, so it cannot be called"),
         ),
     ],
 )
@@ -272,12 +269,12 @@ def a_certificate(folder: Path, name: str, password: bytes | None = None) -> Non
         (
             "one.key",
             "one.pem",
-            [("certificate", "{0}/one.key and {0}/one.pem are no certificate and its key, in PEM")],
+            [("certificate", "{0}/one.key and {0}/one.pem are not a certificate and its key in PEM format")],
         ),
         (
             "shut.pem",
             "shut.key",
-            [("private_key", "{0}/shut.key wants a password, which nobody could give: take it off")],
+            [("private_key", "{0}/shut.key is encrypted with a password, which a server cannot enter: remove it")],
         ),
     ],
 )
@@ -296,7 +293,7 @@ def test_the_same_key_is_nobody_elses(folder: Path) -> None:
     make_key(folder)
     upper = KEYS[0].upper().replace("ED25519", "ed25519")
     text = f'[peers.acme]\nkeys = ["{KEYS[0]}"]\n[peers.bolt]\nkeys = ["{KEYS[1]}", "{upper}"]\n'
-    assert wrong_in(folder, text) == [("remit.toml:4 peers.bolt.keys", "this is the key of `acme` already")]
+    assert wrong_in(folder, text) == [("remit.toml:4 peers.bolt.keys", "`acme` already has this key")]
 
 
 def test_a_key_that_is_named_must_be_there_for_whoever_runs_the_team_and_for_nobody_else(folder: Path) -> None:

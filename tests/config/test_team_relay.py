@@ -72,7 +72,8 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
         (
             '[relay]\nname = "x"',
             [
-                "remit.toml:1 relay.gateway: required key is missing. The URL of the gateway, as `remit relay` prints it."
+                "remit.toml:1 relay.gateway: required key is missing. The URL of the gateway, "
+                "as `remit relay` prints it."
             ],
         ),
         (
@@ -89,7 +90,7 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
         (
             RELAY + 'passphrase = "open sesame"',
             [
-                'remit.toml:3 relay.passphrase: a secret does not stand in a team file: write "$NAME", and put its '
+                'remit.toml:3 relay.passphrase: a team file must not contain secrets: write "$NAME", and put its '
                 "value into the environment variable NAME"
             ],
         ),
@@ -166,8 +167,8 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
         (
             PROFILE + 'limits = { max_duration = "0s" }\nconstraints = { turn_timeout = "3m" }',
             [
-                "remit.toml:5 profiles.mine.limits.max_duration: a run needs some time",
-                "remit.toml:6 profiles.mine.constraints.turn_timeout: a turn takes some time, and at most 120 s",
+                "remit.toml:5 profiles.mine.limits.max_duration: expected a duration above 0",
+                "remit.toml:6 profiles.mine.constraints.turn_timeout: expected a duration above 0 and at most 120 s",
             ],
         ),
         (

@@ -14,18 +14,18 @@ from remit.protocol.errors import Code, RemitError, fault
 
 FILE = "remit.toml"
 VARIABLE = "REMIT_TRUST_TEAM"
-"""Team files, or folders that hold one, that are trusted whoever owns them; separated as in PATH."""
+"""Team files, or folders with one, that are trusted whoever owns them; separated as in PATH."""
 
 
 def is_trusted(path: Path) -> bool:
-    """Say whether only this user and root could have written a file, or put something into a folder."""
+    """Say whether only this user and root can write to a file or folder."""
     return next(_doubts(path), None) is None
 
 
 def trusted(file: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """Return a team file that only this user and root can write, or that is trusted by name; else raise a `RemitError`.
 
-    A file that does not exist is returned as it is: to say so is up to its reader.
+    A file that does not exist is returned as it is: the reader reports it.
     """
     if _named_as_trusted(file, environ):
         return file
@@ -48,12 +48,12 @@ def _named_as_trusted(file: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _doubts(path: Path) -> Iterator[str]:
-    """Say why others could have written *path*; nothing where a system has no such owners (Windows)."""
+    """Yield the reasons why others can write to *path*; none on systems without such owners (Windows)."""
     if not hasattr(os, "geteuid"):
         return
     try:
         found = path.stat()
-    except OSError:  # there is nothing to trust, or nothing that could be read
+    except OSError:  # the file is missing or unreadable
         return
     user = os.geteuid()
     if found.st_uid not in (user, 0):
@@ -66,7 +66,7 @@ def _doubts(path: Path) -> Iterator[str]:
 
 
 def _is_private_group(gid: int, uid: int) -> bool:
-    """Say whether a group is that of one user alone, as many Linux systems make one for each, with umask 002."""
+    """Say whether a group has one user only; many Linux systems create one for each user, with umask 002."""
     import grp
     import pwd
 

@@ -1,4 +1,4 @@
-"""MCP servers of a team file: whether they can be started or reached, and what their tools are called."""
+"""Checks the MCP servers of a team file, and names their tools."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -14,12 +14,12 @@ _OF_PROGRAMS = ("args", "env")
 
 
 def tools_in(said: dict[str, Any]) -> tuple[str, ...]:
-    """Return what a file calls the tools of its MCP servers, as far as it can be read."""
+    """Return the names of the tools of the MCP servers in a file, as far as it is valid."""
     return tuple(name for _, _, name in _named(said.get("mcp")))
 
 
 def _named(servers: object) -> Iterator[tuple[str, str, str]]:
-    """Return each tool that is let in: its server, its name there and its name in the hub."""
+    """Yield each allowed tool: its server, its name there and its name in the hub."""
     for server, section in cast("dict[str, Any]", servers).items() if isinstance(servers, dict) else ():
         if isinstance(section, dict):
             table = cast("dict[str, Any]", section)
@@ -30,7 +30,7 @@ def _named(servers: object) -> Iterator[tuple[str, str, str]]:
 
 
 def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
-    """Say which servers are described in two ways, or in none, and which of their tools' names cannot be."""
+    """Return servers that do not have exactly one of `command` and `url`, and invalid tool names."""
     taken = dict.fromkeys(team.tools, "the tool of that name")
     for name, section in team.mcp.items():
         place, keys = ("mcp", name), said["mcp"][name]
@@ -44,9 +44,9 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
                 (*place, "token"), "`token` is for a server that has a `url`; give a program its secret in `env`"
             )
         for tool in sorted(section.safe_to_repeat - set(section.allow)):
-            yield WrongPart((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
+            yield WrongPart((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so no agent can use it")
         for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
-            yield WrongPart((*place, "sees", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
+            yield WrongPart((*place, "sees", tool), f"`{tool}` is not in `allow`, so no agent can use it")
     for server, tool, name in _named(said.get("mcp")):
         place = ("mcp", server, "allow", tool)
         if not NAME.fullmatch(name):
@@ -56,7 +56,7 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
 
 
 def unstartable(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
-    """Say which servers cannot be started from here, and which cannot be spoken with."""
+    """Return servers that cannot be started, or that need a missing package."""
     for name, section in team.mcp.items():
         if find_spec("mcp") is None:
             yield WrongPart(("mcp", name), "MCP servers need the extra `mcp`: pip install 'remit[mcp]'")
@@ -69,7 +69,7 @@ def unstartable(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 
 
 def secrets_of(team: TeamFile) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Return where servers need secrets, and by which names."""
+    """Return the places of secrets of servers, with the names of the variables."""
     for name, section in team.mcp.items():
         if section.token is not None:
             yield ("mcp", name, "token"), section.token

@@ -1,4 +1,4 @@
-"""MCP servers of a team, with their secrets, as a hub takes them."""
+"""Settings of a team's MCP servers, with their secrets, for the hub."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from remit.config.values import duration_ms
 
 
 def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return a team's server as a hub takes it; of one whose secret is not set, why it cannot be started."""
+    """Return the settings of a team's server; if a secret is missing, they hold the reason why it cannot start."""
     section = team.mcp[name]
     try:
         reach = _reach(section, team.folder, environ)

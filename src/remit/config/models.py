@@ -1,4 +1,4 @@
-"""The models that a team file names: made, and why some of them cannot be called from here."""
+"""Makes the models that a team file names, and checks that they can be called."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError, in_sentences
 from remit.runtime.registry import team_invalid
 
-if TYPE_CHECKING:  # it loads the event loop, which most commands do without
+if TYPE_CHECKING:  # it imports the event loop, which most commands do not need
     from remit.agents.model import ModelAgent
     from remit.runtime.ports import Summarizer
 
 
 def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) -> ModelAgent:
-    """Return the agent that a model is, or raise a `RemitError` if its key is not in the environment."""
+    """Return an agent backed by a model, or raise a `RemitError` if its API key is not in the environment."""
     from remit.agents.model import ModelAgent
 
     assert agent.model is not None, "only an agent of a model is one"
@@ -38,7 +38,7 @@ def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) ->
 
 
 def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.environ) -> Summarizer | None:
-    """Return what makes summaries by a model; None: none does."""
+    """Return the summarizer with a model; None if no model is configured."""
     from remit.agents.model import summarizer
 
     if context.summary_model is None:
@@ -48,7 +48,7 @@ def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.envir
 
 
 def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) -> ModelAgent | None:
-    """Return the model that the orchestrator, and workflows, may ask; None: there is none."""
+    """Return the model of the orchestrator and workflows, or None."""
     from remit.agents.model import ModelAgent
 
     section = team.orchestrator
@@ -59,7 +59,7 @@ def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) 
 
 
 def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
-    """Say which models cannot be asked from here: unknown ones, those whose package or key is missing."""
+    """Return models that cannot be called: unknown ones, and those whose package or API key is missing."""
     for name, agent in team.agents.items():
         if agent.model is not None and agent.run is None and _is_set(agent.api_key, environ):
             yield from _why_not(("agents", name, "model"), agent, environ)
@@ -92,7 +92,7 @@ def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, 
 
 
 def _is_set(reference: str | None, environ: Mapping[str, str]) -> bool:
-    """Say whether a key is there; that it is not is said where it is named."""
+    """Say whether an API key is set; a missing one is reported where the file names it."""
     return reference is None or bool(environ.get(reference.removeprefix("$"), "").strip())
 
 

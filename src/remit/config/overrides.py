@@ -1,4 +1,4 @@
-"""What environment variables and flags say instead of a team file."""
+"""Overrides of a team file by environment variables and flags."""
 
 import re
 import tomllib
@@ -15,12 +15,12 @@ from remit.protocol.codec import did_you_mean, options
 
 PREFIX = "REMIT_"
 BETWEEN = "__"
-# Of what stands outside the sections, only this can be said; REMIT_VERSION would more likely be someone else's.
+# The only key outside sections that can be overridden; REMIT_VERSION more likely belongs to another program.
 NAME = "REMIT_NAME"
 
 
 class Override(NamedTuple):
-    """A value that is said elsewhere than in the file, and where."""
+    """A value from outside the file, and its origin."""
 
     source: str
     place: Place
@@ -28,7 +28,7 @@ class Override(NamedTuple):
 
 
 class Unusable(NamedTuple):
-    """An override that cannot be understood, and why."""
+    """An invalid override, and the reason."""
 
     source: str
     message: str
@@ -37,13 +37,13 @@ class Unusable(NamedTuple):
 def variable(place: Place) -> str:
     """Return the environment variable that overrides the key at *place*.
 
-    Each step is written in capitals, with one `_` for each run of letters that a variable cannot hold.
+    Each part is in capitals, with one `_` for each run of characters that a variable cannot contain.
     """
     return PREFIX + BETWEEN.join(_in_capitals(str(step)) for step in place)
 
 
 def from_environment(environ: Mapping[str, str], said: dict[str, Any]) -> Iterator[Override | Unusable]:
-    """Return what the environment overrides; names of agents, tools and the like are looked up in what is *said*."""
+    """Return the overrides in the environment; names of agents, tools and the like are looked up in *said*."""
     for name in sorted(environ):
         if name != NAME and not (name.startswith(PREFIX) and BETWEEN in name):
             continue
@@ -57,7 +57,7 @@ def from_environment(environ: Mapping[str, str], said: dict[str, Any]) -> Iterat
 
 
 def from_flags(flags: Iterable[str]) -> Iterator[Override | Unusable]:
-    """Return what flags like `limits.max_depth=3` override."""
+    """Return the overrides of flags like `limits.max_depth=3`."""
     for flag in flags:
         keys, value = _split(flag)
         if keys:
@@ -69,7 +69,7 @@ def from_flags(flags: Iterable[str]) -> Iterator[Override | Unusable]:
 
 
 def apply(override: Override, said: dict[str, Any]) -> Unusable | None:
-    """Say in *said* what an override says; return why if that cannot be."""
+    """Apply an override to *said*; return the reason if that fails."""
     table: Any = said
     for depth, step in enumerate(override.place[:-1]):
         table = cast("dict[Any, Any]", table).setdefault(step, {})
@@ -80,7 +80,7 @@ def apply(override: Override, said: dict[str, Any]) -> Unusable | None:
 
 
 def value_of(text: str, kind: Any) -> Any:
-    """Return what a text says as a TOML value; the text itself if it is none, or if only that fits *kind*."""
+    """Return a text as a TOML value; the text itself if it is not TOML, or if only a text fits *kind*."""
     try:
         read = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -92,7 +92,7 @@ def value_of(text: str, kind: Any) -> Any:
 
 
 def kind_at(place: Place) -> Any:
-    """Return what type the value at *place* has; `Any` if no such key is known."""
+    """Return the type of the value at *place*; `Any` if the key is unknown."""
     kind: Any = TeamFile
     for step in place:
         kind = next((part for option in options(kind) for part in _part(option, step)), Any)
@@ -100,7 +100,7 @@ def kind_at(place: Place) -> Any:
 
 
 def fields_at(place: Place) -> tuple[FieldInfo, ...] | None:
-    """Return the keys that the table at *place* may have; None if it is no table whose keys are known."""
+    """Return the keys of the table at *place*; None if it is not a table with known keys."""
     return next((msgspec.structs.fields(option) for option in options(kind_at(place)) if _is_struct(option)), None)
 
 
@@ -130,14 +130,14 @@ def _in_capitals(step: str) -> str:
 
 
 def _place_of(steps: list[str], said: Any) -> Place:
-    """Return the place that the steps of a variable's name mean, or raise a LookupError that says why there is none."""
+    """Return the place that the name of a variable refers to, or raise a LookupError with the reason."""
     place: Place = ()
     kind: Any = TeamFile
     for step in steps:
         known, is_open = _names_in(kind, said)
         fitting = [name for name in known if _in_capitals(name) == step]
         if len(fitting) > 1:
-            raise LookupError(f"`{step}` could be any of {', '.join(fitting)}; use --set, which takes the name itself")
+            raise LookupError(f"`{step}` is ambiguous: {', '.join(fitting)}; use --set with the full name")
         if not fitting and not is_open:
             inside = f"`{'.'.join(map(str, place))}`" if place else "a team file"
             near = did_you_mean(step, [_in_capitals(name) for name in known])
@@ -150,7 +150,7 @@ def _place_of(steps: list[str], said: Any) -> Place:
 
 
 def _names_in(kind: Any, said: Any) -> tuple[list[str], bool]:
-    """Return the keys that a table of *kind* has, and whether a variable may add others."""
+    """Return the keys of a table of *kind*, and whether a variable may add others."""
     for option in options(kind):
         if _is_struct(option):
             return [each.encode_name for each in msgspec.structs.fields(option)], False
@@ -161,7 +161,7 @@ def _names_in(kind: Any, said: Any) -> tuple[list[str], bool]:
 
 
 def _split(flag: str) -> tuple[Place, str]:
-    """Return the keys and the value of `key=value`; a key may be dotted and quoted, and then hold a `=` itself."""
+    """Return the keys and the value of `key=value`; a key may be dotted, and a quoted one may contain `=`."""
     for found in re.finditer("=", flag):
         try:
             table: Any = tomllib.loads(f"{flag[: found.start()]} = 0")

@@ -1,4 +1,4 @@
-"""Peers and clients of a team file: whether they can be told apart, and what is needed to let them in."""
+"""Checks the peers and clients of a team file, and authenticates them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError, in_sentences
 from remit.runtime.registry import team_invalid
 
-if TYPE_CHECKING:  # most commands let nobody in
+if TYPE_CHECKING:  # most commands authenticate nobody
     from remit.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials, UserTokens
     from remit.transports.credentials.jwt import Fetch
     from remit.transports.credentials.keys import HubKey
@@ -35,7 +35,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
-    """Say which peers and clients cannot be told from others, or are described in two ways, or in none."""
+    """Return peers and clients that are ambiguous, or do not have exactly one kind of credential."""
     exposed = (*names["agents"], *names["workflows"])
     if team.orchestrator is not None:
         exposed = (*exposed, team.orchestrator.name)
@@ -46,9 +46,9 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
         place = ("agents", name, "peer")
         for wrong in unknown(place, "peer", (agent.peer,), said.get("peers", {})):
             yield WrongPart(place, wrong.message)
-        # An address that is wrong is there, and said to be wrong.
+        # An invalid URL is present, and reported elsewhere.
         if agent.peer in team.peers and "url" not in said["peers"][agent.peer]:
-            yield WrongPart(place, f"`[peers.{agent.peer}]` has no `url`, so that nobody knows where to ask it")
+            yield WrongPart(place, f"`[peers.{agent.peer}]` has no `url`, so it cannot be called")
     for each in team.serve.proxies:
         try:
             ip_network(each, strict=False)
@@ -62,9 +62,7 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
     for name, peer in team.peers.items():
         place = ("peers", name)
         if name == team.name:
-            yield WrongPart(
-                place, f"`{name}` is this hub itself; name a peer as it names itself, by `name` in its team file"
-            )
+            yield WrongPart(place, f"`{name}` is this hub itself; use the peer's own name, the `name` in its team file")
         yield from unknown((*place, "agents"), "agent", peer.agents - {ANYONE}, exposed)
         if peer.url is not None:
             from remit.transports.addresses import no_hub
@@ -74,7 +72,7 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
         for key in peer.keys:
             owner = owners.setdefault(key.lower(), name)
             if owner != name:
-                yield WrongPart((*place, "keys", key), f"this is the key of `{owner}` already")
+                yield WrongPart((*place, "keys", key), f"`{owner}` already has this key")
     for name, client in team.clients.items():
         place, keys = ("clients", name), said["clients"][name]
         if name in said.get("peers", {}):
@@ -99,11 +97,11 @@ def _undecided(place: tuple[str, ...], keys: Collection[str], client: ClientSect
             if key not in keys:
                 yield WrongPart((*place, key), f"a client with an `issuer` needs `{key}`, too")
         if client.jwks is not None and not _is_safe(client.jwks):
-            yield WrongPart((*place, "jwks"), "keys that are fetched over anything but https could be anybody's")
+            yield WrongPart((*place, "jwks"), "keys must be fetched over https, or anyone could replace them")
 
 
 def _is_safe(source: str) -> bool:
-    """Say whether what is at an address, or in a file, is what its owner put there."""
+    """Say whether the content of a URL or file is authentic: fetched over https, or local."""
     parts = urlsplit(source)
     return "://" not in source or parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
 
@@ -112,7 +110,7 @@ def _is_safe(source: str) -> bool:
 
 
 def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[WrongPart]:
-    """Say which peers and clients could not be let in from here: what is missing, unusable or not theirs alone."""
+    """Return peers and clients that cannot be authenticated: credentials are missing, invalid or shared."""
     if not (team.peers or team.clients or "identity" in said):
         return
     yield from _unfit_tokens(team, environ)
@@ -124,10 +122,10 @@ def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapp
         yield WrongPart(("identity",), error.fault.message)
     keyed = [name for name, peer in team.peers.items() if peer.keys or name in trusted]
     for name in team.peers:
-        # Also what is wrong, and said so elsewhere, was meant to be something.
+        # An invalid credential, which is reported elsewhere, also counts as one.
         if name not in keyed and not (said["peers"][name].get("keys") or "token" in said["peers"][name]):
             how = f"give it `keys` or a `token`, or trust a key of it: remit keys trust {name} KEY"
-            yield WrongPart(("peers", name), f"there is nothing by which it could be known; {how}")
+            yield WrongPart(("peers", name), f"it has no credentials; {how}")
     if "identity" in said or keyed:
         place = ("identity", "key") if "identity" in said else ("peers", keyed[0])
         yield from _unusable_key(place, folder / team.identity.key)
@@ -151,14 +149,12 @@ def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongP
         try:
             token = None if reference is None else secret_of(reference, environ)
         except ValueError:
-            continue  # what is not set is said of all secrets
+            continue  # missing variables are reported for all secrets together
         if token is None:
             continue
         owner = owners.setdefault(token, name)
         if owner != name:
-            yield WrongPart(
-                (section, name, "token"), f"`{owner}` has the same token, so that nobody could tell who asks"
-            )
+            yield WrongPart((section, name, "token"), f"`{owner}` has the same token, so senders cannot be told apart")
         elif (why := unfit(token)) is not None:
             yield WrongPart((section, name, "token"), f"{(reference or '').removeprefix('$')} is no token: {why}")
 
@@ -184,21 +180,21 @@ def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[WrongPart]:
 
 
 def unencrypted(team: TeamFile) -> Iterator[WrongPart]:
-    """Say which peers are asked over a network without encryption."""
+    """Return peers that are called over a network without encryption."""
     from remit.transports.addresses import is_loopback
 
     for name, peer in team.peers.items():
         parts = urlsplit(peer.url or "")
         if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             why = (
-                "plain http: whoever is on the way can read requests and answers, change the answers, and without keys "
-                "use the token; use https"
+                "plain http: anyone on the network path can read requests and answers, change the answers, and without "
+                "keys use the token; use https"
             )
             yield WrongPart(("peers", name, "url"), why)
 
 
 def unservable(team: Team) -> Iterator[WrongPart]:
-    """Say why a server could not prove itself with the certificate that `[serve]` names."""
+    """Return the reasons why the certificate of `[serve]` cannot be used."""
     section = team.serve
     if section.certificate is None or section.private_key is None:
         return
@@ -214,7 +210,7 @@ def unservable(team: Team) -> Iterator[WrongPart]:
     certificate, key = team.folder / section.certificate, team.folder / section.private_key
     wants_password = False
 
-    def password() -> str:  # without one, a server would wait for it at a terminal
+    def password() -> str:  # without it, OpenSSL would ask for a password on the terminal
         nonlocal wants_password
         wants_password = True
         return ""
@@ -223,11 +219,15 @@ def unservable(team: Team) -> Iterator[WrongPart]:
         SSLContext(PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password)
     except (SSLError, ValueError) as error:
         if wants_password:
-            yield WrongPart(("serve", "private_key"), f"{key} wants a password, which nobody could give: take it off")
+            yield WrongPart(
+                ("serve", "private_key"), f"{key} is encrypted with a password, which a server cannot enter: remove it"
+            )
         elif getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             yield WrongPart(("serve", "private_key"), f"{key} is not the key of {certificate}")
         else:
-            yield WrongPart(("serve", "certificate"), f"{certificate} and {key} are no certificate and its key, in PEM")
+            yield WrongPart(
+                ("serve", "certificate"), f"{certificate} and {key} are not a certificate and its key in PEM format"
+            )
 
 
 def _installed(module: str) -> bool:
@@ -251,7 +251,7 @@ def door_of(
     environ: Mapping[str, str] = os.environ,
     more: Iterable[KnownSender] = (),
 ) -> Authenticator:
-    """Return what lets in the peers and clients of a team, and *more*; *fetch* gets the keys of identity providers."""
+    """Return the authenticator for a team's peers and clients, and *more*; *fetch* gets keys of identity providers."""
     from remit.transports.credentials.incoming import Authenticator, KnownSender
 
     known: list[KnownSender] = [
@@ -293,7 +293,7 @@ def door_of(
 
 
 def papers_of(team: Team, *, held: RunCredentials, wall_ms: Callable[[], int]) -> CredentialHeaders:
-    """Return what makes the headers for requests to the peers of a team."""
+    """Return what makes the credential headers for requests to peers."""
     from remit.transports.credentials.outgoing import CredentialHeaders
 
     trusted = _trusted(team.folder / team.identity.trusted)
@@ -301,7 +301,7 @@ def papers_of(team: Team, *, held: RunCredentials, wall_ms: Callable[[], int]) -
 
 
 def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Addressee:
-    """Return a peer of a team as `CredentialHeaders` takes it."""
+    """Return a peer of a team for `CredentialHeaders`."""
     from remit.transports.credentials.outgoing import Addressee
 
     peer = team.peers[name]
@@ -310,7 +310,7 @@ def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ)
 
 
 def key_of(team: Team) -> Callable[[], HubKey] | None:
-    """Return what gives this hub's key as its file has it now; None if it has none."""
+    """Return a function that reads this hub's current key from its file; None if there is none."""
     from remit.transports.credentials.keys import HubKey
     from remit.transports.credentials.trust import WatchedFile
 

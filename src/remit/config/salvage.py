@@ -1,4 +1,4 @@
-"""What can still be read of a team file that is invalid: where its record is, and the key of it."""
+"""Reads the store path and key from an invalid team file."""
 
 import os
 import re
@@ -13,13 +13,13 @@ from remit.config.overrides import Override, apply, from_environment, from_flags
 from remit.config.team import Team, TeamFile
 from remit.protocol.codec import wrong_fields
 
-# What it takes to look at a record.
+# The sections that are needed to read the records.
 _SECTIONS = ("store", "redaction")
 _HEADER = re.compile(r"^(?=\[)", re.MULTILINE)
 
 
 def salvaged(path: Path, *, overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> Team | None:
-    """Return a team with nothing but the sections about its record; None if those are wrong themselves."""
+    """Return a team with only the sections about its store; None if those are invalid."""
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
@@ -35,7 +35,7 @@ def salvaged(path: Path, *, overrides: Sequence[str] = (), environ: Mapping[str,
 
 
 def _sections(text: str) -> dict[str, Any]:
-    """Return the sections that are meant, each read by itself, because another one may not be TOML."""
+    """Return the needed sections, each parsed separately, because another may be invalid TOML."""
     said: dict[str, Any] = {}
     for part in _HEADER.split(text):
         try:

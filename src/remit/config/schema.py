@@ -1,4 +1,4 @@
-"""The JSON Schema of a team file, from which editors complete and check."""
+"""The JSON Schema of a team file, for completion and checks in editors."""
 
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from remit.config.team import TeamFile
 
 
 def team_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a team file (draft 2020-12), from which editors complete and check."""
+    """Return the JSON Schema of a team file (draft 2020-12), for completion and checks in editors."""
     schema = cast("dict[str, Any]", _as_editors_read(msgspec.json.schema(TeamFile)))
     definitions = schema["$defs"]
     kinds = ("run", "model", "peer", "card", "device")
@@ -20,13 +20,13 @@ def team_schema() -> dict[str, Any]:
     definitions[WorkflowSection.__name__]["required"] = ["steps"]
     definitions[McpSection.__name__]["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
     definitions[ProfileSection.__name__]["oneOf"] = [{"required": [kind]} for kind in ("agent", "run", "acp")]
-    # Not every editor follows a reference at the very top.
+    # Some editors do not follow a reference at the top level.
     file = definitions.pop(TeamFile.__name__) | {"title": "remit.toml"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **file, "$defs": definitions}
 
 
 def _as_editors_read(schema: object) -> object:
-    r"""Return a schema without null, which TOML cannot say, and whose patterns end with `$`: ECMA-262 knows no `\Z`."""
+    r"""Return a schema without null, which TOML does not have, and with `$` in patterns: ECMA-262 has no `\Z`."""
     if isinstance(schema, list):
         return [_as_editors_read(each) for each in cast("list[object]", schema)]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""A team as a server: its hub, its door, and how it is told to end."""
+"""Serves a team over HTTP: its hub, its authenticator, and its shutdown."""
 
 import logging
 import os
@@ -24,12 +24,12 @@ from remit.transports.credentials.incoming import KnownSender, RunCredentials
 from remit.transports.credentials.spending import Spending
 from remit.transports.listening import listening
 
-if TYPE_CHECKING:  # most teams speak no A2A
+if TYPE_CHECKING:  # most teams do not serve A2A
     from remit.server.a2a.routes import Exposure
 
 log = logging.getLogger("remit")
 
-# What an identity provider publishes is some kilobytes.
+# The keys of an identity provider take a few kilobytes.
 MOST_KEYS = 1_000_000
 FETCH_S = 10.0
 
@@ -38,21 +38,21 @@ TOKEN_FILE = "serve.token"
 
 
 class TeamServer(NamedTuple):
-    """A server that has been made from a team, and is ready to serve."""
+    """A server made from a team, ready to serve."""
 
     server: Server
     hub: Engine
     token: Path | None
-    """The file of the one token that is let in, where the team names nobody."""
+    """The file with the only accepted token, if the team names no clients or peers."""
     is_local: bool
-    """Whether it is met from this machine alone."""
+    """Whether it can be reached only from this machine."""
 
 
 @asynccontextmanager
 async def serving(
     team: Team, *, host: str | None = None, port: int | None = None, environ: Mapping[str, str] = os.environ
 ) -> AsyncGenerator[TeamServer, None]:
-    """Open a team's hub, and make the server for it; *host* and *port* count more than what the team says."""
+    """Open a team's hub and make its server; *host* and *port* override the team file."""
     section = team.serve
     host, port = host or section.host, section.port if port is None else port
     for wrong in unservable(team):
@@ -96,9 +96,9 @@ async def serving(
 
 @asynccontextmanager
 async def _device_of(team: Team, hub: Engine, environ: Mapping[str, str]) -> AsyncGenerator[None]:
-    """Have the device at work of a team with agents on others: what it shares is shared too, for none else can then.
+    """Run the device of a team with agents on other devices; it also shares agents, since no other process can.
 
-    Without it the rest is served all the same: whoever asks such an agent is told why it cannot be asked.
+    If it fails, the rest is still served: calls to such agents fail with the reason.
     """
     if all(agent.device is None for agent in team.agents.values()):
         yield
@@ -111,12 +111,12 @@ async def _device_of(team: Team, hub: Engine, environ: Mapping[str, str]) -> Asy
                 relaying(team, hub=hub, host=False, share=bool(team.shared), environ=environ)
             )
         except RemitError as error:
-            log.warning("agents on other devices cannot be asked: %s", error.fault.message)
+            log.warning("agents on other devices cannot be called: %s", error.fault.message)
         yield
 
 
 def _exposure(team: Team, hub: Engine) -> "Exposure | None":
-    """Return how a team's agents speak A2A; None if they do not."""
+    """Return the A2A settings of a team; None if it does not serve A2A."""
     said = team.a2a
     if said is None:
         return None
@@ -135,12 +135,12 @@ def _exposure(team: Team, hub: Engine) -> "Exposure | None":
 
 
 def _token_file(team: Team, host: str) -> Path:
-    """Return the file of the token of a team that names no client: only for this machine."""
+    """Return the token file for a team without clients; only for this machine."""
     if host not in LOCAL:
         raise RemitError(
             fault(
                 Code.TEAM_INVALID,
-                f"{host} can be reached from other machines, and the team names nobody who may come",
+                f"{host} can be reached from other machines, and the team names no clients or peers",
                 suggestion="Name them in `[clients.NAME]` or `[peers.NAME]`; docs/serving.md shows how.",
             )
         )
@@ -148,7 +148,7 @@ def _token_file(team: Team, host: str) -> Path:
 
 
 async def fetch(url: str) -> bytes:
-    """Return what is at an address of the team file: the keys of an identity provider."""
+    """Fetch the keys of an identity provider from a URL in the team file."""
     from aiohttp import ClientError, ClientSession, ClientTimeout
 
     try:

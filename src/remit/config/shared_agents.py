@@ -1,4 +1,4 @@
-"""Profiles and shared agents of a team file: whether it is clear who is meant, and how that one is reached."""
+"""Checks the profiles and shared agents of a team file."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -13,12 +13,12 @@ from remit.protocol.codec import WrongPart, did_you_mean
 KINDS = ("agent", "run", "acp")
 _NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp`, as in ["my-agent", "--quiet"]'
 _RELAY = 'other devices are reached over a gateway: say where it is in `[relay]`, as `gateway = "wss://…"`'
-# What the bridge lets no agent exceed, whatever its profile says.
+# The bridge's own limit, whatever a profile says.
 _LONGEST_TURN_MS = 120_000
 
 
 def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
-    """Say which profiles and shared agents are described in two ways, or in none, or name who is not there."""
+    """Return profiles and shared agents that do not name exactly one existing agent."""
     callees = (*names["agents"], *names["workflows"], *([] if team.orchestrator is None else [team.orchestrator.name]))
     if "relay" not in said:
         yield from (WrongPart((kind, name), _RELAY) for kind in ("profiles", "shared") for name in getattr(team, kind))
@@ -59,9 +59,9 @@ def _empty(place: tuple[str, ...], profile: ProfileSection) -> Iterator[WrongPar
         if command is not None and not (command and command[0]):
             yield WrongPart((*place, kind), 'expected a program and its arguments, as in ["my-agent", "--quiet"]')
     if duration_ms(profile.limits.max_duration) < 1:
-        yield WrongPart((*place, "limits", "max_duration"), "a run needs some time")
+        yield WrongPart((*place, "limits", "max_duration"), "expected a duration above 0")
     if not 0 < duration_ms(profile.constraints.turn_timeout) <= _LONGEST_TURN_MS:
-        yield WrongPart((*place, "constraints", "turn_timeout"), "a turn takes some time, and at most 120 s")
+        yield WrongPart((*place, "constraints", "turn_timeout"), "expected a duration above 0 and at most 120 s")
 
 
 def _nobody(place: tuple[str, ...], name: str | None, known: Collection[str]) -> Iterator[WrongPart]:
@@ -71,6 +71,6 @@ def _nobody(place: tuple[str, ...], name: str | None, known: Collection[str]) ->
 
 
 def gateway_name(team: Team) -> str:
-    """Return what the gateway of a team calls itself."""
+    """Return the name that a team's gateway gives itself."""
     assert team.relay is not None, "a team without a gateway has none that could be named"
     return team.relay.name or urlsplit(team.relay.gateway).hostname or ""

@@ -1,4 +1,4 @@
-"""Where the spans and metrics of a team go, and why some cannot be delivered from here."""
+"""Checks the telemetry settings of a team, and reads its headers."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from remit.runtime.registry import team_invalid
 
 
 def undeliverable(said: dict[str, Any], team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
-    """Say why spans could not be sent from here: nobody says where to, or what it takes is not installed."""
+    """Return the reasons why spans cannot be sent: no endpoint, or a missing package."""
     section = team.telemetry
     if section is None:
         return
@@ -23,18 +23,20 @@ def undeliverable(said: dict[str, Any], team: TeamFile, environ: Mapping[str, st
 
     place = ("telemetry", "endpoint")
     try:
-        if section.endpoint is not None or "endpoint" not in said["telemetry"]:  # else it is said what is wrong with it
+        if (
+            section.endpoint is not None or "endpoint" not in said["telemetry"]
+        ):  # otherwise its error is reported already
             collector_at(section.endpoint, {}, environ)
     except RemitError as error:
         yield WrongPart(place if section.endpoint is not None else place[:1], error.fault.message)
     if duration_ms(section.interval) == 0:
-        yield WrongPart(("telemetry", "interval"), "expected a duration that is longer than nothing")
+        yield WrongPart(("telemetry", "interval"), "expected a duration above 0")
     if not _installed():
         yield WrongPart(("telemetry",), f"spans and metrics need the extra `otel`: {INSTALL}")
 
 
 def headers_of(section: TelemetrySection, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the headers that a collector wants, or raise a `RemitError` if one of them is not in the environment."""
+    """Return the headers for the collector, or raise a `RemitError` if one is missing from the environment."""
     try:
         return {
             name: secret_of(text, environ) if text.startswith("$") else text for name, text in section.headers.items()
@@ -46,5 +48,5 @@ def headers_of(section: TelemetrySection, environ: Mapping[str, str] = os.enviro
 def _installed() -> bool:
     try:
         return find_spec("opentelemetry.proto") is not None
-    except (ImportError, ValueError):  # nothing of OpenTelemetry is there, or it was taken out of the running program
+    except (ImportError, ValueError):  # OpenTelemetry is not installed, or was removed while the program runs
         return False

@@ -26,7 +26,7 @@ Secret = Annotated[
         title="secret",
         pattern=r"^\$[A-Za-z_][A-Za-z0-9_]*\Z",
         extra={
-            "rule": 'a secret does not stand in a team file: write "$NAME", '
+            "rule": 'a team file must not contain secrets: write "$NAME", '
             "and put its value into the environment variable NAME"
         },
     ),

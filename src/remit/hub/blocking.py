@@ -1,4 +1,4 @@
-"""A hub for programs that do not await: open in a thread of its own, asked from any other."""
+"""Runs a hub in a thread of its own, for programs that do not await."""
 
 import asyncio
 import threading
@@ -11,26 +11,26 @@ from remit.runtime.root_request import AskOptions
 
 
 class Background:
-    """The thread in which a hub is open, with an event loop of its own: the hub works on while nobody asks it.
+    """A thread with an event loop in which a hub is open, also between calls.
 
-    A loop that only ran while somebody asks would let leases lapse, and records wait. The loop of the caller, if there
-    is one as in a notebook, cannot be used: whoever waits in it stops it.
+    If the loop ran only during calls, leases would expire and records would wait. The caller's own loop, as in a
+    notebook, cannot be used: a blocking wait in it would stop it.
     """
 
     def __init__(self, hub: Engine) -> None:
         self._hub = hub
         self._closing = asyncio.Event()
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
-        """Known once the hub is open; else, why it could not be opened."""
+        """The loop once the hub is open, or the error that kept it from opening."""
         self._ended: Future[None] = Future()
         threading.Thread(target=self._run, name="remit-hub", daemon=True).start()
 
     def wait_until_open(self) -> None:
-        """Return once the hub is open, or raise what kept it from opening."""
+        """Return once the hub is open, or raise the error that kept it from opening."""
         self._loop.result()
 
     def close(self) -> None:
-        """Close the hub and return once it is closed, or raise what went wrong."""
+        """Close the hub and return once it is closed, or raise the error of its thread."""
         with suppress(RuntimeError):  # the loop has ended by itself
             self._loop.result().call_soon_threadsafe(self._closing.set)
         self._ended.result()

@@ -103,7 +103,7 @@ def _capability(capability: Capability | str, agent: str) -> Capability:
     if isinstance(capability, str):
         return Capability(code=capability)
     if not isinstance(capability, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise team_invalid(f"agent `{agent}`: a `{type(capability).__qualname__}` is no capability: give its code")
+        raise team_invalid(f"agent `{agent}`: a `{type(capability).__qualname__}` is not a capability: give its code")
     for field, schema in (("input_schema", capability.input_schema), ("result_schema", capability.result_schema)):
         if schema is not None and (wrong := check_schema(schema)):
             raise team_invalid(

@@ -153,9 +153,9 @@ class Hub(Engine):
         self._background.close()
 
     def ask_sync(self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]) -> Response:
-        """Ask like `ask`, without await: from scripts and notebooks, also where an event loop is running already.
+        """Ask like `ask`, without await: from scripts and notebooks, even if an event loop is already running.
 
-        A hub that is not open is opened for this one question; for several, ask within `with hub:`.
+        If the hub is not open, it is opened for this call only; for several calls use `with hub:`.
         """
         if self.loop is not None:
             return ask_blocking(self, agent, text, user, options)
@@ -163,7 +163,7 @@ class Hub(Engine):
             return ask_blocking(self, agent, text, user, options)
 
     def agent(self, name: str, **options: Unpack[AgentOptions]) -> Callable[[Function], Function]:
-        """Make the decorated function an agent; it stays callable as it was."""
+        """Register the decorated function as an agent; it stays callable."""
 
         def add(function: Function) -> Function:
             self.add(name, function, **options)
@@ -332,7 +332,7 @@ class Hub(Engine):
     ) -> None:
         """Add a workflow as an agent of the same name: asking it executes its steps, and survives a restart.
 
-        *phrases* are what users read while a capability is at work, *glossary* the one term for each variant of it.
+        *phrases* are what users read while a capability is in progress, *glossary* the preferred term for each variant.
         A *model* combines several results into one text, which is used only if it says no more than they do; else the
         answer gives them one after another.
         """
@@ -386,7 +386,7 @@ class Hub(Engine):
         safe_to_repeat: bool = False,
         sees: Collection[str] | Mapping[str, Collection[str]] = (),
     ) -> Callable[[ToolFunction], ToolFunction]:
-        """Make the decorated function a tool: its parameters are its schema, and `user` is filled from the remit.
+        """Register the decorated function as a tool: its parameters are its schema; `user` is filled from the remit.
 
         *sees* are the kinds of personal data that it is given in clear, in all parameters (`["EMAIL"]`) or by
         parameter (`{"email": ["EMAIL"]}`). The agents that use it get placeholders, also in its results.

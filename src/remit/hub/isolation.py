@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # most hubs have no isolated agents
 
 
 class Isolation:
-    """The surroundings of the isolated agents of one hub."""
+    """The code folder, environment and hidden files of a hub's isolated agents."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
 # Codes of the contract that names agents have two or three letters; four leave room.
 LONGEST_CODE = 4
 
-# How an orchestrator finds out what is wanted.
+# How an orchestrator classifies requests.
 Hearing = Literal["words", "embeddings", "model"]
 
 
@@ -45,7 +45,7 @@ class Orchestration:
         self.planners: set[str] = set()
 
     def add_words(self, phrases: Mapping[str, str] | None, glossary: Mapping[str, str] | None) -> None:
-        """Add what users read while a capability is at work, and the one term for each variant of it."""
+        """Add the phrases that users read while a capability is in progress, and preferred terms."""
         self._phrases |= phrases or {}
         self._glossary |= glossary or {}
 

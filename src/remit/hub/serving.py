@@ -64,7 +64,7 @@ def _refuse_confusion(senders: Sequence[tuple[str, str]], about: Mapping[str, Co
         if names.count(name) > 1:
             raise team_invalid(f"`{name}` is a client and a hub; give one of them another name")
         if (owner := owners.setdefault(token, name)) != name:
-            raise team_invalid(f"`{owner}` and `{name}` have the same token, so that nobody could tell who asks")
+            raise team_invalid(f"`{owner}` and `{name}` have the same token, so senders cannot be told apart")
     for option, given in about.items():
         for name in given:
             if name not in names:
