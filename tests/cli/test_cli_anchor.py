@@ -205,4 +205,4 @@ def test_a_checkpoint_that_does_not_fit_the_record_is_no_anchor(path: Path) -> N
     database.close()
     done = remit("audit", "anchor", "--store", "hub.db", folder=path.parent)
     assert (done.returncode, done.stdout) == (7, "")
-    assert "→ Look at it with `remit audit verify`." in done.stderr
+    assert "→ Check it with `remit audit verify`." in done.stderr

@@ -1,4 +1,4 @@
-"""Where a hub remembers."""
+"""Stores: where a hub keeps its records."""
 
-# Beside the program, like other tools' folders of that kind; it ignores itself in git.
+# In the working directory, like the folders of similar tools; it has a `.gitignore`.
 STORE_PATH = ".remit/hub.db"

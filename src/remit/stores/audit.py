@@ -1,4 +1,4 @@
-"""Verification of the chain in a SQLite file, while others may go on writing to it."""
+"""Verifies the audit chain in a SQLite file, while others may write to it."""
 
 import os
 import sys
@@ -24,8 +24,8 @@ from remit.stores.schema import KINDS, check_version
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
 BUSY_SECONDS = 5
 
-# A hub that is busy, or whose disk was in trouble, seals later than it should: a checkpoint is tried again after
-# seconds, and asked about after each batch of records.
+# A hub that is busy, or had disk errors, writes checkpoints late: it retries after seconds, and checks after each
+# batch of records whether one is due.
 GRACE_SECONDS = 60.0
 GRACE_ROWS = 10_000
 
@@ -43,11 +43,11 @@ def verify_file(
     checkpoint_every: int = EVERY,
     checkpoint_seconds: float = SECONDS,
 ) -> AuditVerdict:
-    """Judge the audit chain in a file that nobody need have open; nothing is written, and the secret key is not needed.
+    """Verify the audit chain in a file, which need not be open; nothing is written, and no secret key is needed.
 
     The checkpoints must be signed by *public_key* (of several, each must have signed some); if it is not given, by the
-    keys of the *anchors*; else by the key beside the file; and if that is not there, all by the same. Rows that stand
-    unsigned for longer than *checkpoint_seconds*, and a minute, are a finding.
+    keys of the *anchors*; else by the key beside the file; and if that is not there, all by the same. Rows that
+    stay unsigned for longer than *checkpoint_seconds* and a minute are a finding.
     """
     path = Path(path)
     pinned = (public_key,) if isinstance(public_key, bytes) else tuple(public_key or ())
@@ -74,16 +74,16 @@ def audit(
     every: int = EVERY,
     seconds: float = SECONDS,
 ) -> Query[AuditVerdict]:
-    """Return the query that judges the whole chain."""
+    """Return the query that verifies the whole chain."""
 
     def query(connection: SqliteConnection) -> AuditVerdict:
-        # Others may go on writing. The rows of these checkpoints were committed before the snapshot that is taken next.
+        # Others may keep writing. The rows of these checkpoints were committed before the snapshot that is taken next.
         checkpoints = read_checkpoints(path)
         connection.execute("BEGIN")
         try:
             mark = read_mark(connection)
             number = mark.number if mark else sys.maxsize
-            # And so were those of the checkpoints that came in between, as far as the snapshot knows of them.
+            # So were the rows of checkpoints written in between, as far as the snapshot contains them.
             between = read_checkpoints(path)[len(checkpoints) :]
             checkpoints += [each for each in between if each is None or each.number <= number]
             due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
@@ -113,12 +113,12 @@ _REFERENCED = """
 def _breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
     found: list[tuple[int, ChainBreak]] = []
     for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_BREAK}"):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest tells
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
             found.append((seq, _read_break(body)))
     return found
 
 
-# Read as bytes, because a row that was tampered with may hold text that is none.
+# Read as bytes, because a tampered row may contain invalid text.
 _ROWS = """
     SELECT seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
     FROM record ORDER BY seq
@@ -137,14 +137,14 @@ def _text(raw: bytes | None) -> str:
 
 def _public_key(path: Path) -> bytes | None:
     try:
-        # Only its public half is used, so that others can read the file is no reason not to verify.
+        # Only the public half is used, so a key file that others can read is no reason not to verify.
         return read_key(key_path(path), private=False).public
     except OSError:
         return None
 
 
 def newest_anchor(connection: SqliteConnection, path: Path) -> tuple[Checkpoint, int]:
-    """Return the newest checkpoint and how many rows stand after it, or raise `StoreError` if none can be relied on."""
+    """Return the newest checkpoint and the number of rows after it, or raise `StoreError` if none is valid."""
     newest = newest_checkpoint(path)
     if newest is None:
         message = f"{path}: no checkpoint was written yet"
@@ -152,7 +152,7 @@ def newest_anchor(connection: SqliteConnection, path: Path) -> tuple[Checkpoint,
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
     found = connection.execute("SELECT digest FROM record WHERE seq = ?", (newest.seq,)).fetchone()
     if not newest.is_genuine() or found is None or bytes(found[0]).hex() != newest.digest:
-        message = f"{path}: checkpoint {newest.number} does not fit the record"
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Look at it with `remit audit verify`."))
+        message = f"{path}: checkpoint {newest.number} does not match the record"
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
     head: int = connection.execute("SELECT max(seq) FROM record").fetchall()[0][0]
     return newest, head - newest.seq

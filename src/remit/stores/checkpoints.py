@@ -14,14 +14,14 @@ from remit.runtime.audit import Tampering
 from remit.runtime.signing import Checkpoint, CheckpointKey, decode_checkpoints, encode_checkpoint, sign
 from remit.stores.connection import SqliteConnection, write_lock
 
-# A checkpoint costs a signature and a wait for the disk: at most one a minute is not felt, and a minute of records is
-# what somebody without the key can change unseen.
+# A checkpoint costs a signature and a disk write: at most one a minute is negligible, and without the key only the
+# records of the last minute can be changed unnoticed.
 EVERY = 10_000
 SECONDS = 60.0
 
 _log = logging.getLogger("remit.store")
 
-# As the migrations leave it, for a file from which somebody deleted it.
+# The table as the migrations create it, for a file from which it was deleted.
 _TABLE = """
     CREATE TABLE checkpoint (
         one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, seq INTEGER NOT NULL,
@@ -31,12 +31,12 @@ _TABLE = """
 
 
 def checkpoint_path(path: Path) -> Path:
-    """Return where the checkpoints of the database at *path* are."""
+    """Return the path of the checkpoints of the database at *path*."""
     return path.with_name(path.name + ".checkpoints")
 
 
 def key_path(path: Path) -> Path:
-    """Return where the key for the database at *path* is."""
+    """Return the path of the key of the database at *path*."""
     return path.with_name(path.name + ".key")
 
 
@@ -58,7 +58,7 @@ def newest_checkpoint(path: Path) -> Checkpoint | None:
 
 
 class Mark(NamedTuple):
-    """What the database remembers of its last checkpoint."""
+    """The database's row about its last checkpoint."""
 
     number: int
     seq: int
@@ -91,17 +91,17 @@ class Checkpoints:
         self._sealed = 0
         self._unsealed_since: float | None = None
         self._noted = False
-        """Whether the database knows since when rows wait for a signature."""
+        """Whether the database has the time of the first unsigned row."""
         self.head = 0
         """The last row known to be committed."""
 
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def examine(self, connection: SqliteConnection, *, key_made: bool) -> list[ChainBreak]:
-        """Return what does not fit between rows, checkpoints and key, in an open write transaction.
+        """Return contradictions between rows, checkpoints and key, in an open write transaction.
 
-        Whatever it is, the database's own mark is brought to where the next checkpoint can follow. What a killed
-        process left unsigned is no break: it is signed next.
+        In each case the database's own mark is moved to where the next checkpoint can follow. Rows that a killed
+        process left unsigned are not a break: they are signed next.
         """
         mark, last = read_mark(connection), newest_checkpoint(self._path)
         head: int = connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()[0][0]
@@ -111,7 +111,7 @@ class Checkpoints:
             text = f"row {last.seq} is not the one that checkpoint {last.number} signed; the record ends at row {head}"
             breaks.append(ChainBreak(finding=name, text=text))
         number = max(mark.number if mark else 0, last.number if last else 0)
-        # After a cut the last checkpoint may be about rows that are gone; the next must not wait for as many.
+        # After a truncation the last checkpoint may be about missing rows; the next must not wait for as many.
         seq = min(head, max(mark.seq if mark else 0, last.seq if last else 0))
         found = Mark(number, seq, self._key.fingerprint, mark.since_ms if mark else 0)
         if found != mark:
@@ -138,10 +138,10 @@ class Checkpoints:
     # ── sealing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, connection: SqliteConnection, seq: int, at_ms: int) -> None:
-        """Note, in the transaction that writes rows up to *seq*, since when they wait for a signature."""
+        """Store the time of the first unsigned row, in the transaction that writes rows up to *seq*."""
         if self._noted or seq <= self._sealed:
             return
-        with suppress(apsw.SQLError):  # the table was deleted: sealing and verification tell
+        with suppress(apsw.SQLError):  # the table was deleted: sealing and verification report it
             connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (at_ms,))
 
     def committed(self, seq: int) -> None:
@@ -150,7 +150,7 @@ class Checkpoints:
         self._noted = seq > self._sealed
 
     def seal_if_due(self, connection: SqliteConnection, at_ms: int) -> float | None:
-        """Seal the chain if it is time; return in how many seconds it will be, or None if nothing is unsealed."""
+        """Seal the chain if it is due; return the seconds until then, or None if nothing is unsealed."""
         if self.head <= self._sealed:
             return None
         now = time.monotonic()
@@ -178,7 +178,7 @@ class Checkpoints:
         self._noted = False
 
     def _catch_up(self, connection: SqliteConnection) -> bool:
-        """Remember a line that a crash, or a commit that failed, left unremembered; say whether there was one."""
+        """Store a line that a crash or a failed commit left out of the database; say whether there was one."""
         mark, last = read_mark(connection), newest_checkpoint(self._path)
         if mark is None or last is None or last.number <= mark.number:
             return False
@@ -208,7 +208,7 @@ class Checkpoints:
             end, last = _end(handle)
             number = max(number, last.number + 1 if last else 1)
             line = encode_checkpoint(sign(self._key, number=number, seq=seq, digest=digest, at_ms=at_ms))
-            # A line that a crash tore off is no checkpoint; the next one must not be glued to it.
+            # A line that a crash truncated is not a checkpoint; the next one must start on a new line.
             os.ftruncate(handle, end)
             os.pwrite(handle, line, end)
             if self._durable:
@@ -219,7 +219,7 @@ class Checkpoints:
 
 
 def _mark_breaks(mark: Mark | None, last: Checkpoint | None, head: int) -> list[ChainBreak]:
-    """Return where the database's mark and the last line of the file disagree."""
+    """Return contradictions between the database's mark and the last line of the file."""
     if mark is None:
         return [_break(Tampering.CHECKPOINT_ROW_MISSING, "the database's row about its last checkpoint was deleted")]
     in_file = last.number if last else 0
@@ -247,7 +247,7 @@ def _digest(connection: SqliteConnection, seq: int) -> str | None:
 
 
 def _end(handle: int) -> tuple[int, Checkpoint | None]:
-    """Return where the last whole line ends, and its checkpoint; after a crash the file is ahead of the database."""
+    """Return the end of the last complete line, and its checkpoint; after a crash the file is ahead of the database."""
     size = os.fstat(handle).st_size
     # A line has some 350 bytes, so the last one is among these.
     tail = os.pread(handle, 4096, max(0, size - 4096))

@@ -1,4 +1,4 @@
-"""How a SQLite file is opened, and how much of a connection the store uses."""
+"""Opens SQLite files, and types the part of a connection that the store uses."""
 
 import os
 from collections.abc import Generator, Iterator, Sequence
@@ -17,7 +17,7 @@ _SYNCHRONOUS: dict[Durability, str] = {"power": "FULL", "process": "NORMAL"}
 
 
 class Rows(Protocol):
-    """What a statement gives back."""
+    """The result of a statement."""
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
@@ -43,10 +43,10 @@ class SqliteConnection(Protocol):
 
 
 def connect_writer(path: Path, durability: Durability, busy_seconds: float) -> SqliteConnection:
-    """Return a connection that writes; the file and its folder are made if they are not there."""
-    # Private whatever the umask: beside the file lies the key, and names of files tell what is done here.
+    """Return a connection that writes; the file and its folder are created if they do not exist."""
+    # Private whatever the umask: the key is in the same folder, and file names reveal what is done here.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Made here and not by SQLite, so that nobody else can read it; its log takes over these permissions.
+    # Created here and not by SQLite, so that nobody else can read it; its log inherits these permissions.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(int(busy_seconds * 1_000))
@@ -65,14 +65,14 @@ def connect_reader(path: Path, busy_seconds: float) -> SqliteConnection:
 
 
 def _plan_once(connection: apsw.Connection) -> None:
-    # Else a query with `>` or `IS NULL` is planned anew whenever other values are bound (8 µs each), in the light of
-    # statistics that these files do not have.
+    # Otherwise a query with `>` or `IS NULL` is planned again for each new value (8 µs each), by statistics that these
+    # files do not have.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 @contextmanager
 def write_lock(connection: SqliteConnection) -> Generator[None]:
-    """Hold the file's one write lock; what was done meanwhile is committed at the end, or undone if anything fails."""
+    """Hold the file's write lock; commit at the end, or roll back if anything fails."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

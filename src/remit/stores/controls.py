@@ -1,4 +1,4 @@
-"""What one process tells the hubs of others, in the SQLite file that they share."""
+"""Control commands between processes, in the SQLite file that they share."""
 
 from typing import Literal
 
@@ -10,13 +10,13 @@ from remit.stores.schema import DAY_MS
 def add(
     connection: SqliteConnection, run: str, action: Literal["cancel", "reload"], by: str, reason: str, now_ms: int
 ) -> int:
-    """Write one down and return its number."""
+    """Store a command and return its number."""
     sql = "INSERT INTO control (run, action, by, reason, at_ms) VALUES (?,?,?,?,?) RETURNING seq"
     return connection.execute(sql, (run, action, by, reason, now_ms)).fetchall()[0][0]
 
 
 def forget(connection: SqliteConnection, now_ms: int) -> None:
-    """Delete those that are a day old, unless their run may still be taken up: else every hub has read them."""
+    """Delete commands older than a day, which every hub has read, unless their run may still be resumed."""
     connection.execute(
         "DELETE FROM control WHERE at_ms <= ? AND NOT EXISTS"
         " (SELECT 1 FROM request WHERE request.run = control.run AND state < 2 AND state = 0)",
@@ -25,11 +25,11 @@ def forget(connection: SqliteConnection, now_ms: int) -> None:
 
 
 def after(connection: SqliteConnection, number: int, run: str | None) -> list[ControlCommand]:
-    """Return what was said after *number*, about one run if asked."""
+    """Return the commands after *number*, optionally about one run."""
     sql = "SELECT seq, run, action, by, reason FROM control WHERE seq > ?1 AND (?2 IS NULL OR run = ?2) ORDER BY seq"
     return [ControlCommand(*row) for row in connection.execute(sql, (number, run))]
 
 
 def last(connection: SqliteConnection) -> int:
-    """Return the number of the newest, 0 if there is none."""
+    """Return the number of the newest command, 0 if there is none."""
     return connection.execute("SELECT coalesce(max(seq), 0) FROM control").fetchall()[0][0]

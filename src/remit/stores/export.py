@@ -1,4 +1,4 @@
-"""The rows of a record as they were hashed, for those who check the chain without this program."""
+"""Exports rows as they were hashed, to verify the chain without this program."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _NAMES = {number: kind.value for kind, number in KINDS.items()}
 
 
 class Linked(NamedTuple):
-    """A row, and the digest of the row before it, from which its own follows."""
+    """A row, and the digest of the row before it, which its own digest depends on."""
 
     previous: bytes
     row: ChainRow
@@ -21,7 +21,7 @@ class Linked(NamedTuple):
 def linked_rows(
     connection: SqliteConnection, *, run: str | None = None, profile: str | None = None, after: int = 0
 ) -> Iterator[Linked]:
-    """Return the rows in order, those of one run or profile if asked, as they are stored: tampered ones too."""
+    """Return the rows in order as they are stored, tampered ones included; optionally of one run or profile."""
     where, values = within(run=run, profile=profile)
     sql = _ROWS.format(where=f"seq > ? AND {where}")
     for previous, seq, number, at_ms, of_run, session, body, digest in connection.execute(sql, (after, *values)):
@@ -37,12 +37,12 @@ _ROWS = """
 
 
 def _text(raw: bytes) -> str:
-    # One that was tampered with may hold what is no text; its digest does not fit anyway.
+    # A tampered row may contain invalid text; its digest does not match anyway.
     return raw.decode(errors="replace")
 
 
 def before_newest(connection: SqliteConnection, count: int, run: str | None = None, profile: str | None = None) -> int:
-    """Return the number after which the newest *count* rows follow, of one run or profile if asked."""
+    """Return the number before the newest *count* rows, optionally of one run or profile."""
     where, values = within(run=run, profile=profile)
     newest = f"SELECT seq FROM record WHERE {where} ORDER BY seq DESC LIMIT ?"
     sql = f"SELECT coalesce(min(seq) - 1, (SELECT max(seq) FROM record), 0) FROM ({newest})"

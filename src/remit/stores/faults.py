@@ -1,4 +1,4 @@
-"""What SQLite and the file system complain about, as an error that says which file, why, and what to do."""
+"""Translates errors of SQLite and the file system into errors with the file, the reason and advice."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import msgspec
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import StoreError
 
-# Each is the store's trouble, not that of what was to be written: it passes, or someone mends it.
+# Each is a problem of the store, not of the data: it passes, or someone repairs it.
 _TROUBLES: dict[type[Exception], tuple[str, str]] = {
     apsw.FullError: (
         "the disk is full, or the file has reached its size limit",
@@ -30,7 +30,7 @@ _TROUBLES: dict[type[Exception], tuple[str, str]] = {
     ),
     apsw.CantOpenError: (
         "the file cannot be opened",
-        "Check that the folder exists, that the path is no folder itself, and that this user may read and write there.",
+        "Check that the folder exists, that the path is not a folder, and that this user may read and write there.",
     ),
     apsw.PermissionsError: ("access is denied", "Give this user the right to read and write the file and its folder."),
     apsw.IOError: (
@@ -47,7 +47,7 @@ TROUBLE = tuple(_TROUBLES)
 
 
 def translate(error: Exception, path: Path) -> StoreError:
-    """Return *error*, met while working on *path*, as a `StoreError`."""
+    """Return *error*, raised for the file at *path*, as a `StoreError`."""
     if isinstance(error, StoreError):
         return error
     for kind, (reason, advice) in _TROUBLES.items():

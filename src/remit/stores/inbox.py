@@ -1,4 +1,4 @@
-"""The questions that wait for a person, in a SQLite file."""
+"""Questions to people, in a SQLite file."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ _COLUMNS = "id, text, request, editable, asked_ms, expires_ms"
 
 
 def put(connection: SqliteConnection, question: Question) -> Question:
-    """Put a question there unless it is; return the one that is there now."""
+    """Add a question unless it exists; return the stored one."""
     request, editable = encode(question.request), encode(question.editable)
     connection.execute(
         f"INSERT INTO question ({_COLUMNS}, run, over_ms) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
@@ -35,7 +35,7 @@ def put(connection: SqliteConnection, question: Question) -> Question:
 
 
 def decide(connection: SqliteConnection, question: str, decision: bytes, now_ms: int) -> bool:
-    """Answer a question, if it is there and neither answered nor too old; *decision* is locked: a person wrote it."""
+    """Answer a question if it exists, is not answered and has not expired; *decision* is encrypted."""
     connection.execute(
         "UPDATE question SET decision = ?, over_ms = ? WHERE id = ? AND decision IS NULL AND expires_ms > ?",
         (decision, now_ms, question, now_ms),
@@ -44,12 +44,12 @@ def decide(connection: SqliteConnection, question: str, decision: bytes, now_ms:
 
 
 def withdraw(connection: SqliteConnection, question: str) -> None:
-    """Take a question away; one that was answered stays, so that its answer is found after a restart."""
+    """Delete a question; one that was answered stays, so that its answer is found after a restart."""
     connection.execute("DELETE FROM question WHERE id = ? AND decision IS NULL", (question,))
 
 
 def forget(connection: SqliteConnection, now_ms: int) -> None:
-    """Delete what was answered or too late a day ago; but what a run may still ask about stays as long as the run."""
+    """Delete questions that were answered or expired a day ago, unless their run is still in progress."""
     connection.execute(
         "DELETE FROM question WHERE over_ms <= ? AND NOT EXISTS"
         " (SELECT 1 FROM request WHERE request.run = question.run AND state < 2 AND state = 0)",
@@ -58,7 +58,7 @@ def forget(connection: SqliteConnection, now_ms: int) -> None:
 
 
 def decision(connection: SqliteConnection, question: str) -> bytes | None:
-    """Return what was answered so far, as it was locked."""
+    """Return the encrypted answer, if there is one."""
     found = connection.execute(
         "SELECT decision FROM question WHERE id = ? AND decision IS NOT NULL", (question,)
     ).fetchone()

@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MessageRow(NamedTuple):
-    """A message as the index knows it."""
+    """An index row of a message."""
 
     id: int
     seq: int
@@ -112,7 +112,7 @@ def choose(
 
 
 def by_words(wanted: ContextFilter) -> bool:
-    """Say whether a filter goes by indexed words: it has keywords, and none that is shorter than a trigram."""
+    """Say whether a filter can use the word index: it has keywords, and none shorter than a trigram."""
     return bool(wanted.keywords) and all(len(_plain(keyword)) >= 3 for keyword in wanted.keywords or ())
 
 
@@ -175,7 +175,7 @@ def _worth_spelling(connection: SqliteConnection, place: IndexPosition) -> bool:
 
 
 def _pages(source: Callable[[int, int], list[MessageRow]], last: int | None) -> Iterator[list[MessageRow]]:
-    """Return what a source has, newest first, in pages that grow as long as they are not enough."""
+    """Yield the rows of a source, newest first, in pages of growing size."""
     below, size = _IDS, FIRST_PAGE if last is None else min(last, LARGEST_PAGE)
     while True:
         rows = source(below, size)
@@ -340,7 +340,7 @@ def _expression(keywords: Sequence[str]) -> str:
 
 
 def _trigrams(keyword: str) -> list[str]:
-    """Return a few trigrams from all over a keyword."""
+    """Return a few trigrams, spread over a keyword."""
     end = len(keyword) - 3
     step = max(3, -(-end // (MOST_TRIGRAMS - 1)))
     return list(dict.fromkeys(keyword[start : start + 3] for start in [*range(0, end, step), end]))
@@ -358,13 +358,13 @@ def _json(value: object) -> str:
 
 
 def note(connection: SqliteConnection, session: str, notes: Sequence[Note]) -> None:
-    """Keep what became known in a conversation, each once."""
+    """Store notes of a conversation, each once."""
     sql = "INSERT OR IGNORE INTO note (session, kind, text, by) VALUES (?,?,?,?)"
     for each in notes:
         connection.execute(sql, (session, each.kind, each.text, each.by))
 
 
 def notes(session: str) -> Query[list[Note]]:
-    """Return the query for what is known in a conversation, the newest of it, oldest first."""
+    """Return the query for the newest notes of a conversation, oldest first."""
     sql = "SELECT kind, text, by FROM note WHERE session = ? ORDER BY id DESC LIMIT ?"
     return lambda connection: [Note(*row) for row in connection.execute(sql, (session, MOST_NOTES))][::-1]

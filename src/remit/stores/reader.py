@@ -1,4 +1,4 @@
-"""Reads on connections of their own, in threads of their own: the writer never waits for them."""
+"""Runs queries on separate connections and threads, so that the writer never waits for them."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ T = TypeVar("T")
 Query = Callable[[SqliteConnection], T]
 State = Literal["waiting", "running", "silent", "finished"]
 
-# Reads are short; a second thread keeps one long listing from holding up the rest.
+# Reads are short; a second thread keeps one long listing from blocking the rest.
 CONNECTIONS = 2
 
 _KIND_OF = {number: kind for kind, number in KINDS.items()}
@@ -65,7 +65,7 @@ class Reader:
 # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# What somebody made of a row that was tampered with need not be JSON.
+# A tampered row may contain invalid JSON.
 _OF_PROFILE = f"""kind = {KINDS[Kind.SHARED]} AND
     CASE WHEN json_valid(CAST(body AS TEXT)) THEN CAST(body AS TEXT) ->> '$.profile' END = ?"""
 
@@ -111,7 +111,7 @@ def page(connection: SqliteConnection, where: str, values: Sequence[Any], size: 
 
 
 def recent(limit: int) -> Query[list[Record]]:
-    """Return the query for who was asked and how it ended, of the newest records."""
+    """Return the query for the outlines of the newest records."""
 
     def query(connection: SqliteConnection) -> list[Record]:
         ((newest,),) = connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()
@@ -159,8 +159,8 @@ def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: msgs
         raise StoreError(
             fault(
                 Code.STORE_UNAVAILABLE,
-                f"row {seq} of the record is of no known kind",
-                suggestion="Someone has changed the file: see what else with `remit audit verify`.",
+                f"row {seq} of the record has an unknown kind",
+                suggestion="The file was changed: check it with `remit audit verify`.",
             )
         )
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(raw)))
@@ -259,7 +259,7 @@ def _summary(
 
 
 def states(agent: str, users: Sequence[str] | None, session: str | None, limit: int) -> Query[list[RunState]]:
-    """Return the query for where the runs of an agent stand."""
+    """Return the query for the states of an agent's runs."""
     wanted = ["text ->> '$.target' = ?"]
     values: list[Any] = [KINDS[Kind.NOTICE], Code.CANCELLED]
     if session is not None:
@@ -311,7 +311,7 @@ def _state(
 
 
 def running(now_ms: int) -> Query[frozenset[str]]:
-    """Return the query for the runs at which someone is at work now."""
+    """Return the query for the runs in progress."""
     sql = "SELECT run FROM request WHERE state = 0 AND NOT waiting AND lease_until_ms > ?"
     return lambda connection: frozenset(run for (run,) in connection.execute(sql, (now_ms,)))
 
@@ -331,14 +331,14 @@ def outcome(run: str) -> Query[tuple[Response | None] | None]:
 
 
 def journal(run: str) -> Query[dict[str, bytes]]:
-    """Return the query for every step noted for a run."""
+    """Return the query for the journal of a run."""
     return lambda connection: dict(
         connection.execute("SELECT step, value FROM journal WHERE run = ?", (run,)).fetchall()
     )
 
 
 def facts(user: str) -> Query[tuple[str, ...]]:
-    """Return the query for what is known about a user, the newest of it, oldest first."""
+    """Return the query for the newest facts about a user, oldest first."""
     sql = "SELECT text FROM fact WHERE user = ? ORDER BY id DESC LIMIT ?"
     return lambda connection: tuple(text for (text,) in connection.execute(sql, (user, MOST_FACTS)))[::-1]
 

@@ -1,4 +1,4 @@
-"""The tables of a SQLite store, and how an older file becomes a current one."""
+"""The tables of a SQLite store, and the migrations of older files."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from remit.stores.connection import SqliteConnection, write_lock
 # Written into the file's header, so that another program's database is not taken for ours ("Rmit").
 APPLICATION_ID = 0x526D6974
 
-# How kinds are stored; a number is never given to another kind. What is only heard (`Kind.DELTA`) has none.
+# The numbers of kinds; a number is never reused for another kind. `Kind.DELTA` is not stored and has none.
 KINDS: dict[Kind, int] = {
     Kind.STARTED: 1,
     Kind.DELEGATION: 2,
@@ -166,7 +166,7 @@ MIGRATIONS: tuple[str, ...] = (
 
 
 def migrate(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
-    """Bring the file to the current version; several processes may start at once, and each step is done once."""
+    """Migrate the file to the current version; several processes may start at once, and each step runs once."""
     _use_wal(connection, busy_seconds)
     with write_lock(connection):
         version = _version(connection, path)
@@ -205,7 +205,7 @@ def _unusable(message: str, advice: str) -> StoreError:
 
 
 def _use_wal(connection: SqliteConnection, busy_seconds: float) -> None:
-    # SQLite does not wait for the lock when the journal mode changes, so those who start at once have to.
+    # SQLite does not wait for the lock when the journal mode changes, so processes that start together must.
     give_up = time.monotonic() + busy_seconds
     while True:
         try:

@@ -57,7 +57,7 @@ _read_decision = msgspec.json.Decoder(Decision).decode
 # A hop appends two records: this is more than two thousand hops ahead of the disk.
 MAX_QUEUED = 4_000
 
-# How soon a wait learns of an outcome that another process wrote.
+# How often a wait looks for an outcome that another process wrote.
 POLL_SECONDS = 0.1
 
 
@@ -111,13 +111,13 @@ class SqliteStore:
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
-        """Open the file, made now with its folder and its key if it is not there."""
+        """Open the file; it is created, with its folder and its key, if it does not exist."""
         opened = await asyncio.to_thread(self._opening.open, self.sizes)
         self._key, self._reader, self._glance = opened.key, opened.reader, opened.glance
         self._writer.start(opened.writer, opened.checkpoints)
 
     async def close(self) -> None:
-        """Make everything durable and let go; raises `StoreError` if it cannot, and keeps what is queued for `open`."""
+        """Make everything durable and close; raises `StoreError` if that fails, and keeps the queue for `open`."""
         if (reader := self._reader) is None:
             return
         try:
@@ -127,7 +127,7 @@ class SqliteStore:
             if self._glance is not None:
                 self._glance.close()
                 self._glance = None
-            # The writer's connection goes last: only a connection that may write folds the log into the file.
+            # The writer's connection closes last: only a connection that may write merges the log into the file.
             await reader.close()
             await self._writer.stop()
 
@@ -143,11 +143,11 @@ class SqliteStore:
 
     @property
     def full(self) -> bool:
-        """Whether so much is queued that whoever appends should await `room` first."""
+        """Whether the queue is so long that callers should await `room` before they append."""
         return len(self._writer.queue) >= MAX_QUEUED
 
     async def room(self) -> None:
-        """Return while there is room for more records; wait while there is not."""
+        """Return once there is room for more records."""
         self._opened()
         await self._writer.room(MAX_QUEUED)
 
@@ -156,7 +156,7 @@ class SqliteStore:
         await self._do(Transaction.write)
 
     async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
-        """Record what stands in another log, each number of a *source* once; return the highest that is recorded."""
+        """Record the entries of another log, each number of a *source* once; return the highest recorded number."""
         taken = tuple(entries)
         return await self._do(lambda transaction: transaction.transfer(source, taken))
 
@@ -183,19 +183,19 @@ class SqliteStore:
         )
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        """Note durably that a waiting request begins, in the form that it has now; False: the epoch is stale."""
+        """Record durably that a waiting request begins, in its current form; False: the epoch is stale."""
         return await self._do(lambda transaction: transaction.begin(run, epoch, request))
 
     async def release(self, run: str, epoch: int) -> bool:
-        """Hand a claimed request back, so that another worker may take it up at once; that counts as no attempt."""
+        """Release a claimed request, so that another worker can claim it at once; it does not count as an attempt."""
         return await self._do(lambda transaction: transaction.release(run, epoch))
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
-        """Return what is known of a request without submitting it."""
+        """Return the state of a request without submitting it."""
         return await self._do(lambda transaction: transaction.find(request, digest))
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        """Take up an expired request: return the new epoch, or None if another worker has it or it has finished."""
+        """Claim an expired request: return the new epoch, or None if another worker has it or it has finished."""
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
@@ -204,7 +204,7 @@ class SqliteStore:
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
-        # The outcome is worth keeping even if nobody waits for the acknowledgement any more.
+        # The outcome is kept even if the caller no longer waits for the acknowledgement.
         return await self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep), kept=True)
 
     async def wait(self, run: str) -> Response:
@@ -224,44 +224,44 @@ class SqliteStore:
             self._forget_waiting(run, outcome)
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
-        """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN."""
+        """Return expired requests; those that expired *max_attempts* times end as OUTCOME_UNKNOWN."""
         return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
 
     # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
 
     def secret(self) -> bytes:
-        """Return 32 bytes that only those who may read this store's key know; the same for all who share the store."""
+        """Return 32 bytes derived from the store's key; the same for all processes that share the store."""
         self._opened()
         return vault.secret(self._key)
 
     def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
-        """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
+        """Store values, durable like a record; the first of each token is kept, `of_user` stays once it is set."""
         kept = tuple(sealed)
         self._writer.later(lambda transaction: vault.seal(transaction.connection, scope, kept, transaction.now_ms))
 
     async def unseal(self, scope: str) -> list[SealedValue]:
-        """Return everything kept for a scope."""
+        """Return all values of a scope."""
         return await self._read(lambda connection: vault.unseal(connection, scope))
 
     async def put(self, question: Question) -> Question:
-        """Put a question there, durable on return; one that is there already stays as it is, and is returned."""
+        """Add a question, durable on return; if it exists, the stored one is returned unchanged."""
         return await self._do(lambda transaction: inbox.put(transaction.connection, question))
 
     async def decide(self, question: str, decision: Decision) -> bool:
-        """Answer a question, durable on return; False: it is not there, has expired, or was answered before."""
+        """Answer a question, durable on return; False: it does not exist, has expired, or was answered before."""
         locked = self._keys().lock(encode(decision), f"decision {question}")
         return await self._do(
             lambda transaction: inbox.decide(transaction.connection, question, locked, transaction.now_ms)
         )
 
     async def decision(self, question: str) -> Decision | None:
-        """Return what was answered so far, whichever process wrote it."""
+        """Return the answer, if there is one, whichever process wrote it."""
         locked = await self._read(lambda connection: inbox.decision(connection, question))
         opened = None if locked is None else self._keys().unlock(locked, f"decision {question}")
         return None if opened is None else _read_decision(opened)
 
     async def withdraw(self, question: str) -> None:
-        """Take back a question to which no answer is wanted any more."""
+        """Delete a question that no longer needs an answer."""
         await self._do(lambda transaction: inbox.withdraw(transaction.connection, question))
 
     async def pending(self) -> list[Question]:
@@ -270,28 +270,28 @@ class SqliteStore:
         return await self._read(lambda connection: inbox.pending(connection, now_ms))
 
     async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
-        """Tell every hub that shares this store; durable on return, which is its number."""
-        # What a person wrote, which nobody has redacted.
+        """Send a command to every hub that shares this store; return its number once it is durable."""
+        # A person wrote it, and it is not redacted.
         locked = self._keys().lock(reason.encode(), f"control {run}").hex()
         return await self._do(
             lambda transaction: controls.add(transaction.connection, run, action, by, locked, transaction.now_ms)
         )
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
-        """Return what was said after number *after*, about one run if asked; those a day old may be gone."""
+        """Return the commands after number *after*, optionally about one run; those older than a day may be deleted."""
         if run is None and not self._any_control_after(after):
             return []
         said = await self._read(lambda connection: controls.after(connection, after, run))
         return [each._replace(reason=self._opened_reason(each)) for each in said]
 
     def _any_control_after(self, number: int) -> bool:
-        """Look in the event loop itself: that takes microseconds, while a thread beside a busy loop takes 2 % of it."""
+        """Query in the event loop: that takes microseconds, while a thread beside a busy loop takes 2 % of it."""
         self._opened()
         assert self._glance is not None
         try:
             return controls.last(self._glance) > number
         except apsw.Error:
-            return True  # whoever reads it will say what is wrong
+            return True  # the read that follows reports the error
 
     def _opened_reason(self, control: ControlCommand) -> str:
         return (self._keys().unlock(bytes.fromhex(control.reason), f"control {control.run}") or b"").decode()
@@ -300,7 +300,7 @@ class SqliteStore:
         return HubKeys(self.secret())
 
     async def last_control(self) -> int:
-        """Return the number of the newest, 0 if there is none."""
+        """Return the number of the newest command, 0 if there is none."""
         return await self._read(controls.last)
 
     # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -314,7 +314,7 @@ class SqliteStore:
         return found or []
 
     async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
-        """Return which of these messages, by number, stand in a session: said there, or shown to its agent before."""
+        """Return which of these messages, by number, belong to a session: sent there, or shown to its agent before."""
         found = await self._read(index.seen(session, messages))
         if found is None:
             await self._index(session, words=False)
@@ -322,7 +322,7 @@ class SqliteStore:
         return found or frozenset()
 
     async def _index(self, session: str, *, words: bool) -> None:
-        """Bring the index of a session up to what is recorded now, a piece at a time: others may want to write too."""
+        """Update the index of a session, in small steps, so that other writes are not blocked."""
         while await self._do(lambda transaction: index.extend(transaction.connection, session, self._count)):
             pass
         pieces = 0
@@ -330,31 +330,31 @@ class SqliteStore:
             lambda transaction, begun=pieces > 0: index.spell(transaction.connection, session, begun=begun)
         ):
             pieces += 1
-        # Words in two pieces are found twice as fast as in twelve; where one is added, SQLite sees to it by and by.
+        # Words in two segments are found twice as fast as in twelve; SQLite merges single additions over time.
         while pieces > 1 and await self._do(lambda transaction: index.merge(transaction.connection)):
             pass
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
-        """Keep what became known in a conversation; durable like a record, each kept once."""
+        """Store notes of a conversation, each once; durable like a record."""
         kept = tuple(notes)
         self._writer.later(lambda transaction: index.note(transaction.connection, session, kept))
 
     async def notes(self, session: str) -> list[Note]:
-        """Return what is known in a conversation, oldest first."""
+        """Return the notes of a conversation, oldest first."""
         return await self._read(index.notes(session))
 
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 
     def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
-        """Note a step's value; durable like a record. A stale epoch writes nothing; a later value replaces it."""
+        """Store a step's value, durable like a record. A stale epoch writes nothing; a later value replaces it."""
         self._writer.later(lambda transaction: transaction.journal(run, epoch, step, value))
 
     async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
-        """Note a step's value before its effects begin; False: the epoch is stale, and nothing was written."""
+        """Store a step's value before its effects begin; False: the epoch is stale, and nothing was written."""
         return await self._do(lambda transaction: transaction.journal(run, epoch, step, value))
 
     async def load(self, run: str) -> dict[str, bytes]:
-        """Return every step noted for the run."""
+        """Return the journal of a run."""
         return await self._read(queries.journal(run))
 
     async def incr(self, key: str, n: int, window_ms: int) -> int:
@@ -370,21 +370,21 @@ class SqliteStore:
         return await self._read(queries.cell(key))
 
     async def owner(self, session: str) -> SessionOwner | None:
-        """Return whose session it is, or None if it is nobody's yet."""
+        """Return the owner of a session, or None if it has none yet."""
         return await self._do(lambda transaction: transaction.owner(session))
 
     async def session(self, session: str, user: str, agent: str) -> SessionOwner:
-        """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""
+        """Return the owner of a session; it becomes *user* and *agent* if it has none yet."""
         return await self._do(lambda transaction: transaction.session(session, user, agent))
 
     async def records(
         self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
     ) -> list[Record]:
-        """Return committed records in order, those of one run or session if asked."""
+        """Return committed records in order, optionally of one run or session."""
         return await self._read(queries.records(run, session, after, limit))
 
     async def recent(self, limit: int) -> list[Record]:
-        """Return who was asked and how it ended, of the newest *limit* records: in order, each as its `outline`."""
+        """Return the newest *limit* records in order, each as its `outline`: who was asked and how it ended."""
         return await self._read(queries.recent(limit))
 
     async def runs(
@@ -396,29 +396,29 @@ class SqliteStore:
         of: RunScope = ANYONES,
         limit: int = 50,
     ) -> list[RunSummary]:
-        """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
+        """Return runs, newest first, optionally of one user or with an id that starts with *run*."""
         return await self._read(queries.runs(user, run, limit, self._wall_ms(), of, correlation))
 
     async def named(self, id: str, of: RunScope) -> list[str]:
-        """Return the runs whose requests have that id, which their senders chose, unless it is forgotten by now."""
+        """Return the runs whose requests have that id, which their senders chose, unless it is forgotten."""
         return await self._read(queries.named(id, of))
 
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
     ) -> list[RunState]:
-        """Return where an agent's runs stand, the one that changed last first; of some users, or in a session."""
+        """Return the states of an agent's runs, last changed first, optionally of some users or in a session."""
         return await self._read(queries.states(agent, None if users is None else list(users), session, limit))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        """Keep facts about a user; durable like a record, each kept once."""
+        """Store facts about a user, each once; durable like a record."""
         self._writer.later(lambda transaction: transaction.remember(user, run, facts))
 
     async def facts(self, user: str) -> tuple[str, ...]:
-        """Return what is known about a user, the newest of it, oldest first."""
+        """Return the newest facts about a user, oldest first."""
         return await self._read(queries.facts(user))
 
     async def verify(self) -> AuditVerdict:
-        """Judge the audit chain and its checkpoints, as far as they are committed."""
+        """Verify the audit chain and its checkpoints, as far as they are committed."""
         every, seconds = self._opening.checkpoint_every, self._opening.checkpoint_seconds
         return await self._read(audit(self.path, self._key.public, every=every, seconds=seconds))
 

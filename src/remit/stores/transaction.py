@@ -1,4 +1,4 @@
-"""What one write transaction does: it extends the chain, and moves requests along."""
+"""One write transaction: it extends the chain and updates requests."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -55,7 +55,7 @@ def _insert(rows: int) -> str:
 
 
 class Transaction:
-    """An open write transaction of one process; the chain's head was read inside it, for others write to it too."""
+    """An open write transaction of one process; it reads the chain's head itself, because others write too."""
 
     def __init__(self, connection: SqliteConnection, now_ms: int, sizes: dict[str, int], *, keep_records: bool) -> None:
         self.connection = connection
@@ -65,14 +65,14 @@ class Transaction:
         self.seq, self._digest = head or (0, GENESIS)
         self._values: list[Any] = []
         self.records: list[Record] | None = [] if keep_records else None
-        """What was recorded, for listeners; None if there are none."""
+        """The new records, for listeners; None if there are none."""
         self.outcomes: list[tuple[str, Response]] = []
         """The runs that ended in this transaction."""
 
     # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def extend(self, entries: list[Entry]) -> None:
-        """Put records at the end of the chain."""
+        """Append records to the chain."""
         seq, digest, add, numbers, sizes = self.seq, self._digest, self._values.extend, KINDS, self._sizes
         for kind, at_ms, run, session, body in entries:
             seq += 1
@@ -87,7 +87,7 @@ class Transaction:
         self.seq, self._digest = seq, digest
 
     def write(self) -> None:
-        """Bring every record of this transaction into the table."""
+        """Insert every record of this transaction into the table."""
         values, start = self._values, 0
         for rows in _CHUNKS:
             width = rows * _COLUMNS
@@ -145,7 +145,7 @@ class Transaction:
         if not found:
             return False
         changed = found[0] != encode(request)
-        # Whatever happened while it waited was no attempt: this is the first.
+        # Nothing before the start counts as an attempt: this is the first.
         self.connection.execute(
             "UPDATE request SET begun_seq = coalesce(?, begun_seq),"
             " spared = iif(waiting, epoch - 1, spared), waiting = 0 WHERE run = ? AND state < 2",
@@ -226,11 +226,11 @@ class Transaction:
         return expired
 
     def _follow_clock(self, jumps: Jumps) -> None:
-        """Move what is kept for a time along with a clock that jumped, so that only time that passed counts."""
+        """Shift stored times after a jump of the clock, so that only elapsed time counts."""
         noted_ms = (self._row("SELECT seen_ms FROM clock", ()) or (0,))[0]
         jump_ms, now_ms = jumps.since(noted_ms, self.now_ms), self.now_ms
         if jump_ms > 0:
-            # What was written since the jump is not moved.
+            # Rows written since the jump are not shifted.
             before_ms = now_ms - jump_ms + LEAST_JUMP_MS
             self.connection.execute(
                 "UPDATE request SET finished_ms = finished_ms + ?1 WHERE state = 1 AND finished_ms <= ?2",
@@ -242,7 +242,7 @@ class Transaction:
                 (jump_ms, before_ms),
             )
         elif jump_ms < 0:
-            # What seems to have finished in the future has finished by now; its window begins anew.
+            # An outcome with a time in the future has finished by now; its retention starts again.
             self.connection.execute(
                 "UPDATE request SET finished_ms = ?1 WHERE state = 1 AND finished_ms > ?1", (now_ms,)
             )

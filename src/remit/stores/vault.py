@@ -1,4 +1,4 @@
-"""What the tokens of a conversation stand for, in a SQLite file that cannot read it."""
+"""The encrypted values behind a conversation's placeholders, in a SQLite file."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from remit.runtime.ports import FACTS, SealedValue
 from remit.runtime.signing import CheckpointKey
 from remit.stores.connection import SqliteConnection
 
-# Well below what SQLite binds in one statement; nearly every conversation has fewer.
+# Well below SQLite's limit of bound values; nearly every conversation has fewer.
 _CHUNK = 500
 
 
 def secret(key: CheckpointKey) -> bytes:
-    """Return the secret that all who may read the store's key share; the key cannot be had from it."""
+    """Return the secret derived from the store's key; the key cannot be computed from it."""
     return hashlib.blake2b(key.seed, digest_size=32, person=b"remit store").digest()
 
 
 def seal(connection: SqliteConnection, scope: str, sealed: Sequence[SealedValue], now_ms: int) -> None:
-    """Keep values; the first of each token counts, and that it is the user's once said stays."""
+    """Store values; the first of each token is kept, and `of_user` stays once it is set."""
     for start in range(0, len(sealed), _CHUNK):
         part = sealed[start : start + _CHUNK]
         rows = ",".join(["(?,?,?,?,?)"] * len(part))
@@ -30,7 +30,7 @@ def seal(connection: SqliteConnection, scope: str, sealed: Sequence[SealedValue]
 
 
 def unseal(connection: SqliteConnection, scope: str) -> list[SealedValue]:
-    """Return everything kept for a scope."""
+    """Return all values of a scope."""
     rows = connection.execute("SELECT token, value, of_user FROM sealed WHERE scope = ?", (scope,))
     return [SealedValue(token, value, bool(of_user)) for token, value, of_user in rows]
 

@@ -1,4 +1,4 @@
-"""A folder that agents work in, as they may be told of it; no path that they name leads out of it."""
+"""Describes a workspace folder to agents; no path that they name can leave it."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _CLUTTER = frozenset(
 class _Found(NamedTuple):
     info: os.stat_result
     descriptor: int | None
-    """Open for reading, unless this user may not."""
+    """Open for reading, if this user may."""
 
 
 class Folder:
@@ -42,7 +42,7 @@ class Folder:
         self.root = Path(root)
 
     def describe(self, files: Sequence[str] | None, *, contents: bool, room: int, count: TokenCounter) -> str:
-        """Return what the port promises, and never more than *room* tokens of it."""
+        """Return the description of the folder, in at most *room* tokens."""
         names = list(dict.fromkeys(files or ()))
         paths = [(name, _parts(name)) for name in names]
         lines = [f"Working directory: {_shown(str(self.root))}"]
@@ -73,12 +73,12 @@ class Folder:
 # Escapes for URLs that stand for dots, slashes, control characters, or for themselves.
 _ESCAPED = re.compile(r"%(?:2[ef5]|5c|[01][0-9a-f]|7f|c[01]|e0%80|f0%80)", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:")
-# Signs that people, and some systems, take for a slash.
+# Characters that people and some systems read as a slash.
 _SLASHES = frozenset("∕⁄⧸⧹╱╲／＼﹨\\")
 
 
 def _parts(path: str) -> list[str]:
-    """Return a path's parts, or refuse it if it could mean something else to somebody else."""
+    """Return the parts of a path, or refuse a path that could be read in more than one way."""
     if any(unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for sign in path):
         raise _refused(path, "has characters in it that cannot be seen")
     if not _SLASHES.isdisjoint(path) or _ESCAPED.search(path):
@@ -131,7 +131,7 @@ class _Walk:
                     links += 1
                     target = os.readlink(part, dir_fd=folders[-1])
                     if links > _LINKS:
-                        raise _refused(name, "is a link that leads in circles")
+                        raise _refused(name, "is a circular link")
                     if target.startswith("/"):
                         target = self._inside(name, target)
                         folders = [self.root]
@@ -141,7 +141,7 @@ class _Walk:
                 elif stat.S_ISREG(info.st_mode):
                     if is_secret(part):
                         raise _refused(name, _SECRET)
-                    # What follows a file's name cannot be in it.
+                    # A file has no children.
                     return None if pending else _file(name, part, info, folders[-1], stack)
                 else:
                     raise _refused(name, "is a device, pipe or socket")
@@ -158,7 +158,7 @@ class _Walk:
 
 
 def _opened(part: str, flags: int, folder: int, stack: ExitStack) -> int:
-    # Without waiting, should it be a pipe by now.
+    # Non-blocking, in case it is a pipe by now.
     flags |= os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     descriptor = os.open(part, flags, dir_fd=folder)
     stack.callback(os.close, descriptor)
@@ -174,7 +174,7 @@ def _file(name: str, part: str, info: os.stat_result, folder: int, stack: ExitSt
     if not stat.S_ISREG(info.st_mode):
         raise _refused(name, "is a device, pipe or socket")
     if info.st_nlink > 1:
-        raise _refused(name, "has a second name (a hard link), which may be that of a file elsewhere")
+        raise _refused(name, "is a hard link, which may refer to a file elsewhere")
     return _Found(info, descriptor)
 
 
@@ -253,7 +253,7 @@ def _contents(listed: Sequence[tuple[str, _Found]], before: str, room: int, coun
 
 
 def _fitted(name: str, content: str | None, size: int, fits: Callable[[str], bool]) -> str:
-    """Return as many whole lines of a file as fit, and how much is missing."""
+    """Return as many complete lines of a file as fit, and how much is missing."""
     if content is None:
         return f"\n\n{_shown(name)}: cannot be shown, it is not text, or not for this user to read"
     lines = content.splitlines(keepends=True)
@@ -307,5 +307,5 @@ def _bytes(size: int) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a name so that it stays on its line, whatever is in it."""
+    """Return a name without characters that would break the line."""
     return name if name.isprintable() else name.encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""The one thread that writes: whatever is queued shares one transaction, and one wait for the disk."""
+"""The writer thread: all queued items share one transaction and one disk write."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from remit.stores.transaction import Entry, Transaction
 T = TypeVar("T")
 Listener = Callable[[list[Record]], None]
 
-# Larger batches bring nothing more (an insert costs the same), and make those wait longer who came first.
+# Larger batches gain nothing (an insert costs the same), and the first callers would wait longer.
 MAX_BATCH = 1_000
 # So many records are worth waking the writer for (it costs 41 µs); fewer wait for company, or for the idle timer.
 WAKE_AT = 1_000
@@ -31,7 +31,7 @@ IDLE_SECONDS = 0.1
 # While a batch is written, the loop steps back once in so many records, for so long.
 GIVE_WAY_EVERY = 16
 GIVE_WAY_SECONDS = 0.00002
-# After trouble with the disk the writer tries again by itself, so that what is queued is written once it has passed.
+# After a disk error the writer retries by itself, so that the queue is written once the error has passed.
 RETRY_SECONDS = 0.25
 # A checkpoint that could not be written is less urgent.
 SEAL_RETRY_SECONDS = 5.0
@@ -40,19 +40,19 @@ _log = logging.getLogger("remit.store")
 
 
 class WriteOperation(NamedTuple):
-    """Something to do in a transaction, and who waits for its result."""
+    """An operation in a transaction, and the future for its result."""
 
     apply: Callable[[Transaction], Any]
     future: "asyncio.Future[Any] | None"
     kept: bool = False
-    """Whether it is done though whoever waits for it has been cancelled."""
+    """Whether it runs even if its caller was cancelled."""
 
 
 Item = Entry | WriteOperation
-"""What is queued; nearly all of it is entries, which are plain tuples and so quickly told from the rest."""
+"""A queued item; nearly all are entries, which are plain tuples and quick to recognise."""
 
 Result = tuple["asyncio.Future[Any]", Any, Exception | None]
-"""Who waits, for what, or the error they get instead."""
+"""A waiting future, and its result or error."""
 
 
 class StoreWriter:
@@ -71,11 +71,11 @@ class StoreWriter:
         self._commit_hook = commit_hook
         self._ended = ended
         self.queue: deque[Item] = deque()
-        """What is to be written, oldest first; it outlives the thread, so that nothing is lost between two of them."""
+        """Items to write, oldest first; the queue outlives the thread, so nothing is lost between two threads."""
         self.sizes: dict[str, int] = {}
         """The bytes recorded of runs that the loop put here. The thread adds, and never puts one here itself."""
         self.calm = sys.maxsize
-        """While no more than this is queued, whoever appends need not `nudge`."""
+        """Up to this queue length, callers that append need not `nudge`."""
         self._listeners: dict[object, Listener] = {}
         self._eager: set[object] = set()
         """Those of them for whom the writer is woken."""
@@ -103,7 +103,7 @@ class StoreWriter:
             self.nudge()
 
     async def stop(self) -> None:
-        """Let the thread write what is queued, if it can, and end it."""
+        """Let the thread write the queue, if it can, and stop it."""
         self.calm = sys.maxsize
         if self._timer:
             self._timer.cancel()
@@ -117,7 +117,7 @@ class StoreWriter:
     # ── in the event loop ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def nudge(self) -> None:
-        """See to it that what is queued is written: now if it is worth it or someone listens, else in a moment."""
+        """Have the queue written: now if it is long enough or there are listeners, else shortly."""
         if len(self.queue) >= WAKE_AT:
             self._wake()
         elif self._eager:
@@ -178,7 +178,7 @@ class StoreWriter:
             self._wake()
 
     def _wake_soon(self) -> None:
-        # Not now but when every task that is ready has run: what they queue then shares the same commit.
+        # After all ready tasks have run: what they queue then shares the same commit.
         if not self._wake_planned and not self._signalled:
             self._wake_planned = True
             self._loop.call_soon(self._wake)
@@ -190,7 +190,7 @@ class StoreWriter:
             self._gate.release()
 
     def _settle(self, results: list[Result], done: Transaction | None) -> None:
-        """Tell everyone who waits: listeners first, so that an event is never later than the answer that it led to."""
+        """Notify listeners first and then callers, so that an event never comes later than the answer it led to."""
         if done is not None and done.records:
             for listener in list(self._listeners.values()):
                 self._call(listener, done.records)
@@ -229,7 +229,7 @@ class StoreWriter:
         self._tell(lambda: self._stopped.set_result(None))
 
     def _drain(self) -> float | None:
-        """Write what is queued; return after how many seconds there is something to do again, if at all.
+        """Write the queue; return the seconds until there is something to do again, if any.
 
         What comes meanwhile and is not urgent waits for company: beside a busy loop, a writer that took whatever is
         there would commit a few records at a time, at twice the cost.
@@ -244,7 +244,7 @@ class StoreWriter:
                 return due
 
     def _write_batch(self) -> bool:
-        """Write what is queued and say whether that worked; what nobody waits for stays queued until it does."""
+        """Write the queue and say whether that worked; items without a caller stay queued until it does."""
         take = self.queue.popleft
         batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
         self.calm = len(self.queue) + GIVE_WAY_EVERY if not self._eager else 0
@@ -270,13 +270,13 @@ class StoreWriter:
         return True
 
     def _commit_alone(self, item: Item) -> None:
-        """Write one item; if it cannot be written, tell whoever waits, or leave a notice in the place of a record."""
+        """Write one item; if that fails, report it to the caller, or write a notice in place of the record."""
         try:
             self._commit([item])
         except TROUBLE:
             raise
         except Exception as error:  # noqa: BLE001 - what it can be depends on what agents put into their answers
-            # Only the kind of error is told: its text may quote what redaction would strike.
+            # Only the type of the error is reported: its text may quote unredacted data.
             _log.error("%s: something could not be written (%s)", self._path, type(error).__name__)
             if not isinstance(item, WriteOperation):
                 self._commit([_notice(item, error)])
@@ -296,7 +296,7 @@ class StoreWriter:
             self._tell(lambda: self._settle(results, transaction))
 
     def _set_aside(self, batch: list[Item], error: Exception) -> None:
-        """Tell those who wait that the store is in trouble, and keep the rest for later."""
+        """Report the store's error to waiting callers, and keep the rest for later."""
         if not self._troubled:
             _log.warning("%s", translate(error, self._path))
             self._troubled = True
@@ -326,7 +326,7 @@ class StoreWriter:
 
 
 def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
-    """Do everything in the batch, in order, and return what those who wait for something get."""
+    """Apply the batch in order, and return the results for waiting callers."""
     results: list[Result] = []
     for kind, items in groupby(batch, type):
         if kind is tuple:
@@ -335,7 +335,7 @@ def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
         for apply, future, kept in cast(Iterable[WriteOperation], items):
             if future is None:
                 apply(transaction)
-            # Who was cancelled before the work began was promised nothing.
+            # A caller that was cancelled before the work began was promised nothing.
             elif kept or not future.cancelled():
                 results.append((future, apply(transaction), None))
     return results
