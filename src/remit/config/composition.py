@@ -238,6 +238,10 @@ def _key_of(option: str) -> str:
     return "time" if option == "time_ms" else option
 
 
+def _option_of(key: str) -> str:
+    return "time_ms" if key == "time" else key
+
+
 def guards_of(team: Team) -> list[Guard]:
     """Return the guards of a team, in addition to those of every hub."""
     return [guard_of(team.rules)] if team.rules else []
@@ -269,9 +273,9 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 
 # ── a changed team ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# What a running hub can take over: these sections, and of agents these options.
+# What a running hub can take over: these sections, and of agents these keys.
 _SECTIONS = ("limits", "budgets", "breaker", "rules")
-_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time_ms", "tokens")
+_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time", "tokens")
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):
@@ -307,7 +311,7 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
     """Apply as much of *new* as possible to a hub made of *old*; runs in progress keep their settings."""
     now = _taken_over(old, new)
     cards = [
-        replace(hub.cards[name], **_options(now, agent, _OF_AGENTS))
+        replace(hub.cards[name], **_options(now, agent, map(_option_of, _OF_AGENTS)))
         for name, agent in now.agents.items()
         if agent != old.agents[name]
     ]
@@ -318,7 +322,7 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
 def _taken_over(old: Team, new: Team) -> Team:
     agents = dict(old.agents)
     for name in old.agents.keys() & new.agents.keys():
-        changes = {key: getattr(new.agents[name], key) for key in map(_key_of, _OF_AGENTS)}
+        changes = {key: getattr(new.agents[name], key) for key in _OF_AGENTS}
         # An agent that is added by the restart cannot be called before it.
         wanted = changes["may_call"]
         changes["may_call"] &= old.agents.keys() | old.workflows.keys() | {"*"}
