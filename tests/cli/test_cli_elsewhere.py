@@ -106,7 +106,7 @@ def test_who_cannot_have_the_device_is_told_which_process_has_it(tmp_path: Path)
     fault = done["fault"]
     assert fault["code"] == "DELEGATION_UNAVAILABLE"
     assert f"this device is already running, in process {process}" in fault["message"]
-    assert "ne process at a time speaks for a device" in fault["suggestion"]
+    assert "nly one process at a time can run a device" in fault["suggestion"]
 
 
 @contextmanager

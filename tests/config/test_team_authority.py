@@ -117,4 +117,4 @@ def test_of_an_agent_on_a_device_it_is_said_there(tmp_path: Path) -> None:
     file.write_text('[agents.far]\ndevice = "phone"\nauthority = "caller"\n', encoding="utf-8")
     with pytest.raises(RemitError) as refused:
         load_team(file, code=False)
-    assert "say `authority` where the agent lives" in str(refused.value.fault.problems)
+    assert "set `authority` where the agent runs" in str(refused.value.fault.problems)

@@ -209,7 +209,7 @@ def test_every_mistake_is_said_with_its_line_and_what_was_meant(desk: Path) -> N
     ("text", "key", "message"),
     [
         ("[workflows.ANL]\nsteps = [{ name = 'a', agent = 'MKT' }]", "workflows.ANL", "there is an agent `ANL`"),
-        ("[workflows.user]\nsteps = [{ name = 'a', agent = 'MKT' }]", "workflows.user", "who asks the first agent"),
+        ("[workflows.user]\nsteps = [{ name = 'a', agent = 'MKT' }]", "workflows.user", "is the name of the user"),
         ("[workflows.w]", "workflows.w.steps", "at least one step"),
         ("[workflows.w]\nsteps = [{ agent = 'MKT' }]", "workflows.w.steps[0].name", "required key is missing"),
         ("[workflows.w]\nsteps = [{ name = 'a b', agent = 'MKT' }]", "workflows.w.steps[0].name", "expected a name"),
