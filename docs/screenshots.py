@@ -136,7 +136,7 @@ def draw_asked(records: Sequence[Record]) -> None:
         if isinstance(record.body, Progress) and node.agent in speakers:
             console.print(Text(record.body.text))
     assert tree.response is not None
-    reply = f'It asks you something. Reply with: remit ask --session {RUN} "…"'
+    reply = f'It asks you a question. Reply with: remit ask --session {RUN} "…"'
     for line in ("", text_of(tree.response.result), "", *summary(tree, tree.response, plainly=True), reply):
         console.print(Text(line))
     console.print(Text(f"→ remit runs show {short(RUN)}"))

@@ -20,7 +20,7 @@ def test_an_agent_is_shown_with_who_may_call_it_and_its_limits(tmp_path: Path) -
     shown = remit("agents", "show", "tax", folder=tmp_path).stdout
     fields = {line[:14].strip(): line[14:] for line in shown.splitlines()}
     assert fields["called by"] == "user, assistant"
-    assert fields["time"] == "5 s for one request"
+    assert fields["time"] == "5 s per request"
     assert fields["code"] == "agents:tax"
     assert fields["may call"] == "nobody"
 
@@ -56,15 +56,15 @@ def test_of_an_agent_that_lives_elsewhere_it_is_said_where_and_not_what_only_its
     make_team(tmp_path, more=ELSEWHERE)
     shown = remit("agents", "show", "tax-ai", folder=tmp_path).stdout
     fields = {name: said.strip() for name, said in (line.split("  ", 1) for line in shown.splitlines())}
-    assert (fields["lives at"], fields["called there"]) == ("tax-office, https://tax.example:8443", "tax")
-    assert fields["after a restart"] == "taken up again"
+    assert (fields["location"], fields["name there"]) == ("tax-office, https://tax.example:8443", "tax")
+    assert fields["after a restart"] == "resumed"
     assert not {"tools", "may call", "runs in"} & fields.keys()
     found = document("agents", "show", "trains", folder=tmp_path)
     assert (found["peer"], found["address"]) == (None, "https://travel.example/a2a/trains")
     shown = remit("agents", "show", "bobs-expert", folder=tmp_path).stdout
     fields = {line[:17].strip(): line[17:] for line in shown.splitlines()}
-    assert (fields["shared by"], fields["called there"]) == ("bob-desktop", "api-expert")
-    assert not {"tools", "may call", "runs in", "lives at"} & fields.keys()
+    assert (fields["shared by"], fields["name there"]) == ("bob-desktop", "api-expert")
+    assert not {"tools", "may call", "runs in", "location"} & fields.keys()
     assert document("agents", "show", "bobs-expert", folder=tmp_path)["device"] == "bob-desktop"
     heading, *_, tax, trains, expert = remit("agents", "list", folder=tmp_path).stdout.splitlines()
     assert heading.endswith("LIVES AT")
@@ -168,7 +168,7 @@ def test_a_capability_that_only_one_agent_has_leaves_no_choice(tmp_path: Path) -
     (tmp_path / "rivals.py").write_text(CODE, encoding="utf-8")
     done = remit("agents", "show", "--capability", "LOOK", folder=tmp_path)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
-    assert "Nobody else offers LOOK" in done.stderr
+    assert "Only this agent offers LOOK" in done.stderr
 
 
 def test_a_capability_that_nobody_has_is_guessed(tmp_path: Path) -> None:
@@ -183,10 +183,10 @@ def test_one_agent_or_one_capability_is_shown_at_a_time(tmp_path: Path) -> None:
     for named in ([], ["sound", "--capability", "LOOK"]):
         done = remit("agents", "show", *named, folder=tmp_path)
         assert done.returncode == 2
-        assert "name an AGENT, or a capability with --capability" in done.stderr
+        assert "give an AGENT, or a capability with --capability" in done.stderr
 
 
 def test_an_agent_says_for_how_long_its_answers_are_kept_and_when_another_is_asked_too(tmp_path: Path) -> None:
     make_rivals(tmp_path)
     shown = remit("agents", "show", "sound", folder=tmp_path).stdout
-    assert "LOOK (kept 60 s for who asks again or asks for the same, another is asked too after 90 s)" in shown
+    assert "LOOK (cached 60 s for identical or similar requests, hedged with a second agent after 90 s)" in shown

@@ -107,10 +107,10 @@ def test_a_key_is_pinned_as_text_or_as_a_file(path: Path, form: str) -> None:
 @pytest.mark.parametrize(
     ("option", "given", "says"),
     [
-        ("--public-key", "hub.pub", "`hub.pub` is neither a file nor a public key"),
+        ("--public-key", "hub.pub", "`hub.pub` is not a file and not a public key"),
         ("--public-key", "hub.db.key", "it is the secret key of a store"),
         ("--anchor", "nowhere.jsonl", "there is no such file"),
-        ("--anchor", "empty", "it holds no anchor"),
+        ("--anchor", "empty", "contains no anchor"),
         ("--anchor", '{"number":1,"seq":"x"}', "line 1 holds a damaged anchor"),
     ],
 )
@@ -129,7 +129,7 @@ def test_doctor_tells_an_announced_break_from_tampering(path: Path) -> None:
     path.with_name("hub.db.key").unlink()
     asyncio.run(write(path))
     (announced,) = [check for check in store(path) if check.about == "audit"]
-    assert (announced.state, "a hub announced a break in the record: key changed" in announced.says) == (
+    assert (announced.state, "a hub reported a break in the record: key changed" in announced.says) == (
         "warning",
         True,
     )
@@ -181,7 +181,7 @@ def test_an_anchor_is_posted_to_an_address(path: Path, notary: str) -> None:
 def test_nothing_is_posted_into_a_private_network_unless_allowed(path: Path, notary: str) -> None:
     done = remit("audit", "anchor", "--store", "hub.db", "--post", notary, folder=path.parent)
     assert (done.returncode, Notary.taken) == (4, [])
-    assert "→ Give a public address, or allow this one with --private." in done.stderr
+    assert "→ Use a public address, or allow this one with --private." in done.stderr
 
 
 def test_a_service_that_does_not_take_it_is_an_error(path: Path, notary: str) -> None:

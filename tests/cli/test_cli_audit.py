@@ -207,7 +207,7 @@ async def test_the_steps_of_one_profile_are_shown_and_exported_by_themselves(tmp
     ] == ["helper for device device-two: declined, RATE_LIMITED"]
     (tmp_path / "remit.toml").write_text('[relay]\ngateway = "ws://127.0.0.1:9"\n[profiles.reviewer]\nrun = ["x"]\n')
     mistyped = remit("audit", "tail", "--profile", "reviewr", folder=tmp_path)
-    assert mistyped.stderr == "Nothing is on record of a profile `reviewr`; did you mean `reviewer`?\n"
+    assert mistyped.stderr == "There are no records of a profile `reviewr`; did you mean `reviewer`?\n"
     newest = remit("audit", "tail", "--profile", "reviewer", "-n", "1", "--jsonl", folder=tmp_path).stdout
     assert json.loads(newest)["body"]["turn"] == 3
     for options, expected in (

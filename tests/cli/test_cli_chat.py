@@ -35,7 +35,7 @@ def test_each_line_is_a_request_and_its_answer_alone_is_on_stdout(crew: Path) ->
     done = chat(crew, "planner", "--user", "ana", "--session", "s-1", typed="first\n\nsecond\n")
     assert (done.returncode, done.stdout) == (0, "It is done: first done\nIt is done: second done\n")
     told = done.stderr.splitlines()
-    assert told[0] == "planner, session s-1; /help explains, Ctrl-D leaves."
+    assert told[0] == "planner, session s-1; /help lists commands, Ctrl-D exits."
     assert "> first" in told
     assert "  planner → worker: first" in told
     (returned,) = [line for line in told if line.startswith("  worker returned: ")][:1]
@@ -161,7 +161,7 @@ def test_a_session_of_another_user_or_agent_is_not_shown(crew: Path) -> None:
     chat(crew, "hello", "--session", "s-1", "--user", "ana", typed="a secret\n")
     other = chat(crew, "hello", "--session", "s-1", "--user", "bo", typed="x\n")
     assert (other.returncode, other.stdout) == (4, "")
-    assert other.stderr.startswith("USER_MISMATCH: session s-1 is a conversation of another user\n→ ")
+    assert other.stderr.startswith("USER_MISMATCH: session s-1 belongs to a conversation of another user\n→ ")
     elsewhere = chat(crew, "half", "--session", "s-1", "--user", "ana", "--jsonl", typed="x\n")
     assert msgspec.json.decode(elsewhere.stdout, type=Failure).code == "PERMISSION_DENIED"
     assert "a conversation with hello, not with half" in elsewhere.stderr
@@ -191,7 +191,7 @@ def test_commands_tell_of_the_conversation_on_stderr(crew: Path) -> None:
     )
     assert done.stdout == "It is done: first done\n"
     told = done.stderr
-    assert "/calls    the calls of sub-agents in this conversation" in told
+    assert "/calls    show calls of sub-agents" in told
     assert "planner   you talk to it   Says a word, has a worker do it, and says the rest.\n" in told
     assert "worker    may be called    Does half at once, and the rest when the gate opens.\n" in told
     assert "\nhello" in told
@@ -199,18 +199,18 @@ def test_commands_tell_of_the_conversation_on_stderr(crew: Path) -> None:
     assert "  100 tokens  tools: look\n    task first\n    gave first done\n" in told
     assert "the last answer    100 tokens, " in told
     assert ", 1 request\nan answer may take 50,000 tokens, 5 min\n" in told
-    assert "There is nothing to cancel." in told
+    assert "Nothing to cancel." in told
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("/histroy", "There is no command /histroy; did you mean `/history`?"),
-        ("/xyz", "There is no command /xyz; see /help"),
+        ("/histroy", "No such command /histroy; did you mean `/history`?"),
+        ("/xyz", "No such command /xyz; see /help"),
         ("/history all", "/history takes a number: /history 20"),
-        ("/history", "Nothing was said yet."),
-        ("/calls", "No agent has called another yet."),
-        ("/budget", "the last answer    nothing was asked yet"),
+        ("/history", "No messages yet."),
+        ("/calls", "No calls yet."),
+        ("/budget", "the last answer    no requests yet"),
     ],
 )
 def test_a_command_that_has_nothing_to_tell_says_so(crew: Path, typed: str, said: str) -> None:
@@ -280,7 +280,7 @@ def test_a_second_interrupt_leaves_at_once(crew: Path) -> None:
     process.stdin.write("one\n")
     read_until(process, "hears nothing")
     process.send_signal(signal.SIGINT)
-    read_until(process, "once more leaves at once")
+    read_until(process, "press Ctrl-C again to exit at once")
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 130
     process.communicate()

@@ -146,7 +146,7 @@ def test_what_is_typed_meanwhile_is_shown_and_asked_next_or_typed_on(crew: Path)
         terminal.type("secx\x7fo")
         terminal.wait_until(lambda screen: bool(re.search(r"… worker .*  seco$", screen)), "what was typed")
         terminal.type("nd\r")
-        terminal.wait_for("Asked next: second\n")
+        terminal.wait_for("Queued: second\n")
         terminal.type("/budget\rthi")
         terminal.wait_for("an answer may take 50,000 tokens")
         (crew / "go").touch()
@@ -180,7 +180,7 @@ def test_control_c_at_the_prompt_drops_the_line(crew: Path) -> None:
         terminal.type("nonsense")
         terminal.wait_for("> nonsense")
         terminal.type("\x03")
-        terminal.wait_until(lambda screen: screen.endswith("(Ctrl-D or /quit leaves.)\n>"))
+        terminal.wait_until(lambda screen: screen.endswith("(Ctrl-D or /quit to exit.)\n>"))
         terminal.type("you\r")
         assert "\nhello you\n" in answered(terminal)
         terminal.type("/quit\r")
@@ -192,7 +192,7 @@ def test_control_d_meanwhile_leaves_after_the_answer_and_quit_stops_it(crew: Pat
         terminal.type("first\r")
         terminal.wait_for("half done")
         terminal.type("\x04")
-        terminal.wait_for("Leaves after this answer")
+        terminal.wait_for("Exiting after this answer")
         (crew / "go").touch()
         assert terminal.wait() == 0
         assert "\nfirst done\n" in terminal.screen
@@ -211,7 +211,7 @@ def test_a_second_control_c_leaves_at_once_and_gives_the_terminal_back(crew: Pat
         terminal.wait_for("hears nothing", "… deaf ")
         assert not termios.tcgetattr(terminal.number)[3] & termios.ECHO
         terminal.type("\x03")
-        terminal.wait_for("once more leaves at once")
+        terminal.wait_for("press Ctrl-C again to exit at once")
         terminal.type("\x03")
         assert terminal.wait() == 130
         assert termios.tcgetattr(terminal.number)[3] & termios.ECHO
@@ -249,22 +249,22 @@ def test_what_was_answered_before_a_kill_is_shown_when_the_conversation_goes_on(
 # ── the person at the terminal ────────────────────────────────────────────────────────────────────────────────────────
 
 AT_TERMINAL = ("--set", "approvals.otherwise=terminal")
-QUESTION = "? all of it >"
+QUESTION = "? show all >"
 
 
 def test_a_person_is_asked_in_the_conversation(crew: Path) -> None:
     with opened(crew, "boss", *AT_TERMINAL) as terminal:
         terminal.type("pay\r")
         screen = terminal.wait_for(QUESTION)
-        assert "A person must agree: May the payer pay?" in screen
+        assert "Approval needed: May the payer pay?" in screen
         terminal.type("y\n")
         screen = answered(terminal)
-        assert "You agreed.\n  boss → payer: the invoice\n  payer returned: SUCCESS" in screen
+        assert "Approved.\n  boss → payer: the invoice\n  payer returned: SUCCESS" in screen
         assert "\npaid the invoice {'amount': 30}\n" in screen
         terminal.type("pay\r")
         terminal.wait_until(lambda screen: screen.count(QUESTION) == 2)
         terminal.type("n\n")
-        terminal.wait_for("Why (may be empty)?")
+        terminal.wait_for("Reason (optional):")
         terminal.type("too much\n")
         assert "\nAPPROVAL_DECLINED\n" in answered(terminal, 2)
         terminal.type("pay\r")

@@ -100,7 +100,7 @@ def opened(annas: Path, *arguments: str, **options: Any) -> Generator[Terminal]:
 def draft_waits(terminal: Terminal, turn: int, mode: str = "manual") -> str:
     """Return the screen once the draft of a turn waits at its bottom, and an answer can be typed."""
     ends = re.compile(
-        rf"\nDraft for turn {turn}; .*\n(.*\n)*a approve .*\na draft waits for you · {mode} .*\n(turn .*\n)?>$"
+        rf"\nDraft for turn {turn}; .*\n(.*\n)*a approve .*\ndraft needs review · {mode} .*\n(turn .*\n)?>$"
     )
     return terminal.wait_until(lambda screen: bool(ends.search(screen.rstrip())), f"the draft of turn {turn}")
 
@@ -120,10 +120,10 @@ def test_in_manual_mode_each_draft_is_approved_edited_or_rejected(annas: Path) -
     env = {"EDITOR": f"{sys.executable} editor.py"}
     with opened(annas, "--objective", "the API", "--mode", "manual", env=env) as terminal:
         screen = draft_waits(terminal, 1)
-        assert re.search(r"\n── Objective: the API ─+\nDraft for turn 1; you are asked because of\n", screen)
+        assert re.search(r"\n── Objective: the API ─+\nDraft for turn 1; needs your review because of\n", screen)
         assert "  manual: In manual mode you see every draft first.\n" in screen
         assert "  │ message 1 about the API\na approve · e edit · r WHY reject · /help\n" in screen
-        assert "\na draft waits for you · manual · connected · turn 0 of 8 · 0 s of 10 min\n>" in screen
+        assert "\ndraft needs review · manual · connected · turn 0 of 8 · 0 s of 10 min\n>" in screen
         terminal.type("r be brief\r")
         terminal.wait_for("  │ better: The reason: be brief\n")
         terminal.type("a\r")
@@ -186,11 +186,11 @@ def test_ctrl_c_pauses_a_second_one_leaves_and_the_run_goes_on_later(annas: Path
     with opened(annas, "--objective", "the API, slowly", "--mode", "full_auto") as terminal:
         terminal.wait_for("your agent is writing")
         terminal.type("\x03")
-        terminal.wait_for("Paused: nothing is sent. /resume goes on; Ctrl-C again leaves.\n", "\npaused · full_auto")
+        terminal.wait_for("Paused. Nothing is sent. /resume continues; Ctrl-C again exits.\n", "\npaused · full_auto")
         (annas / "go").touch()
-        terminal.wait_for("\npaused; a draft waits · full_auto")
+        terminal.wait_for("\npaused; a draft is pending · full_auto")
         terminal.type("a\r")
-        terminal.wait_for("Not now: paused; a draft waits. You can: /resume, /stop.\n")
+        terminal.wait_for("Not possible now: paused; a draft is pending. You can: /resume, /stop.\n")
         terminal.type("\x03")
         assert left(terminal).endswith("The run stays paused.\n→ remit chat mine bob --continue")
         echo = termios.tcgetattr(terminal.number)[3] & termios.ECHO
@@ -203,7 +203,7 @@ def test_ctrl_c_pauses_a_second_one_leaves_and_the_run_goes_on_later(annas: Path
         assert "(turn 2, auto-sent)" in terminal.screen
     ended = remit("chat", "mine", "bob", "--continue", folder=annas)
     assert ended.returncode == 2
-    assert "NOT_FOUND: there is no run between mine and bob to go on with\n→ Begin one with --objective" in ended.stderr
+    assert "NOT_FOUND: no run between mine and bob can be continued\n→ Start one with --objective" in ended.stderr
 
 
 def test_commands_pause_resume_and_stop(annas: Path) -> None:
@@ -211,15 +211,15 @@ def test_commands_pause_resume_and_stop(annas: Path) -> None:
     with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
         draft_waits(terminal, 1)
         terminal.type("/pause\r")
-        terminal.wait_for("\npaused; a draft waits · manual")
+        terminal.wait_for("\npaused; a draft is pending · manual")
         terminal.type("/resume\r")
         draft_waits(terminal, 1)
         terminal.type("/mode full_auto\r")
-        terminal.wait_for("Mode full_auto: drafts are sent without asking you.\n")
+        terminal.wait_for("Mode full_auto: drafts are sent without review.\n")
         terminal.type("/pauze\r")
-        terminal.wait_for("There is no command /pauze; did you mean `/pause`?\n")
+        terminal.wait_for("No such command /pauze; did you mean `/pause`?\n")
         terminal.type("hello\r")
-        terminal.wait_for("Your agent writes here. /take over lets you write;")
+        terminal.wait_for("Your agent is writing. /take over lets you write;")
         terminal.type("/stop\r")
         assert terminal.wait() == 0
     assert "Stopped.\nA draft was left unsent:\n    message 1 about it\n" in terminal.screen
@@ -230,7 +230,7 @@ def test_who_takes_over_writes_until_they_hand_back(annas: Path) -> None:
     with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
         draft_waits(terminal, 1)
         terminal.type("/take over\r")
-        terminal.wait_for("You write now: each line is sent as yours.", "\nyour turn to write · manual")
+        terminal.wait_for("You write now: each line that you type is sent.", "\nyour turn to write · manual")
         terminal.type("hello\r")
         terminal.wait_for("You (turn 1, yours)\n    hello\n", "Remote agent (turn 1)\n    heard: hello\n")
         terminal.type("//slash\r")
@@ -247,7 +247,7 @@ def test_an_answer_is_none_to_a_draft_that_has_come_since(annas: Path) -> None:
         terminal.wait_for("\n  │ message 1 about us\n")
         screen = terminal.wait_until(
             lambda screen: (
-                "No draft waits" in screen or "There is another draft" in screen or "Your agent writes here." in screen
+                "No pending draft" in screen or "There is a newer draft" in screen or "Your agent is writing." in screen
             )
         )
         assert "approved" not in screen
@@ -260,10 +260,10 @@ def test_what_an_agent_asks_leave_for_is_asked_here(annas: Path) -> None:
     steps = json.dumps([["ask", ["allow_once", "reject_once"]]])
     with Terminal([REMIT, "chat", "coder", "bob", "--objective", steps], folder=annas) as terminal:
         terminal.wait_for(
-            "\nYour agent asks leave (delete): rm -rf\n", "\n1 allow_once", " · 2 reject_once", " · n no\n"
+            "\nYour agent asks for permission (delete): rm -rf\n", "\n1 allow_once", " · 2 reject_once", " · n no\n"
         )
         terminal.type("7\r")
-        terminal.wait_for("Your agent writes here.")
+        terminal.wait_for("Your agent is writing.")
         terminal.type("2\r")
         terminal.wait_for("\n  │ id-reject_once\n")
         terminal.type("/stop\r")
@@ -286,24 +286,22 @@ def test_an_error_stays_in_sight_with_what_to_do(annas: Path) -> None:
     """S4: a crashed agent puts the run in error, and the user must act."""
     with opened(annas, "--objective", "crash", "--mode", "full_auto") as terminal:
         terminal.wait_until(
-            lambda screen: screen.count("→ /resume tries again, /take over lets you write, /stop ends it.\n") == 2
+            lambda screen: screen.count("→ /resume retries, /take over lets you write, /stop ends it.\n") == 2
         )
         assert terminal.wait_for("\nstands still · ").count("It does not go on: the local agent's process ended") == 2
         terminal.type("/resume\r")
         terminal.wait_until(lambda screen: screen.count("It does not go on: ") == 3)
         terminal.type("/stop\r")
         assert terminal.wait() == 0
-    assert "It goes on.\nIt does not go on: " in terminal.screen
+    assert "Resumed.\nStopped by an error: " in terminal.screen
     assert "\nStopped.\n" in terminal.screen
 
 
 def test_a_gateway_that_is_not_there_is_said_and_waited_for(annas: Path) -> None:
     nowhere = ("--set", "relay.gateway=ws://127.0.0.1:9")
     with opened(annas, "--objective", "it", "--mode", "full_auto", *nowhere) as terminal:
-        terminal.wait_for("No connection: the gateway cannot be reached. It is tried again.\n")
-        terminal.wait_for(
-            "(turn 1, auto-sent)", "\nwaiting to be sent · full_auto · no connection, trying again · turn 1"
-        )
+        terminal.wait_for("No connection: the gateway cannot be reached. Retrying.\n")
+        terminal.wait_for("(turn 1, auto-sent)", "\nwaiting to be sent · full_auto · no connection, retrying · turn 1")
         terminal.type("/quit\r")
         assert terminal.wait() == 0
     with opened(annas, "--continue") as terminal:
@@ -319,20 +317,18 @@ def test_a_device_that_is_revoked_in_the_middle_is_said_by_its_name(tmp_path: Pa
         draft_waits(terminal, 1)
         assert remit("devices", "revoke", "bob", folder=annas).returncode == 0
         terminal.type("a\r")
-        terminal.wait_until(lambda screen: bool(re.search(r"\nIt does not go on: .*bob.* was revoked", screen)))
+        terminal.wait_until(lambda screen: bool(re.search(r"\nStopped by an error: .*bob.* was revoked", screen)))
         terminal.type("/stop\r")
         assert terminal.wait() == 0
 
 
-@pytest.mark.parametrize(
-    ("editor", "says"), [("false", "it ended with exit code 1"), ("/no/vi", "No such file or directory")]
-)
+@pytest.mark.parametrize(("editor", "says"), [("false", "exited with code 1"), ("/no/vi", "No such file or directory")])
 def test_an_editor_that_fails_sends_nothing_and_says_what_to_do(annas: Path, editor: str, says: str) -> None:
     with opened(annas, "--objective", "it", "--mode", "manual", env={"EDITOR": editor, "VISUAL": ""}) as terminal:
         draft_waits(terminal, 1)
         terminal.type("e\r")
         terminal.wait_for(
-            f"{editor} did not do: {says}. The draft still waits.\n", "or type the new text: /edit TEXT\n"
+            f"{editor} failed: {says}. The draft is still pending.\n", "or type the new text: /edit TEXT\n"
         )
         draft_waits(terminal, 1)
         terminal.type("/stop\r")
@@ -351,7 +347,7 @@ def test_nothing_scrolls_the_question_out_of_sight_and_no_agent_moves_the_cursor
         terminal.wait_for("\n    line 59\n  manual: ")
         for _ in range(3):
             terminal.type("/help\r")
-        terminal.wait_until(lambda screen: screen.count("what can be typed here") == 3)
+        terminal.wait_until(lambda screen: screen.count("list the commands") == 3)
         screen = draft_waits(terminal, 1)
         assert screen.count("a approve · e edit") == 1, "it is there once, at the bottom"
         assert len(screen.rsplit("Objective: long, rude", 1)[1].splitlines()) < 20
@@ -375,9 +371,9 @@ def test_a_terminal_that_can_do_little_is_asked_for_little(annas: Path, env: dic
     with opened(annas, "--objective", "it", "--mode", "manual", env=env) as terminal:
         terminal.wait_for("message 1 about it", "a approve - e edit" if "LC_ALL" in env else "a approve · e edit")
         terminal.type("/mode\r")
-        terminal.wait_for("Mode manual: you see every draft before it is sent.\n")
+        terminal.wait_for("Mode manual: you review every draft before it is sent.\n")
         if "TERM" in env:
-            terminal.wait_for("A draft for turn 1 waits for you: a approve")
+            terminal.wait_for("The draft for turn 1 needs your review: a approve")
         terminal.type("a\r")
         terminal.wait_for("(turn 1, approved)", "heard: message 1 about it")
         terminal.wait_for("message 2 about it")
@@ -457,7 +453,7 @@ def test_drafts_are_answered_from_another_terminal(annas: Path) -> None:
         until(process.stderr.readline, "→ remit pending approve")
         wrong = remit("pending", "approve", "last", "--edit", "objective=x", folder=annas)
         assert wrong.returncode == 2
-        assert "of a draft only `text` can be changed, not `objective`" in wrong.stderr
+        assert "only `text` of a draft can be edited, not `objective`" in wrong.stderr
         answered = document("pending", "approve", "last", "--edit", "text=as I like it", folder=annas)
         assert (answered["schema"], answered["text"]) == ("remit.draft-answer/1", "as I like it")
         until(process.stdout.readline, "Local agent (turn 1, edited)")
@@ -509,14 +505,14 @@ def test_an_answer_from_elsewhere_that_comes_too_late_is_said_in_the_chat(annas:
     with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
         draft_waits(terminal, 1)
         terminal.type("/pause\r")
-        terminal.wait_for("\npaused; a draft waits · manual")
+        terminal.wait_for("\npaused; a draft is pending · manual")
         draft = document("pending", "list", folder=annas)["drafts"][-1]
         left = remit("pending", "approve", draft["draft"], "--as", "Ann", folder=annas)
         assert left.returncode == 0, left.stderr
-        assert "as soon as the chat" in left.stdout, "while it is paused, an answer waits"
-        assert f"→ If none is open: remit chat mine bob --continue {draft['run']}\n" in left.stderr
+        assert "when the chat of run" in left.stdout, "while it is paused, an answer waits"
+        assert f"→ If no chat is open: remit chat mine bob --continue {draft['run']}\n" in left.stderr
         terminal.type("/objective us\r")
-        terminal.wait_for("What Ann wanted in another terminal was not done: ")
+        terminal.wait_for("The command of Ann in another terminal failed: ")
         terminal.type("/stop\r")
         assert terminal.wait() == 0
     assert "approved)" not in terminal.screen
@@ -528,11 +524,11 @@ def test_who_answers_elsewhere_learns_that_it_was_done(annas: Path) -> None:
         draft = document("pending", "list", folder=annas)["drafts"][-1]
         done = remit("pending", "approve", draft["draft"], folder=annas)
         assert done.returncode == 0, done.stderr
-        assert re.search(r"\nIt is sent( as soon as the chat that has run .*)?\.\n", done.stdout)
+        assert re.search(r"\nIt is sent( when the chat of run .*)?\.\n", done.stdout)
         draft_waits(terminal, 2)
         again = remit("pending", "approve", draft["draft"], folder=annas)
         assert again.returncode == 2
-        assert f"no question or draft `{draft['draft']}` is pending\n→ See what is pending with" in again.stderr
+        assert f"no pending question or draft `{draft['draft']}`\n→ List them with" in again.stderr
         terminal.type("/stop\r")
         assert terminal.wait() == 0
 
@@ -540,8 +536,10 @@ def test_who_answers_elsewhere_learns_that_it_was_done(annas: Path) -> None:
 def test_another_program_shows_and_steers_the_run(annas: Path) -> None:
     with running(annas, "--objective", "it", "--mode", "manual", "--api") as process:
         assert process.stderr
-        told = until(process.stderr.readline, "The run can be shown and steered at ")
-        address, _, file = told.removeprefix("The run can be shown and steered at ").partition(", with the token in ")
+        told = until(process.stderr.readline, "Programs can show and control the run at ")
+        address, _, file = told.removeprefix("Programs can show and control the run at ").partition(
+            ", with the token in "
+        )
         headers = {"Authorization": f"Bearer {Path(file.strip().rstrip('.')).read_text().strip()}"}
         until(process.stderr.readline, "→ remit pending approve")
 
@@ -634,7 +632,7 @@ def test_who_sits_at_a_terminal_is_asked_which_of_several_agents_is_meant(severa
             "bob shares several agents with you:\n  1  expert  Knows the API.\n  2  helper\n", "Which one?"
         )
         terminal.type("3\r")
-        terminal.wait_for("type a number from 1 to 2, or a name")
+        terminal.wait_for("enter a number from 1 to 2, or a name")
         terminal.type("2\r")
         terminal.wait_for("mine works with bob (helper): run ")
         assert terminal.wait() == 0
@@ -673,7 +671,7 @@ def test_what_a_team_shares_is_shared_while_somebody_chats(tmp_path: Path) -> No
             run = json.dumps([sys.executable, "agent.py"])
             file.write(f'[profiles.his]\nrun = {run}\nallow_shared_agent_calls = true\ndevices = ["anna"]\n')
         with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
-            terminal.wait_for("Meanwhile others can ask clerk, as [shared] says.\n")
+            terminal.wait_for("Meanwhile other devices can call clerk, as set in [shared].\n")
             draft_waits(terminal, 1)
             done = remit("chat", "his", "anna", "--objective", "us", "--mode", "full_auto", folder=bobs)
             assert done.returncode == 0, done.stderr
@@ -691,15 +689,15 @@ def test_what_a_team_shares_is_shared_while_somebody_chats(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["mine", "bob"], "say what they shall work on, --objective TEXT, or go on with a run, --continue"),
+        (["mine", "bob"], "give --objective TEXT to start a run, or --continue to resume one"),
         (["mine", "--objective", "x"], "--objective needs a DEVICE: remit chat PROFILE DEVICE"),
         (["mine", "--json"], "--json needs a DEVICE"),
         (["mine", "--agent", "x"], "--agent needs a DEVICE"),
         (["mine", "bob", "--objective", "x", "--session", "s"], "--session is for a chat without DEVICE"),
         (["mine", "bob", "--objective", " "], "it must not be empty"),
-        (["mine", "bob", "--objective", "x", "--json", "--jsonl"], "--json prints one document at the end"),
-        (["mein", "bob", "--objective", "x"], "NOT_FOUND: there is no profile `mein`; did you mean `mine`?"),
-        (["mine"], "→ Say which device, and on what: remit chat mine DEVICE --objective TEXT"),
+        (["mine", "bob", "--objective", "x", "--json", "--jsonl"], "--json (one document at the end)"),
+        (["mein", "bob", "--objective", "x"], "NOT_FOUND: no such profile `mein`; did you mean `mine`?"),
+        (["mine"], "→ Give the device and the objective: remit chat mine DEVICE --objective TEXT"),
         (["mine", "bop", "--objective", "x"], "NOT_FOUND: there is no device `bop`; did you mean `bob`?"),
     ],
 )
@@ -718,7 +716,7 @@ def test_a_device_that_a_profile_may_not_call_is_refused_with_what_to_write(anna
     off = ("--set", "profiles.mine.allow_shared_agent_calls=false")
     done = remit("chat", "mine", "bob", "--objective", "x", *off, folder=annas)
     assert done.returncode == 4
-    assert "→ Write `allow_shared_agent_calls = true` into [profiles.mine] in" in done.stderr
+    assert "→ To allow it, set `allow_shared_agent_calls = true` in [profiles.mine] in" in done.stderr
 
 
 def test_a_device_that_is_not_allowed_or_was_revoked_is_refused_with_what_to_type(tmp_path: Path) -> None:
@@ -733,4 +731,4 @@ def test_a_device_that_is_not_allowed_or_was_revoked_is_refused_with_what_to_typ
     assert remit("devices", "revoke", "bob", folder=annas).returncode == 0
     done = remit("chat", "mine", "bob", "--objective", "x", folder=annas)
     assert done.returncode == 4
-    assert "bob was revoked here, and that is final\n→ Its owner makes a new device" in done.stderr
+    assert "bob was revoked here permanently\n→ Ask its owner to create a new device" in done.stderr

@@ -32,7 +32,7 @@ def test_a_device_is_made_once_and_shows_the_link_by_which_others_know_it(tmp_pa
     made = remit("devices", "init", folder=tmp_path)
     assert made.returncode == 0, made.stderr
     assert made.stdout.splitlines()[0].split()[1].startswith("office@")
-    assert '→ Say in remit.toml over which gateway it is reached: [relay], and gateway = "wss://…"' in made.stderr
+    assert '→ Set its gateway in remit.toml: [relay], gateway = "wss://…"' in made.stderr
     shown = document("devices", "show", folder=tmp_path)
     assert shown["schema"] == "remit.device/1"
     assert remit("devices", "show", "--link", folder=tmp_path).stdout == shown["link"] + "\n"
@@ -73,7 +73,7 @@ def test_a_device_that_was_not_compared_is_known_and_nothing_more(annas: Path, b
     assert paired.returncode == 0
     assert len(paired.stdout.split()) == 8, "the code, and nothing else, is data"
     assert "not verified: compare the code, then pair again with --verified" in paired.stderr
-    assert "It may do nothing yet; to ask it, or be asked: remit devices allow bob\n" in paired.stderr
+    assert "It has no permissions yet. To work with it: remit devices allow bob\n" in paired.stderr
     (bob,) = document("devices", "list", folder=annas)["devices"]
     assert (bob["verified"], bob["shared"], bob["allowed"]) == (False, False, False)
     allowed = remit("devices", "allow", "bob", folder=annas)
@@ -83,7 +83,7 @@ def test_a_device_that_was_not_compared_is_known_and_nothing_more(annas: Path, b
     file.write_text(file.read_text().replace('devices = ["bob"]', ""))
     allowed = remit("devices", "allow", "bob", folder=annas)
     assert (
-        "→ As yet no profile or agent asks it, and nothing is shared with it: "
+        "→ Currently no profile or agent calls it, and nothing is shared with it: "
         'add `devices = ["bob"]` to a [profiles.NAME] or [shared.NAME] of remit.toml.\n'
     ) in allowed.stderr
 
@@ -94,8 +94,8 @@ def test_a_device_is_allowed_while_it_is_paired_only_if_it_is_verified(annas: Pa
     paired = document("devices", "pair", link_of(bobs), *flags, folder=annas)["device"]
     assert (paired["verified"], paired["allowed"]) == (verified, verified)
     said = remit("devices", "pair", link_of(bobs), *flags, folder=annas).stderr
-    assert (" is known, and verified, and may reach this device.\n" in said) is verified
-    assert ("It is allowed only once it is verified.\n" in said) is not verified
+    assert (" is paired, verified, and may contact this device.\n" in said) is verified
+    assert ("A device must be verified before it is allowed.\n" in said) is not verified
 
 
 def test_a_device_that_an_agent_of_the_team_lives_on_is_not_said_to_be_of_no_use(tmp_path: Path, bobs: Path) -> None:
@@ -223,7 +223,7 @@ def test_what_cannot_be_done_says_what_to_do(annas: Path, arguments: tuple[str, 
 def test_a_device_does_not_pair_with_itself(annas: Path) -> None:
     done = remit("devices", "pair", link_of(annas), folder=annas)
     assert done.returncode == 2
-    assert "this is the link of this device itself; you need the other's" in done.stderr
+    assert "this is the link of this device; give the link of the other one" in done.stderr
 
 
 def test_a_link_that_was_changed_on_the_way_is_refused(annas: Path, bobs: Path) -> None:

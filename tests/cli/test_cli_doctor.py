@@ -67,9 +67,9 @@ async def test_a_hub_that_a_team_asks_is_looked_for(tmp_path: Path) -> None:
     async with Hub(store=MemoryStore()) as hub, hub.serve(hubs={"office": TOKEN}) as address:
         assert (await looked_for(address))["says"] == f"{address} answers"
         no_hub = await looked_for(f"{address}/elsewhere")
-        assert (no_hub["state"], "is no hub (status 404)" in no_hub["says"]) == ("warning", True)
+        assert (no_hub["state"], "is not a hub (status 404)" in no_hub["says"]) == ("warning", True)
     gone = await looked_for(address)
-    assert (gone["state"], gone["says"]) == ("warning", f"{address}: it cannot be reached: Connection refused")
+    assert (gone["state"], gone["says"]) == ("warning", f"{address}: cannot connect: Connection refused")
     assert "`url` in `[peers.far]`" in gone["todo"]
 
 
@@ -182,12 +182,12 @@ async def test_of_a_large_record_the_newest_rows_are_checked(folder: Path, monke
     def audit() -> Check:
         return next(each for each in checkup.examine(Path(".remit/hub.db"), None, ()) if each.about == "audit")
 
-    assert (audit().state, audit().says) == ("ok", "the newest 3 of 6 rows are whole")
+    assert (audit().state, audit().says) == ("ok", "the newest 3 of 6 rows are intact")
     database = sqlite3.connect(folder / ".remit" / "hub.db")
     database.execute("UPDATE record SET body = replace(body, 'success', 'failure') WHERE seq = 5")
     database.commit()
     database.close()
-    assert (audit().state, audit().says) == ("problem", "row 5 is not what was written")
+    assert (audit().state, audit().says) == ("problem", "row 5 was changed")
 
 
 def test_a_store_of_an_older_version_is_brought_up_to_date_by_the_next_run(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_files_that_exist_are_named_and_nothing_is_written(tmp_path: Path) -> No
     (tmp_path / "agents.py").write_text("mine", encoding="utf-8")
     done = remit("init", folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "agents.py exists already: nothing was written" in done.stderr
+    assert "agents.py already exists: nothing was written" in done.stderr
     assert "→" in done.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["agents.py"]
     assert (tmp_path / "agents.py").read_text(encoding="utf-8") == "mine"
@@ -105,11 +105,11 @@ def test_a_name_that_a_team_cannot_have_is_refused_before_anything_is_written(tm
 
 def test_at_a_terminal_it_asks_two_questions_and_takes_the_answers(tmp_path: Path) -> None:
     with Terminal([REMIT, "init"], folder=tmp_path) as terminal:
-        terminal.wait_for("What is the team called?")
+        terminal.wait_for("Name of the team")
         terminal.type("no name!\r")
-        terminal.wait_for("a name has letters")
+        terminal.wait_for("a name has at most 128 letters")
         terminal.type("books\r")
-        terminal.wait_for("What shall it begin with?", "three agents and a tool")
+        terminal.wait_for("Template", "three agents and a tool")
         terminal.type("receipts\r")
         terminal.wait_for('remit run assistant "Sort my receipts"')
         assert terminal.wait() == 0

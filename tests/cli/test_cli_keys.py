@@ -40,7 +40,7 @@ def test_a_key_is_made_for_its_owner_alone_and_only_its_public_half_is_shown(tmp
     assert (done.returncode, stat.S_IMODE(file.stat().st_mode)) == (0, 0o600)
     public = HubKey.load(file).stages[0].pair.public
     assert public in done.stdout
-    assert "→ Give peers the line above" in done.stderr
+    assert "→ Send peers the line above" in done.stderr
     assert (tmp_path / ".remit" / ".gitignore").read_text(encoding="ascii") == "*\n"
     shown = remit("keys", "show", folder=tmp_path)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, done.stdout, "")
@@ -117,7 +117,7 @@ def test_a_key_of_a_peer_is_trusted_and_shown_with_where_it_stands(place: Path) 
 
 def test_a_key_of_a_hub_that_the_team_does_not_know_is_kept_and_said_not_to_count(place: Path) -> None:
     done = remit("keys", "trust", "acme", KEY, folder=place)
-    assert (done.returncode, "→ It counts once the team file has [peers.acme]." in done.stderr) == (0, True)
+    assert (done.returncode, "→ It takes effect when the team file has [peers.acme]." in done.stderr) == (0, True)
     (peer,) = document("keys", "show", folder=place)["peers"]
     assert (peer["peer"], peer["fingerprint"], peer["counts"]) == ("acme", PRINT, False)
 
@@ -144,8 +144,8 @@ def test_trust_can_be_taken_back_one_key_or_all(place: Path) -> None:
     ("peer", "left"),
     [
         ("", "Take [peers.acme] out of the team file, too"),
-        (f'keys = ["{OTHER}"]', "still known by the keys above"),
-        ('token = "$ACME"', "still known by its `token`"),
+        (f'keys = ["{OTHER}"]', "still trusted, by the keys above"),
+        ('token = "$ACME"', "still trusted, by its `token`"),
     ],
 )
 def test_whoever_takes_trust_back_reads_by_what_the_peer_is_still_known(place: Path, peer: str, left: str) -> None:
@@ -163,8 +163,8 @@ def test_what_cannot_be_trusted_changes_nothing(place: Path) -> None:
     for arguments, told in [
         (("acme", "ed25519/12"), "64 hexadecimal digits"),
         (("acme",), "Missing argument KEY"),
-        (("ac/me", OTHER), "a name has letters"),
-        (("acme", own), "this is the key of this hub itself"),
+        (("ac/me", OTHER), "use only letters"),
+        (("acme", own), "this is the key of this hub"),
         (("bolt", KEY), "the key already belongs to acme"),
     ]:
         done = remit("keys", "trust", *arguments, folder=place)

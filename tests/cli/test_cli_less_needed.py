@@ -74,4 +74,4 @@ def test_without_a_record_the_broken_file_is_what_is_wrong(tmp_path: Path) -> No
     done = remit("runs", "list", folder=tmp_path)
     assert done.returncode == 3
     assert "not TOML" in done.stderr
-    assert "Or name the store with --store." in done.stderr
+    assert "Or give the store with --store." in done.stderr

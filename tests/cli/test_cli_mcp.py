@@ -290,5 +290,5 @@ def test_a_server_that_does_not_start_says_so_in_its_own_words(team: Path) -> No
     assert broken.stderr.startswith("out of oil\n")
     assert "its process ended (exit code 1)" in broken.stderr
     unknown = remit("mcp", "--tools", "shd", folder=team)
-    assert "there is no MCP server `shd`; did you mean `shed`?" in unknown.stderr
+    assert "no such MCP server `shd`; did you mean `shed`?" in unknown.stderr
     assert remit("mcp", "--json", folder=team).returncode == 2

@@ -53,7 +53,7 @@ def test_a_gateway_says_where_it_is_and_ends_well(tmp_path: Path, number: int) -
         assert (said["schema"], said["name"], said["folder"]) == ("remit.gateway/1", "127.0.0.1", ".remit/relay")
         with urllib.request.urlopen(said["address"].replace("ws:", "http:") + "/healthz", timeout=PATIENCE_S) as answer:
             assert answer.status == 200
-        assert "Ended; what waits for devices is kept." in gateway.end(number)
+        assert "Stopped. Undelivered messages are kept." in gateway.end(number)
     assert (tmp_path / ".remit" / ".gitignore").read_text() == "*\n"
 
 
@@ -75,17 +75,17 @@ def test_who_listens_at_an_address_of_another_machine_is_not_sent_to_another_por
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--host", "0.0.0.0"), "say with --name by which host devices reach it, as in --name relay.example.com"),
-        (("--certificate", "here.pem"), "--certificate and --private-key go together: give both, or none"),
+        (("--host", "0.0.0.0"), "give the host name that devices use, as in --name relay.example.com"),
+        (("--certificate", "here.pem"), "--certificate and --private-key must be given together"),
         (("--folder", "here.pem"), "'here.pem' is a file"),
-        (("--keep", "soon"), "--keep: expected a duration, such as 12h or 30d, and not `soon`"),
-        (("--keep", "1ms"), "--keep: a second is the least"),
-        (("--forget", "7d"), "--forget: a device is not forgotten while something may wait for it: 30d at least"),
-        (("--keep", "400d"), "while something may wait for it: 400d at least"),
-        (("--max-bytes", "much"), "--max-bytes: expected a size, such as 500MB or 16GB, and not `much`"),
+        (("--keep", "soon"), "--keep: expected a duration, such as 12h or 30d, got `soon`"),
+        (("--keep", "1ms"), "--keep: must be at least one second"),
+        (("--forget", "7d"), "--forget: must be at least 30d, since messages may wait for a device that long"),
+        (("--keep", "400d"), "must be at least 400d"),
+        (("--max-bytes", "much"), "--max-bytes: expected a size, such as 500MB or 16GB, got `much`"),
         (("--max-bytes", "0GB"), "--max-bytes: expected a size"),
         (("--behind-proxy", "nginx"), "--behind-proxy: 'nginx' does not appear to be an IPv4 or IPv6 network"),
-        (("--metrics-for", "10.0.0.0/99"), "write an address or a network, as in 10.0.0.7 or 10.0.0.0/8"),
+        (("--metrics-for", "10.0.0.0/99"), "expected an address or a network, such as 10.0.0.7 or 10.0.0.0/8"),
     ],
 )
 def test_a_gateway_that_cannot_be_says_why(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -190,16 +190,16 @@ async def test_the_doctor_says_how_the_device_stands_with_its_gateway(tmp_path: 
         file.write_text(file.read_text().replace(NOWHERE, address))
         (found,) = gateway_checks(bobs)
         assert found["state"] == "warning"
-        assert "the device was never connected there, so nobody can reach it" in found["says"]
+        assert "this device has never connected to it, so other devices cannot reach it" in found["says"]
         team = load_team(file, code=False)
         async with relaying(team, hub=None, host=False, share=False) as working:
             async with asyncio.timeout(PATIENCE_S):
                 await working.ready.wait()
             (found,) = await asyncio.to_thread(gateway_checks, bobs)
-            assert (found["state"], found["says"]) == ("ok", f"{address} answers, and the device is connected")
+            assert (found["state"], found["says"]) == ("ok", f"{address} is reachable; this device is connected")
             assert working.link.state == "connected", "to look does not throw it out"
         (found,) = gateway_checks(bobs)
-        assert (found["state"], found["says"]) == ("ok", f"{address} answers, and the device is known there")
+        assert (found["state"], found["says"]) == ("ok", f"{address} is reachable; this device is registered")
         file.write_text(file.read_text().replace("[relay]", '[relay]\nname = "elsewhere"'))
         (found,) = gateway_checks(bobs)
         assert found["state"] == "warning"
@@ -341,13 +341,13 @@ def test_what_cannot_be_shared_says_why(tmp_path: Path) -> None:
         assert done.returncode not in (0, 1)
         return done.stderr
 
-    assert "there is no agent `helpr`; did you mean `helper`?" in said("helpr")
+    assert "no such agent `helpr`; did you mean `helper`?" in said("helpr")
     assert "there is no device `anna`; none is known yet" in said("helper", "--device", "anna")
-    assert "say which agent: remit share AGENT --device DEVICE" in said("--device", "anna")
+    assert "--device needs an agent: remit share AGENT --device DEVICE" in said("--device", "anna")
     text = file.read_text()
     file.write_text(text.partition("[shared")[0])
     assert "shares no agent\n→ Add [shared.NAME] with `devices`" in said()
-    assert "→ Say with whom: remit share helper --device DEVICE" in said("helper")
+    assert "→ Give a device: remit share helper --device DEVICE" in said("helper")
     file.write_text(text.partition("[relay")[0] + '[agents.helper]\nrun = "bobs_code:helper"\n')
     (bobs / ".remit" / "device.db").unlink()
     assert "→ Make one: remit devices init" in said("helper", "--device", "anna")
@@ -406,16 +406,16 @@ def test_who_shares_in_a_terminal_sees_with_whom_and_ends_it_with_a_key(tmp_path
         bobs = make_bobs(tmp_path / "bobs", gateway.said["address"])
         introduce(annas, bobs)
         with Terminal([REMIT, "share", "helper", "--device", "anna"], folder=bobs) as terminal:
-            terminal.wait_for("connected to 127.0.0.1", "Sharing helper with anna (Ctrl-C ends it).")
+            terminal.wait_for("connected to 127.0.0.1", "Sharing helper with anna (Ctrl-C to stop).")
             terminal.type("\x03")
             assert terminal.wait() == 0
-            assert "what is under way is answered when you share again" in terminal.screen
+            assert "Requests in progress are answered when you share again" in terminal.screen
 
 
 def test_a_gateway_that_is_not_there_is_said_once_and_waited_for(tmp_path: Path) -> None:
     bobs = make_bobs(tmp_path / "bobs")
     with Terminal([REMIT, "share"], folder=bobs) as terminal:
-        terminal.wait_for("the gateway cannot be reached", "it is tried again until it is there")
+        terminal.wait_for("the gateway cannot be reached", "retrying until it is available")
         assert "Sharing" not in terminal.screen
         terminal.type("\x03")
         assert terminal.wait() == 0

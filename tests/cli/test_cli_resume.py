@@ -114,11 +114,11 @@ def test_a_killed_workflow_goes_on_and_no_finished_step_is_repeated(crew: Path) 
     assert "resumed after a restart" in done.stderr
     assert "success" in done.stderr
     again = remit(crew, "runs", "resume", run[:16], "--json")
-    assert "had ended; this is its answer" in again.stderr
+    assert "had already ended; this is its answer" in again.stderr
     assert msgspec.json.decode(again.stdout, type=RunAnswer).result == "did c c"
     nothing = remit(crew, "runs", "resume")
     assert (nothing.returncode, nothing.stdout) == (0, "")
-    assert "nothing to resume" in nothing.stderr
+    assert "Nothing to resume" in nothing.stderr
     assert marks(crew) == ["a", "b", "b", "c"]
 
 
@@ -153,7 +153,7 @@ def test_a_step_that_may_have_been_done_waits_for_a_person_and_goes_on_after_the
     done = remit(crew, "runs", "resume", "--json")
     assert done.returncode == 0, done.stderr
     assert msgspec.json.decode(done.stdout, type=Resumed) == Resumed(waiting=(run,))
-    assert f"run {run[:16]} waits for a person: It is not known whether this was done" in done.stderr
+    assert f"run {run[:16]} waits for approval: It is not known whether this was done" in done.stderr
     (question,) = [each.question for each in shown(crew, run).approvals if each.agreed is None]
     assert f"→ remit pending approve {question}" in done.stderr
     assert remit(crew, "pending", "approve", question).returncode == 0
@@ -175,7 +175,7 @@ def test_what_another_process_is_at_work_on_is_left_to_it_or_waited_for(crew: Pa
             assert waiting.stderr is not None
             assert waiting.stdout is not None
             for line in waiting.stderr:
-                if "Another process is at work" in line:
+                if "Another process is executing" in line:
                     break
             (crew / "hang").unlink()
             assert waiting.stdout.read() == "did c c\n"
@@ -215,7 +215,7 @@ def test_control_c_leaves_a_run_that_can_go_on_later(crew: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert f"→ remit runs resume {run[:16]} goes on with it" in said
+    assert f"→ Continue it: remit runs resume {run[:16]}" in said
     (crew / "hang").unlink()
     done = remit(crew, "runs", "resume", run)
     assert (done.returncode, done.stdout) == (0, "did c c\n"), done.stderr
@@ -226,7 +226,7 @@ def test_one_that_cannot_go_on_is_ended_and_one_of_another_team_is_named(crew: P
     (crew / "other.toml").write_text('[agents.plan]\nrun = "flow_code:work"\n', encoding="utf-8")
     other = remit(crew, "runs", "resume", run, "--team", "other.toml")
     assert other.returncode != 0
-    assert "is one of `plain`, which is not in other.toml; did you mean `plan`?" in other.stderr
+    assert "belongs to agent `plain`, which is not in other.toml; did you mean `plan`?" in other.stderr
     done = remit(crew, "runs", "resume", run)
     assert (done.returncode, done.stdout) == (1, "")
     assert "OUTCOME_UNKNOWN" in done.stderr
@@ -234,11 +234,11 @@ def test_one_that_cannot_go_on_is_ended_and_one_of_another_team_is_named(crew: P
 
 
 def test_a_run_that_is_not_there_is_not_resumed(crew: Path) -> None:
-    assert "there is no record yet" in remit(crew, "runs", "resume").stderr
+    assert "no record yet" in remit(crew, "runs", "resume").stderr
     assert remit(crew, "run", *TRIP).returncode == 0
     done = remit(crew, "runs", "resume", "nothing")
     assert done.returncode == 2
-    assert "no run begins with `nothing`" in done.stderr
+    assert "no run id starts with `nothing`" in done.stderr
 
 
 # ── retry ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -288,8 +288,8 @@ def test_a_run_that_has_not_ended_is_resumed_and_not_retried(crew: Path) -> None
     run = killed_at(crew, "b", *TRIP)
     done = remit(crew, "runs", "retry", run)
     assert done.returncode == 2
-    assert f"→ Go on with it: remit runs resume {run[:16]}" in done.stderr
-    assert "no run begins with" in remit(crew, "runs", "retry", "nothing").stderr
+    assert f"→ Resume it: remit runs resume {run[:16]}" in done.stderr
+    assert "no run id starts with" in remit(crew, "runs", "retry", "nothing").stderr
 
 
 # ── replay ────────────────────────────────────────────────────────────────────────────────────────────────────────────

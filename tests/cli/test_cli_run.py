@@ -149,12 +149,12 @@ def test_without_a_team_file_it_says_how_to_make_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say what to do"),
+        ([], "give TASK, --input, or both"),
         (["-", "--input", "-"], "cannot both be read from stdin"),
-        (["x", "--input", "{"], "this is not JSON"),
-        (["x", "--input", "@nowhere"], "nowhere cannot be read"),
-        (["x", "--deadline", "30"], "a time with its unit"),
-        (["x", "--json", "--jsonl"], "exclude each other"),
+        (["x", "--input", "{"], "invalid JSON"),
+        (["x", "--input", "@nowhere"], "cannot read nowhere"),
+        (["x", "--deadline", "30"], "a duration with a unit"),
+        (["x", "--json", "--jsonl"], "cannot be combined"),
     ],
 )
 def test_a_command_that_cannot_be_meant_is_explained(crew: Path, arguments: list[str], said: str) -> None:
@@ -182,10 +182,7 @@ def test_an_interrupted_run_is_cancelled_and_what_it_had_finished_is_kept(crew: 
     process.send_signal(signal_number)
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (130, "half\n")
-    assert (
-        "finished: one\nnot finished: two\nThe answer so far is below; what happened is recorded in .remit/hub.db."
-        in stderr
-    )
+    assert "finished: one\nnot finished: two\nThe answer so far is below; the record is in .remit/hub.db." in stderr
     shown = remit(crew, "runs", "show", "last", "--json")
     assert msgspec.json.decode(shown.stdout, type=RunDetails).status == "cancelled"
 
@@ -194,7 +191,7 @@ def test_a_second_interrupt_leaves_at_once(crew: Path) -> None:
     process = started(crew, "stubborn", "x", "--set", "limits.grace=60s")
     read_until(process, "asks stubborn")
     process.send_signal(signal.SIGINT)
-    read_until(process, "once more leaves at once")
+    read_until(process, "press Ctrl-C again to exit at once")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
@@ -212,7 +209,7 @@ def test_output_that_fits_nowhere_is_said_in_a_sentence(crew: Path) -> None:
             [REMIT, "errors"], cwd=crew, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S
         )
     assert done.returncode == 1
-    assert done.stderr == "The output cannot be written: No space left on device.\n→ Send it elsewhere.\n"
+    assert done.stderr == "Cannot write the output: No space left on device.\n→ Send it elsewhere.\n"
 
 
 def test_a_reader_that_has_had_enough_ends_the_run(crew: Path) -> None:
@@ -276,8 +273,8 @@ async def test_of_a_question_that_another_hub_puts_it_is_said_that_it_is_answere
         await far.decide(question.id, agreed=True, by="ana")
         stdout, _ = await process.communicate()
     assert (process.returncode, stdout) == (0, b"paid\n")
-    assert told == "payer waits for a person: May it?\n"
-    assert line.startswith("→ That is asked, and answered, at the hub where this agent lives")
+    assert told == "payer waits for approval: May it?\n"
+    assert line.startswith("→ Answer this question on the hub that runs this agent")
 
 
 def test_a_question_that_the_team_answers_itself_is_not_announced(crew: Path) -> None:

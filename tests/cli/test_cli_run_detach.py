@@ -83,7 +83,7 @@ def test_its_log_is_for_its_owner_alone(crew: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nobody", "x"], 2, "there is no agent `nobody`"),
+        (["nobody", "x"], 2, "no such agent `nobody`"),
         (["payer", "x", "--set", "approvals.otherwise=deny"], 4, "APPROVAL_DECLINED"),
         (["worker", "x", "--session", "theirs"], 4, "USER_MISMATCH"),
         (["worker", "x", "--set", "agents.worker.run=crew_code:nothing"], 3, "TEAM_INVALID"),
@@ -160,7 +160,7 @@ def test_control_c_ends_the_watching_and_not_the_run(crew: Path) -> None:
         terminal.wait_for("half done")
         terminal.type("\x03")
         assert terminal.wait() == 130
-    assert "goes on" in terminal.screen
+    assert "continues" in terminal.screen
     assert shown(crew, started.run).state == "running"
 
 
@@ -191,4 +191,4 @@ def test_watching_one_whose_process_was_killed_says_so(crew: Path) -> None:
     with Terminal([REMIT, "runs", "watch", started.run], folder=crew) as terminal:
         terminal.wait_for("half done")
         os.kill(started.pid, signal.SIGKILL)
-        terminal.wait_for("has not been heard of for a while", f"remit runs cancel {started.run[:16]}")
+        terminal.wait_for("shows no sign of life", f"remit runs cancel {started.run[:16]}")

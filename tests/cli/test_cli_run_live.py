@@ -119,7 +119,7 @@ def test_control_c_cancels_and_says_what_was_kept(crew: Path) -> None:
         terminal.wait_for("half done")
         terminal.type("\x03")
         assert terminal.wait() == 130
-    assert "Stopping; once more leaves at once." in terminal.screen
+    assert "Stopping; press Ctrl-C again to exit at once." in terminal.screen
     assert "worker  cancelled" in terminal.screen
     assert terminal.screen.splitlines()[-1] == "half"
     found = last_run(crew)
@@ -131,7 +131,7 @@ def test_a_second_control_c_leaves_at_once_and_gives_the_cursor_back(crew: Path)
     with Terminal([REMIT, "run", "stubborn", "x", "--set", "limits.grace=60s"], folder=crew) as terminal:
         terminal.wait_for("stubborn  running")
         terminal.type("\x03")
-        terminal.wait_for("once more leaves at once")
+        terminal.wait_for("press Ctrl-C again to exit at once")
         terminal.type("\x03")
         assert terminal.wait() == 130
     assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")
@@ -140,20 +140,20 @@ def test_a_second_control_c_leaves_at_once_and_gives_the_cursor_back(crew: Path)
 # ── the person at the terminal ────────────────────────────────────────────────────────────────────────────────────────
 
 AT_TERMINAL = ("--set", "approvals.otherwise=terminal")
-PROMPT = "? all of it >"
+PROMPT = "? show all >"
 
 
 def test_a_yes_lets_the_request_go_on_and_is_recorded_with_who_said_it(crew: Path) -> None:
     with Terminal([REMIT, "run", "boss", "x", *AT_TERMINAL], folder=crew) as terminal:
         screen = terminal.wait_for(PROMPT)
-        assert "A person must agree: May the payer pay?" in screen
+        assert "Approval needed: May the payer pay?" in screen
         assert "boss asks payer, for " in screen
         assert '{"amount":30}' in screen
         assert "10 min to answer" in screen
         assert "waiting" not in screen, "the tree is not drawn over the question"
         terminal.type("y\n")
         assert terminal.wait() == 0
-    assert "You agreed." in terminal.screen
+    assert "Approved." in terminal.screen
     assert terminal.screen.splitlines()[-1] == "paid the invoice {'amount': 30}"
     (approval,) = last_run(crew).approvals
     assert (approval.agreed, approval.by) == (True, last_run(crew).user)
@@ -163,7 +163,7 @@ def test_a_no_refuses_it_with_the_reason(crew: Path) -> None:
     with Terminal([REMIT, "run", "payer", "x", *AT_TERMINAL], folder=crew) as terminal:
         terminal.wait_for(PROMPT)
         terminal.type("n\n")
-        terminal.wait_for("Why (may be empty)?")
+        terminal.wait_for("Reason (optional):")
         terminal.type("too much\n")
         assert terminal.wait() == 4
     assert last_run(crew).approvals[0].reason == "too much"
@@ -173,9 +173,9 @@ def test_what_the_person_edits_is_what_is_asked(crew: Path) -> None:
     with Terminal([REMIT, "run", "boss", "x", *AT_TERMINAL], folder=crew, env={"EDITOR": "", "VISUAL": ""}) as terminal:
         terminal.wait_for(PROMPT)
         terminal.type("e\n")
-        terminal.wait_for("input, as it shall be (JSON)")
+        terminal.wait_for("New input (JSON)")
         terminal.type('{"amount": 3}\n')
-        terminal.wait_for("objective, as it shall be;")
+        terminal.wait_for("New objective;")
         terminal.type("\n")
         assert terminal.wait() == 0
     assert terminal.screen.splitlines()[-1] == "paid the invoice {'amount': 3}"
@@ -197,9 +197,9 @@ def test_an_edit_that_cannot_be_used_is_asked_for_again(crew: Path) -> None:
     with Terminal([REMIT, "run", "boss", "x", *AT_TERMINAL], folder=crew, env={"EDITOR": "", "VISUAL": ""}) as terminal:
         terminal.wait_for(PROMPT)
         terminal.type("e\n")
-        terminal.wait_for("input, as it shall be (JSON)")
+        terminal.wait_for("New input (JSON)")
         terminal.type("{\n")
-        terminal.wait_for("That cannot be used")
+        terminal.wait_for("Invalid value")
         terminal.wait_until(lambda screen: screen.count(PROMPT) == 2)
         terminal.type("\x04")
         assert terminal.wait() == 0
@@ -211,7 +211,7 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(crew: Path) -> No
         terminal.type("y\n")
         terminal.wait_for(PROMPT)
         terminal.type("n\n")
-        terminal.wait_for("Why (may be empty)?")
+        terminal.wait_for("Reason (optional):")
         terminal.type("\n")
         assert terminal.wait() == 0
     assert terminal.screen.splitlines()[-1] == "APPROVAL_DECLINED"

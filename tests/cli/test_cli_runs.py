@@ -163,7 +163,7 @@ def test_a_name_that_could_be_several_lists_them(recorded: Recorded) -> None:
 def test_a_name_that_is_none_says_where_to_look(recorded: Recorded) -> None:
     done = runs("show", "zzz", "--json")
     assert done.exit_code == 2
-    assert "→ See them with `remit runs list`." in done.stderr
+    assert "→ List them with `remit runs list`." in done.stderr
     assert msgspec.json.decode(done.stdout, type=Failure).exit_code == 2
 
 
@@ -200,7 +200,7 @@ def test_without_a_store_it_says_what_to_do_and_makes_none(tmp_path: Path, monke
     ):
         done = runs(*command)
         assert (done.exit_code, done.stdout) == (7, "")
-        assert "→ The first run makes it: remit run AGENT TASK." in done.stderr
+        assert "→ The first run creates it: remit run AGENT TASK." in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -288,7 +288,7 @@ def test_records_are_exported_as_they_are(recorded: Recorded) -> None:
 def test_an_export_to_a_file_is_whole_and_its_owners_alone(recorded: Recorded, tmp_path: Path) -> None:
     done = runs("export", "--all", "-o", "out.jsonl")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "records written to out.jsonl" in done.stderr
+    assert " records to out.jsonl" in done.stderr
     file = tmp_path / "out.jsonl"
     assert file.read_text(encoding="utf-8") == runs("export", "--all").stdout
     assert file.stat().st_mode & 0o077 == 0

@@ -116,7 +116,7 @@ def test_a_team_that_names_nobody_lets_in_who_knows_the_token_of_this_machine(te
         assert up.get("/v1/agents", token="wrong" * 10)[0] == 401
         up.process.send_signal(signal.SIGINT)
         _, told = up.process.communicate(timeout=PATIENCE_S)
-    assert (up.process.returncode, "Ended; nothing is lost." in told) == (0, True)
+    assert (up.process.returncode, "Stopped. No request was interrupted." in told) == (0, True)
     assert (team / ".remit" / "serve.token").stat().st_mode & 0o077 == 0
 
 
@@ -207,7 +207,7 @@ def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, hos
     told = process.stderr.read()  # not `communicate`, which knows nothing of what was read ahead
     assert process.wait(PATIENCE_S) == 0
     process.stderr.close()
-    assert ("Tokens and requests can be read on the way" in told) == is_said
+    assert ("The connection is not encrypted" in told) == is_said
 
 
 def test_a_server_whose_certificate_is_none_is_not_started_and_says_why(team: Path) -> None:
@@ -264,13 +264,13 @@ def test_a_server_says_for_what_it_waits_and_does_not_wait_if_it_is_told_again(
         up.process.send_signal(signal.SIGINT)
         assert up.process.stderr is not None
         told = up.process.stderr.readline()
-        assert told == "Ending: 1 request under way, for which this waits up to 60 min. Ctrl-C again ends it at once.\n"
+        assert told == "Stopping: waiting up to 60 min for 1 request. Press Ctrl-C again to stop at once.\n"
         up.process.send_signal(second)
         _, told = up.process.communicate(timeout=PATIENCE_S)
         asking.join(PATIENCE_S)
     assert up.process.returncode == 0
     assert told.splitlines() == [
-        "Ended. 1 request had not: what can be taken up again is, by the next hub; the rest is cancelled.",
+        "Stopped with 1 request in progress. The next hub resumes them where possible; the rest are cancelled.",
         "→ remit runs list",
     ]
 

@@ -50,7 +50,7 @@ def test_a_chat_begins_with_who_works_with_whom_and_on_what() -> None:
     assert list(heading(RUN, "bob\x1b[2J")) == [
         "mine works with bob: run r1",
         "Objective: review this API",
-        "Mode manual: you see every draft before it is sent. /help explains, Ctrl-C pauses.",
+        "Mode manual: you review every draft before it is sent. /help lists commands, Ctrl-C pauses.",
     ]
 
 
@@ -78,12 +78,12 @@ def test_the_footer_holds_the_objective_the_question_with_its_rule_and_the_meter
     """S12."""
     assert shown(ASKED) == [
         "── Objective: review this API " + "─" * 70,
-        "Draft for turn 1; you are asked because of",
+        "Draft for turn 1; needs your review because of",
         "  money: It names an amount of money.",
         "  │ first",
         "  │ second",
         "a approve · e edit · r WHY reject · /help",
-        "a draft waits for you · manual · connected · turn 0 of 8 · 0 s of 10 min",
+        "draft needs review · manual · connected · turn 0 of 8 · 0 s of 10 min",
     ]
 
 
@@ -110,7 +110,7 @@ def test_in_a_low_window_the_draft_is_shortened_and_never_what_can_be_typed(widt
     text = " ".join(lines)
     assert "a approve · e edit · r WHY reject · /help" in text
     assert "more lines; /show shows all" in text
-    assert "a draft waits for you" in text
+    assert "draft needs review" in text
     assert all(cell_len(line) <= max(width, 36) for line in lines)
 
 
@@ -152,10 +152,10 @@ def test_a_face_of_several_parts_takes_no_more_room_than_is_kept_for_it() -> Non
         (replace(RUN, state=SessionState.WAITING_LOCAL), "/pause · /take over · /stop · /help"),
         (
             replace(RUN, state=SessionState.PROCESSING_REMOTE, decides="person"),
-            "what you type is sent · /hand back · /help",
+            "type to send · /hand back · /help",
         ),
         (replace(RUN, state=SessionState.WAITING_REMOTE, decides="person"), "/pause · /hand back · /stop · /help"),
-        (replace(ASKED, state=SessionState.PAUSED), "/resume goes on · /stop ends it · Ctrl-C leaves · /help"),
+        (replace(ASKED, state=SessionState.PAUSED), "/resume · /stop · Ctrl-C exits · /help"),
         (ASKED, "a approve · e edit · r WHY reject · /help"),
         (replace(RUN, state=SessionState.ERROR), ""),
     ],
@@ -171,15 +171,15 @@ def test_who_waits_long_is_told_for_how_long_and_what_may_be() -> None:
     run = replace(RUN, state=SessionState.WAITING_REMOTE, turn=1, timeline=(sent,))
     assert shown(run, now_ms=2_000)[-1].startswith("waiting for the other agent · manual")
     assert shown(run, now_ms=12_000)[-1].startswith("waiting for the other agent for 12 s · manual")
-    assert "may be away" not in " ".join(shown(run, now_ms=12_000))
-    assert "Its device may be away" in shown(run, now_ms=60_000)[1]
-    assert "may be away" not in " ".join(shown(run, now_ms=60_000, connection="waiting")), "then it is this one"
+    assert "may be offline" not in " ".join(shown(run, now_ms=12_000))
+    assert "Its device may be offline" in shown(run, now_ms=60_000)[1]
+    assert "may be offline" not in " ".join(shown(run, now_ms=60_000, connection="waiting")), "then it is this one"
 
 
 def test_where_nobody_can_type_nothing_is_said_that_could_be() -> None:
-    assert list(heading(RUN, "bob", typed=False))[-1].endswith("it is sent. Ctrl-C leaves it paused.")
+    assert list(heading(RUN, "bob", typed=False))[-1].endswith("it is sent. Ctrl-C pauses it and exits.")
     failed = replace(RUN, state=SessionState.ERROR, failure="the agent ended")
-    assert list(trouble(failed, typed=False)) == ["It does not go on: the agent ended."]
+    assert list(trouble(failed, typed=False)) == ["Stopped by an error: the agent ended."]
 
 
 def test_a_long_failure_leaves_what_can_be_typed_in_sight() -> None:
@@ -191,8 +191,8 @@ def test_a_long_failure_leaves_what_can_be_typed_in_sight() -> None:
 
 def test_a_failure_calls_the_other_device_by_its_name() -> None:
     failed = replace(RUN, state=SessionState.ERROR, failure="the device d1 was revoked")
-    assert next(iter(trouble(failed, "bob"))) == "It does not go on: the device bob was revoked."
-    assert shown(failed, device="bob")[1] == "It does not go on: the device bob was revoked."
+    assert next(iter(trouble(failed, "bob"))) == "Stopped by an error: the device bob was revoked."
+    assert shown(failed, device="bob")[1] == "Stopped by an error: the device bob was revoked."
 
 
 def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None:
@@ -204,7 +204,11 @@ def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None
         choices=(Choice(id="1", name="Once", kind="allow_once"),),
     )
     lines = shown(replace(RUN, state=SessionState.WAITING_LOCAL), asks=asks)
-    assert lines[1:-1] == ["Your agent asks leave (execute): Run tests", '    {"command": "make"}', "1 Once · n no"]
+    assert lines[1:-1] == [
+        "Your agent asks for permission (execute): Run tests",
+        '    {"command": "make"}',
+        "1 Once · n no",
+    ]
 
 
 def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
@@ -224,7 +228,7 @@ def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
     assert "word-149" not in " ".join(low)
     (said,) = (line for line in low if "more lines" in line)
     hidden = len(shown(run, asks=asks, width=80, height=40)) - len(low) + 1
-    assert said == f"… {hidden} more lines: make the window higher to see them"
+    assert said == f"… {hidden} more lines: enlarge the window to see them"
     assert low[low.index(said) + 1] == "1 Once · n no"
 
 
@@ -242,7 +246,7 @@ def test_every_state_is_said_without_jargon() -> None:
     assert not any("_" in text for text in said.values())
     assert doing(replace(RUN, state=SessionState.PLANNING, decides="person")) == "your turn to write"
     kept = (TimelineEntry(role="remote_agent", text="x", turn=1, at_ms=0),)
-    assert doing(replace(RUN, state=SessionState.PAUSED, kept=kept)) == "paused; a reply came"
+    assert doing(replace(RUN, state=SessionState.PAUSED, kept=kept)) == "paused; a reply arrived"
     assert doing(replace(RUN, state=SessionState.WAITING_REMOTE), "waiting") == "waiting to be sent"
 
 
@@ -255,15 +259,15 @@ def test_a_limit_has_a_banner_and_an_error_says_what_to_do() -> None:
     assert (first, banner, meter) == (last, ended.banner, "turn 0 of 8 · 0 s of 10 min.")
     assert set(first) == {"═"}
     failed = replace(RUN, state=SessionState.ERROR, failure="the agent ended")
-    todo = "→ /resume tries again, /take over lets you write, /stop ends it."
-    assert list(trouble(failed)) == ["It does not go on: the agent ended.", todo]
+    todo = "→ /resume retries, /take over lets you write, /stop ends it."
+    assert list(trouble(failed)) == ["Stopped by an error: the agent ended.", todo]
     assert shown(failed)[1:3] == list(trouble(failed))
 
 
 def test_who_has_to_say_which_agent_is_meant_can_type_it() -> None:
     unclear = replace(RUN, state=SessionState.ERROR, failure="AGENT_NOT_FOUND: several agents are shared")
-    assert list(trouble(unclear))[1].startswith("→ /resume AGENT goes on with that one, ")
-    assert list(trouble(replace(unclear, agent="cook")))[1].startswith("→ /resume tries again, ")
+    assert list(trouble(unclear))[1].startswith("→ /resume AGENT continues with that agent, ")
+    assert list(trouble(replace(unclear, agent="cook")))[1].startswith("→ /resume retries, ")
     assert understood("/resume cook", unclear) == Do(moves.Resume(agent="cook"))
     assert understood("/resume", unclear) == Do(moves.Resume())
 
@@ -305,24 +309,28 @@ def test_what_is_typed_at_a_draft_means(typed: str, means: Meaning | None) -> No
 @pytest.mark.parametrize(
     ("typed", "run", "says"),
     [
-        ("a", replace(RUN, state=SessionState.WAITING_LOCAL), "Your agent writes here."),
-        ("/approve", replace(RUN, state=SessionState.WAITING_LOCAL), "No draft waits: your agent is writing."),
-        ("/edit", replace(RUN, state=SessionState.WAITING_LOCAL), "No draft waits"),
-        ("/reject x", replace(RUN, state=SessionState.WAITING_LOCAL), "No draft waits"),
-        ("a", replace(ASKED, state=SessionState.PAUSED), "Not now: paused; a draft waits. You can: /resume, /stop."),
-        ("e", replace(ASKED, state=SessionState.PAUSED), "Not now: paused"),
-        ("/resume", ASKED, "Not now: a draft waits for you. You can: /pause, /stop."),
-        ("/pause", replace(RUN, state=SessionState.COMPLETED), "Not now: ended."),
-        ("/approve it", ASKED, "/approve sends the draft as it is"),
-        ("a lot of words", ASKED, "Your agent writes here."),
-        ("/stop it", ASKED, "/stop stands alone."),
-        ("/hand back", ASKED, "Your agent writes already"),
-        ("/take over", replace(RUN, decides="person", state=SessionState.PLANNING), "You write already"),
+        ("a", replace(RUN, state=SessionState.WAITING_LOCAL), "Your agent is writing."),
+        ("/approve", replace(RUN, state=SessionState.WAITING_LOCAL), "No pending draft: your agent is writing."),
+        ("/edit", replace(RUN, state=SessionState.WAITING_LOCAL), "No pending draft"),
+        ("/reject x", replace(RUN, state=SessionState.WAITING_LOCAL), "No pending draft"),
+        (
+            "a",
+            replace(ASKED, state=SessionState.PAUSED),
+            "Not possible now: paused; a draft is pending. You can: /resume, /stop.",
+        ),
+        ("e", replace(ASKED, state=SessionState.PAUSED), "Not possible now: paused"),
+        ("/resume", ASKED, "Not possible now: draft needs review. You can: /pause, /stop."),
+        ("/pause", replace(RUN, state=SessionState.COMPLETED), "Not possible now: ended."),
+        ("/approve it", ASKED, "/approve sends the draft unchanged"),
+        ("a lot of words", ASKED, "Your agent is writing."),
+        ("/stop it", ASKED, "/stop takes no argument."),
+        ("/hand back", ASKED, "Your agent is already writing"),
+        ("/take over", replace(RUN, decides="person", state=SessionState.PLANNING), "You are already writing"),
         ("/objective", ASKED, "Objective: review this API"),
         ("/mode", ASKED, "Mode manual: "),
-        ("/mode loud", ASKED, "There is no mode loud; there are manual, semi_auto, full_auto."),
-        ("/aprove", ASKED, "There is no command /aprove; did you mean `/approve`?"),
-        ("/", ASKED, "There is no command /; see /help"),
+        ("/mode loud", ASKED, "No such mode loud; choose from manual, semi_auto, full_auto."),
+        ("/aprove", ASKED, "No such command /aprove; did you mean `/approve`?"),
+        ("/", ASKED, "No such command /; see /help"),
     ],
 )
 def test_what_cannot_be_now_is_said_with_what_can(typed: str, run: Overlay, says: str) -> None:
@@ -339,7 +347,7 @@ def test_who_has_taken_over_sends_each_line_and_keeps_one_that_cannot_go_yet() -
     waits = understood("too early", replace(taken, state=SessionState.WAITING_REMOTE))
     assert isinstance(waits, Tell)
     assert waits.again == "too early"
-    assert waits.lines == ("Not sent: waiting for the other agent; send it when that is done.",)
+    assert waits.lines == ("Not sent: waiting for the other agent; send it afterwards.",)
     paused = understood("x", replace(taken, state=SessionState.PAUSED))
     assert isinstance(paused, Tell)
     assert "/resume first" in paused.lines[0]
@@ -348,6 +356,6 @@ def test_who_has_taken_over_sends_each_line_and_keeps_one_that_cannot_go_yet() -
 def test_every_command_is_understood_and_explained() -> None:
     for name in COMMANDS:
         meaning = understood(f"/{name}", ASKED)
-        unknown = isinstance(meaning, Tell) and meaning.lines[0].startswith("There is no command")
+        unknown = isinstance(meaning, Tell) and meaning.lines[0].startswith("No such command")
         assert not unknown, name
     assert all(cell_len(line) < 120 for line in HELP)

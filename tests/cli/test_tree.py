@@ -275,7 +275,7 @@ def test_each_record_is_one_plain_line() -> None:
         (asked(), "ana asks lead: Sort"),
         (asked(f"{RUN}.1", "tag"), "lead asks tag: Sort"),
         (Progress(delegation=f"{RUN}.1", agent="tag", text="1 of\n2\x1b[2J"), "tag: 1 of 2"),
-        (ToolUse(delegation=f"{RUN}.1", agent="tag", tool="pay", begun=True), "tag begins to use pay"),
+        (ToolUse(delegation=f"{RUN}.1", agent="tag", tool="pay", begun=True), "tag starts to use pay"),
         (ToolUse(delegation=f"{RUN}.1", agent="tag", tool="pay", duration_ms=5), "tag used pay (5 ms)"),
         (
             ToolUse(delegation=f"{RUN}.1", agent="tag", tool="rm", fault=fault(Code.TOOL_NOT_ALLOWED, "not yours")),

@@ -120,7 +120,7 @@ def test_the_search_ends_below_a_folder_that_others_can_write_to(tmp_path: Path)
     (tmp_path / "shared").chmod(0o1777)
     assert find_team(start=own, environ={}) is None
     done = remit("doctor", folder=own)
-    assert (done.returncode, "there is none here" in done.stdout) == (0, True)
+    assert (done.returncode, "not found here" in done.stdout) == (0, True)
     assert not trace.exists()
 
 

@@ -16,7 +16,7 @@ from remit.protocol.card import AgentCard, Capability
 
 @click.group()
 def agents() -> None:
-    """Look at the agents of the team.
+    """Show the agents of the team.
 
     \b
     Example:
@@ -29,7 +29,7 @@ def agents() -> None:
 @team_options
 @json_option
 def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """List the agents and workflows: what each is for, and whom it may call.
+    """List agents and workflows: their purpose, and which agents they may call.
 
     \b
     Example:
@@ -58,7 +58,7 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
         )
         for each in lines
     ]
-    headings = ("agent", "description", "capabilities", "may call", "tools", "steps of the workflow", "lives at")
+    headings = ("agent", "description", "capabilities", "may call", "tools", "workflow steps", "location")
     # A column in which nobody has anything says nothing.
     kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
     print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
@@ -82,18 +82,18 @@ def _line(card: AgentCard, steps: tuple[str, ...], lives_at: str) -> AgentLine:
     "--capability",
     metavar="CODE",
     shell_complete=capability_codes,
-    help="Show who is asked first for this capability instead, and why, as it follows from the record.",
+    help="Rank the agents that offer this capability, with reasons, instead of showing one agent.",
 )
 @team_options
 @json_option
 def show(
     agent: str | None, capability: str | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show all that the team says of one AGENT, and of a workflow its steps; or how those stand who do the same.
+    """Show the settings of one AGENT (or the steps of a workflow), or rank the agents that offer a capability.
 
-    Where several agents offer a capability, who did better lately is asked first: `--capability` shows in which order.
-    It follows from the newest calls in the record, whichever process made them. Whom a running hub leaves alone for a
-    while, because its breaker is open or its rate used up, only that hub knows.
+    If several agents offer a capability, Remit asks the one with the better recent results first. `--capability` shows
+    that order. It is computed from the newest calls in the record, of all processes. It does not include open circuit
+    breakers and used-up rate limits, since only the running hub knows them.
 
     \b
     Example:
@@ -104,7 +104,7 @@ def show(
     from remit.protocol.envelope import USER
 
     if (agent is None) == (capability is None):
-        raise click.UsageError("name an AGENT, or a capability with --capability")
+        raise click.UsageError("give an AGENT, or a capability with --capability")
     team = team_of(team_file, overrides)
     cards = cards_of(team)
     if agent is None:
@@ -134,7 +134,7 @@ def show(
         print_fields(_fields(details))
 
 
-_DEFAULT = " of another agent, unless that says otherwise"
+_DEFAULT = " (default, unless the caller sets another limit)"
 
 
 def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
@@ -143,31 +143,31 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     yield "description", card.description
     yield "code", details.run or ""
     yield "model", details.model or ""
-    yield "lives at", ", ".join(each for each in (details.peer, details.address) if each)
+    yield "location", ", ".join(each for each in (details.peer, details.address) if each)
     yield "shared by", details.device or ""
-    yield "called there", details.remote or ""
+    yield "name there", details.remote or ""
     if details.workflow is not None:
         yield "steps", "\n".join(map(_step, details.workflow.steps))
-        yield "result", details.workflow.result or "what all steps came to, as one text"
+        yield "result", details.workflow.result or "the results of all steps, as one text"
     yield "capabilities", "\n".join(map(_capability, card.capabilities))
     # What an agent elsewhere may do, its own hub says.
     is_here = details.address is None and details.device is None
     yield "tools", ", ".join(sorted(card.tools)) or ("none" if is_here and not details.workflow else "")
     yield "may call", _may_call(card) if is_here else ""
     is_cut = details.authority == "caller" and details.device is None
-    yield "authority", "no more tools and targets than the agent that asks it has" if is_cut else ""
+    yield "authority", "limited to the tools and targets of its caller" if is_cut else ""
     yield "called by", ", ".join(details.called_by)
     yield (
         "sees",
-        f"{', '.join(sorted(card.sees))} as they are; tokens for all else that is personal" if card.sees else "",
+        f"{', '.join(sorted(card.sees))} in clear; tokens for all other personal data" if card.sees else "",
     )
-    yield "time", f"{spoken(details.time_ms)} for one request{_DEFAULT if card.time_ms is None else ''}"
-    yield "tokens", f"{details.tokens:,} for one request{_DEFAULT if card.tokens is None else ''}"
+    yield "time", f"{spoken(details.time_ms)} per request{_DEFAULT if card.time_ms is None else ''}"
+    yield "tokens", f"{details.tokens:,} per request{_DEFAULT if card.tokens is None else ''}"
     at_once = many(card.concurrency, "request")
-    yield "at once", f"{at_once}; {card.queue} more may wait"
+    yield "concurrency", f"{at_once}; queue of {card.queue}"
     yield "rate", f"{many(card.rate.calls, 'call')} in {card.rate.seconds:g} s" if card.rate else ""
-    yield "runs in", ("processes of its own" if card.isolation == "process" else "the hub") if is_here else ""
-    yield "after a restart", "taken up again" if card.resumable else ""
+    yield "runs in", ("separate processes" if card.isolation == "process" else "the hub") if is_here else ""
+    yield "after a restart", "resumed" if card.resumable else ""
     yield "prompt", card.prompt
 
 
@@ -192,10 +192,10 @@ def _capability(capability: Capability) -> str:
     raw = sorted(capability.sees | capability.sees_fields)
     limits += [f"sees {', '.join(raw)}"] if raw else []
     if capability.read_only and capability.cache_ms:
-        alike = " or asks for the same" if capability.cache_similar else ""
-        limits.append(f"kept {spoken(capability.cache_ms)} for who asks again{alike}")
+        alike = " or similar" if capability.cache_similar else ""
+        limits.append(f"cached {spoken(capability.cache_ms)} for identical{alike} requests")
     if capability.hedge_ms is not None:
-        limits.append(f"another is asked too after {spoken(capability.hedge_ms)}")
+        limits.append(f"hedged with a second agent after {spoken(capability.hedge_ms)}")
     return (
         capability.code
         + (f": {capability.description}" if capability.description else "")

@@ -12,13 +12,19 @@ from remit.cli.suggest import session_ids
 @click.command()
 @click.argument("text", required=False)
 @click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
-@click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What all agents may spend.")
-@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
-@click.option("--input", "given_input", metavar="JSON", help="Data for it: JSON, @FILE, or - for stdin.")
 @click.option(
-    "--session", metavar="ID", shell_complete=session_ids, help="Go on in a session: the reply to a question."
+    "--budget",
+    "max_tokens",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Token budget of the run, shared by all agents.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show who does what, and everything that the hub logs.")
+@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="Time limit: 30s, 5m.")
+@click.option("--input", "given_input", metavar="JSON", help="Input data: JSON, @FILE, or - for stdin.")
+@click.option(
+    "--session", metavar="ID", shell_complete=session_ids, help="Continue this session, to reply to a question."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show which agent does what, and all log messages of the hub.")
 @json_option
 @jsonl_option
 @team_options
@@ -35,15 +41,14 @@ def ask(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Say in TEXT what you want, in your own words; the team's orchestrator finds out who does it.
+    """Describe in TEXT what you want; the team's orchestrator chooses the agents for it.
 
-    The team file has an `[orchestrator]`, which may be empty. What it asks back is the answer: reply in the session
-    that is named then, with `remit ask --session ID`, or go on with `remit chat`. A TEXT of - is read from stdin.
+    The team file needs an `[orchestrator]` section, which may be empty. If the orchestrator asks you something, reply
+    with `remit ask --session ID`, or continue with `remit chat`. If TEXT is -, it is read from stdin.
 
-    Meanwhile it is said in plain words what is being done; who does it is seen with --verbose, and afterwards with
-    `remit runs show`.
+    Progress is shown in plain words. To see which agent does what, use --verbose, or `remit runs show` afterwards.
 
-    Exits as `remit run` does.
+    The exit codes are those of `remit run`.
 
     \b
     Example:
@@ -51,7 +56,7 @@ def ask(
       remit ask --session trip-1 "the second"
     """
     if as_json and as_jsonl:
-        raise click.UsageError("--json and --jsonl exclude each other")
+        raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.foreground import carry_out
     from remit.cli.places import team_path, whoever_types
     from remit.config.load import load_team
@@ -60,7 +65,9 @@ def ask(
     team = load_team(path, overrides=overrides, secrets=False, code=False)
     orchestrator = team.orchestrator
     if orchestrator is None:
-        raise click.UsageError(f"{path.name} has no `[orchestrator]`; add that line, or ask an agent with `remit run`")
+        raise click.UsageError(
+            f"{path.name} has no `[orchestrator]`; add that section, or call an agent with `remit run`"
+        )
     said, value = read_task(text, given_input, None)
     order = Order(
         agent=orchestrator.name,

@@ -24,14 +24,14 @@ POST_S = 15.0
 profile_option = click.option(
     "--profile",
     metavar="NAME",
-    help="Only the steps of one profile with shared agents; on the side that shares, of what is shared by that name.",
+    help="Only records of this profile with shared agents; on the sharing device, of the agent shared under this name.",
     shell_complete=recorded_profiles,
 )
 
 
 @click.group()
 def audit() -> None:
-    """Look at the record of what agents did.
+    """Read, verify and export the audit record.
 
     \b
     Example:
@@ -47,14 +47,14 @@ def audit() -> None:
     "public_keys",
     multiple=True,
     metavar="KEY",
-    help="Public key that must have signed: 64 hexadecimal digits, or a file with them or in PEM. Repeatable.",
+    help="Accept only signatures of this public key: 64 hexadecimal digits, or a file with them or in PEM. Repeatable.",
 )
 @click.option(
     "--anchor",
     "anchors",
     multiple=True,
     metavar="FILE|LINE",
-    help="Anchor that the record must agree with: the line that `remit audit anchor` wrote, or a file or log with "
+    help="Anchor that the record must match: a line written by `remit audit anchor`, or a file or log with "
     "such lines. Repeatable.",
 )
 @store_option
@@ -71,9 +71,8 @@ def verify(
 ) -> None:
     """Check that no row of the record in FILE was edited, deleted, inserted, reordered or cut off.
 
-    Without FILE it is the team's record, or that in .remit/hub.db. Exits with 0 if the record is whole and with 1 if it
-    is not. A rollback of all files together shows only with --anchor, a replaced key only with --anchor or
-    --public-key.
+    The default FILE is the team's record, or .remit/hub.db. The exit code is 0 if the record is intact and 1 if it is
+    not. Only --anchor detects a rollback of all files together. Only --anchor and --public-key detect a replaced key.
 
     \b
     Example:
@@ -110,7 +109,7 @@ def _public_key(given: str) -> bytes:
     try:
         return read_public_key(_content(given) or given)
     except ValueError as error:
-        message = f"`{given[:100]}` is neither a file nor a public key: {error}"
+        message = f"`{given[:100]}` is not a file and not a public key: {error}"
         raise click.BadParameter(message, param_hint="--public-key") from error
 
 
@@ -118,10 +117,10 @@ def _anchors(given: str) -> list[Checkpoint]:
     try:
         content = given if given.lstrip().startswith("{") else _content(given)
         if content is None:
-            raise ValueError("there is no such file, and it is no anchor itself")
+            raise ValueError("no such file, and not an anchor")
         if found := read_anchors(content):
             return found
-        raise ValueError("it holds no anchor; `remit audit anchor` writes one")
+        raise ValueError("contains no anchor; `remit audit anchor` writes one")
     except ValueError as error:
         raise click.BadParameter(f"`{given[:100]}`: {error}", param_hint="--anchor") from error
 
@@ -133,7 +132,7 @@ def _content(given: str) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:  # a folder, no permission; a name that no file can have
-        raise ValueError(f"it cannot be read ({error})") from error
+        raise ValueError(f"cannot read it ({error})") from error
 
 
 # ── anchoring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,10 +144,10 @@ def _content(given: str) -> str | None:
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Append the anchor to a file, on another disk or machine; else it goes to stdout.",
+    help="Append the anchor to a file, best on another disk or machine.  [default: stdout]",
 )
-@click.option("--post", "url", metavar="URL", help="POST the anchor as JSON to this address.")
-@click.option("--private", is_flag=True, help="Allow --post to an address outside the public network.")
+@click.option("--post", "url", metavar="URL", help="POST the anchor as JSON to this URL.")
+@click.option("--private", is_flag=True, help="Allow --post to a private address.")
 @store_option
 @team_options
 def anchor(
@@ -159,11 +158,11 @@ def anchor(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Write the newest checkpoint of the record as one line, to be kept where nobody can change it.
+    """Write the newest checkpoint of the record as one line, to store where nobody can change it.
 
-    The line is signed JSON without personal data. Keep it elsewhere: in a log of another machine, on write-once
-    storage, at a service. `remit audit verify --anchor` then shows a rollback of the record with all its checkpoints,
-    which nothing else can show. Rows after the newest checkpoint are not covered.
+    The line is signed JSON without personal data. Store it elsewhere: in the log of another machine, on write-once
+    storage, or at a service. `remit audit verify --anchor` can then detect a rollback of the record together with its
+    checkpoints, which nothing else can. An anchor does not cover rows after the newest checkpoint.
 
     \b
     Example:
@@ -191,7 +190,7 @@ def anchor(
     if url is None and out is None:
         click.echo(line)
     where = " and ".join(each for each in (str(out) if out else "", url or "") if each)
-    told = f"Checkpoint {newest.number} of row {newest.seq} was written to {where}; " if where else ""
+    told = f"Wrote checkpoint {newest.number} of row {newest.seq} to {where}; " if where else ""
     click.echo(f"{told}{many(after, 'row')} after it {'is' if after == 1 else 'are'} not covered.", err=True)
 
 
@@ -206,18 +205,18 @@ async def _post(url: str, line: str, *, private: bool) -> None:
         async with outbound.request(
             "POST", url, headers={"content-type": "application/json"}, data=line.encode()
         ) as reply:
-            why = "" if 200 <= reply.status < 300 else f"it answered with status {reply.status}"
+            why = "" if 200 <= reply.status < 300 else f"the server answered with status {reply.status}"
     except (ClientError, OSError, TimeoutError) as error:
-        why = f"it cannot be reached ({error or type(error).__name__})"
+        why = f"cannot connect ({error or type(error).__name__})"
     except RemitError as error:
-        advice = "Give a public address, or allow this one with --private."
+        advice = "Use a public address, or allow this one with --private."
         raise RemitError(fault(error.fault.code, error.fault.message, suggestion=advice)) from error
     finally:
         await outbound.close()
     if why:
-        message = f"the anchor was not taken at {url}: {why}"
+        message = f"sending the anchor to {url} failed: {why}"
         raise RemitError(
-            fault(Code.DELEGATION_UNAVAILABLE, message, suggestion="Try again, or keep the line that -o writes.")
+            fault(Code.DELEGATION_UNAVAILABLE, message, suggestion="Try again, or write the anchor to a file with -o.")
         )
 
 
@@ -225,9 +224,11 @@ async def _post(url: str, line: str, *, private: bool) -> None:
 
 
 @audit.command()
-@click.option("--follow", "-f", is_flag=True, help="Go on, and show each record as it is written; end with Ctrl-C.")
-@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with.")
-@click.option("--run", help="Only those of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@click.option("--follow", "-f", is_flag=True, help="Show new records as they are written, until Ctrl-C.")
+@click.option(
+    "-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="Number of records to start with."
+)
+@click.option("--run", help="Only records of this run: its id, or the start of it.", shell_complete=run_ids)
 @profile_option
 @store_option
 @team_options
@@ -242,7 +243,7 @@ def tail(
     overrides: tuple[str, ...],
     as_jsonl: bool,
 ) -> None:
-    """Show the newest records, one line each, whichever process wrote them.
+    """Show the newest records of all processes, one per line.
 
     \b
     Example:
@@ -270,7 +271,7 @@ def tail(
             time.sleep(FOLLOW_S)
     if profile is not None and count and shown == begun:
         near = did_you_mean(profile, _profiles(team_file, overrides))
-        click.echo(f"Nothing is on record of a profile `{profile[:100]}`{near or '.'}", err=True)
+        click.echo(f"There are no records of a profile `{profile[:100]}`{near or '.'}", err=True)
 
 
 def _profiles(team_file: Path | None, overrides: tuple[str, ...]) -> list[str]:
@@ -308,9 +309,9 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
     "--out",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Where to; else stdout.",
+    help="Output file.  [default: stdout]",
 )
-@click.option("--run", help="Only the rows of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@click.option("--run", help="Only rows of this run: its id, or the start of it.", shell_complete=run_ids)
 @profile_option
 @store_option
 @team_options
@@ -322,12 +323,12 @@ def export(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Write the record as JSON lines from which anyone can check it, without this program.
+    """Write the record as JSON lines that anyone can verify without this program.
 
-    Each row has seq, kind, at_ms, run, session, body, previous and digest. The digest is the SHA-256 of: the digest
-    before (`previous`, 32 bytes), the MessagePack of the array [seq, kind, at_ms, run, session], and the body as it
-    stands there, in UTF-8. `previous` of row 1 is 32 zeros. A checkpoint follows the row that it signs (Ed25519); see
-    docs/audit.md. With --run or --profile there are no checkpoints, and each row can be checked by itself.
+    Each row has seq, kind, at_ms, run, session, body, previous and digest. The digest is the SHA-256 of: the previous
+    digest (`previous`, 32 bytes), the MessagePack of the array [seq, kind, at_ms, run, session], and the body text in
+    UTF-8. `previous` of row 1 is 32 zero bytes. A checkpoint follows the row that it signs (Ed25519); see
+    docs/audit.md. With --run or --profile no checkpoints are written, and each row can be verified by itself.
 
     \b
     Example:
@@ -342,7 +343,7 @@ def export(
     with written_whole(out) as file:
         rows, checkpoints = _export(path, run, profile, file)
     if out is not None:
-        click.echo(f"{many(rows, 'row')} and {many(checkpoints, 'checkpoint')} are in {out}.", err=True)
+        click.echo(f"Wrote {many(rows, 'row')} and {many(checkpoints, 'checkpoint')} to {out}.", err=True)
 
 
 def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:

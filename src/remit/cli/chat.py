@@ -30,13 +30,13 @@ _SHARED = {
     "shared_agent",
     metavar="NAME",
     shell_complete=offered_agents,
-    help="With DEVICE: which of the agents that it shares. Not needed if it shares one with you.",
+    help="With DEVICE: the shared agent to work with. Needed only if the device shares several with you.",
 )
-@click.option("--objective", metavar="TEXT", help="With DEVICE: what the two agents shall work on.")
+@click.option("--objective", metavar="TEXT", help="With DEVICE: the goal of the two agents.")
 @click.option(
     "--mode",
     type=click.Choice(get_args(Mode)),
-    help="With DEVICE: which drafts you see first. Without it: as the profile says.",
+    help="With DEVICE: which drafts you review before they are sent.  [default: from the profile]",
 )
 @click.option(
     "--continue",
@@ -45,16 +45,20 @@ _SHARED = {
     flag_value="newest",
     metavar="[RUN]",
     shell_complete=shared_run_ids,
-    help="With DEVICE: go on with a run that is paused, the newest if none is named.",
+    help="With DEVICE: resume a paused run.  [default: the newest]",
 )
 @click.option(
-    "--api", "serves", is_flag=True, help="With DEVICE: let other programs of yours show and steer the run, over HTTP."
+    "--api", "serves", is_flag=True, help="With DEVICE: let your other programs show and control the run over HTTP."
 )
-@click.option("--session", metavar="ID", shell_complete=session_ids, help="Go on in a session, not in a new one.")
+@click.option(
+    "--session", metavar="ID", shell_complete=session_ids, help="Continue this session.  [default: a new one]"
+)
 @click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
-@click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What an answer may cost.")
-@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long one may take: 30s, 5m.")
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@click.option(
+    "--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="Token budget for each answer."
+)
+@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="Time limit for each answer: 30s, 5m.")
+@click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @json_option
 @jsonl_option
 @team_options
@@ -78,24 +82,24 @@ def chat(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Talk to AGENT: each line is a request, and all of them are one conversation.
+    """Chat with AGENT. Each line is a request in the same conversation.
 
-    The answer comes on stdout as it is made; who is called meanwhile, and what that took, is said on stderr. The
-    session's id is printed first: with --session the conversation goes on later, also after a crash.
+    The answer is streamed to stdout. Calls of other agents and their cost are shown on stderr. The session id is
+    printed first: use it with --session to continue the conversation later, also after a crash.
 
-    /help lists what can be typed besides requests: /agents, /history, /calls, /budget, /cancel, /quit. Ctrl-C cancels
-    the answer that is being made and keeps the conversation; a second one leaves at once. A line that ends with \\ is
-    continued in the next, and a text that is pasted is one request.
+    /help lists the commands: /agents, /history, /calls, /budget, /cancel, /quit. Ctrl-C cancels the current answer and
+    keeps the conversation. A second Ctrl-C exits. A line that ends with \\ continues on the next line. Pasted text is
+    one request.
 
-    Without a terminal each line of stdin is a request, one after the other. Exits as `remit run` does, with the code
-    of the last request.
+    Without a terminal, each line of stdin is a request, in order. The exit codes are those of `remit run`, for the last
+    request.
 
-    With a DEVICE, AGENT is a profile of the team, and its agent works with the one that the device shares, towards
-    --objective, while you watch. You approve, edit or reject drafts (`a`, `e`, `r WHY`), and /pause, /resume, /stop,
-    /take over (then you write), /hand back, or change /objective and /mode; /help lists it all. Ctrl-C pauses, and a
-    second one leaves: the run stays paused, and goes on with --continue. Without a terminal what is said comes as
-    lines on stdout, and drafts are answered with `remit pending`. It exits with 0 if the run was completed or stopped,
-    5 or 6 if it ended at a limit, 1 if something failed.
+    With a DEVICE, AGENT is a profile of the team. Its agent works with the agent that the device shares, towards
+    --objective, while you watch. You approve, edit or reject drafts (`a`, `e`, `r WHY`). Further commands are /pause,
+    /resume, /stop, /take over (you write), /hand back, /objective and /mode; /help lists all. Ctrl-C pauses. A second
+    Ctrl-C exits: the run stays paused until you resume it with --continue. Without a terminal, messages are printed as
+    lines on stdout, and you answer drafts with `remit pending`. The exit code is 0 if the run was completed or stopped,
+    5 or 6 if it reached a limit, and 1 if something failed.
 
     \b
     Example:
@@ -112,11 +116,11 @@ def chat(
     if device is None:
         _alone(agent, session, user, max_tokens, deadline_ms, verbose, as_jsonl, team_file, overrides)
     if objective is None and continued is None:
-        raise click.UsageError("say what they shall work on, --objective TEXT, or go on with a run, --continue")
+        raise click.UsageError("give --objective TEXT to start a run, or --continue to resume one")
     if objective is not None and not objective.strip():
-        raise click.BadParameter("it must not be empty", param_hint="--objective")
+        raise click.BadParameter("must not be empty", param_hint="--objective")
     if as_json and as_jsonl:
-        raise click.UsageError("--json prints one document at the end, --jsonl one per line: choose")
+        raise click.UsageError("--json (one document at the end) and --jsonl (one per line) cannot be combined")
     from remit.cli.places import team_path
     from remit.cli.shared.hold import SharedOrder, hold_shared
 
@@ -159,7 +163,7 @@ def _alone(
     try:
         msgspec.convert(session, Name | None)
     except msgspec.ValidationError as error:
-        raise click.BadParameter(f"it has 1 to 200 characters, and {NAME_RULE}", param_hint="--session") from error
+        raise click.BadParameter(f"must have 1 to 200 characters, and {NAME_RULE}", param_hint="--session") from error
     order = Order(
         agent=agent,
         text="",

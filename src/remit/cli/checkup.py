@@ -42,16 +42,16 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     try:
         file = find_team(team_file)
         if file is None:
-            says = "there is none here, nor in a folder above"
-            yield warning("team file", says, "`remit init` makes one to begin with.")
+            says = "not found here or in a parent folder"
+            yield warning("team file", says, "Create one with `remit init`.")
         else:
             team = load_team(file, overrides=overrides, secrets=False, code=False, thorough=True)
             flows = f", {many(len(team.workflows), 'workflow')}" if team.workflows else ""
             yield ok("team file", f"{shorter(team.file)}: {many(len(team.agents), 'agent')}{flows}")
-            yield ok("code", "not imported, since that would run it", "remit validate --code")
+            yield ok("code", "not imported, because importing runs it", "remit validate --code")
     except RemitError as error:
         why = error.fault
-        lines = "`remit validate` says what is wrong, line by line."
+        lines = "`remit validate` lists each problem with its line."
         yield problem("team file", why.message, lines if why.problems else why.suggestion)
     path = store_path or (shorter(team.store_path) if team else DEFAULT_STORE)
     yield from _secrets(team)
@@ -72,7 +72,7 @@ def _python() -> Check:
     if sys.version_info < PYTHON:
         needed = ".".join(map(str, PYTHON))
         return problem(
-            "Python", f"{found}; {needed} is needed", f"Install Python {needed} or newer, and remit with it."
+            "Python", f"{found}; {needed} is required", f"Install Python {needed} or newer, then reinstall remit."
         )
     return ok("Python", f"{found}, {sys.executable}")
 
@@ -83,9 +83,9 @@ def _sandbox() -> Check:
     from remit.agents.sandbox import Sandbox, has_own_network, missing
 
     if why := missing(Sandbox()):
-        return ok("sandbox", f"none for isolated agents: {why}")
-    hosts = "" if has_own_network() else "; not with `network`, because user namespaces are turned off"
-    return ok("sandbox", f"isolated agents can have one: Landlock {version()}, seccomp{hosts}")
+        return ok("sandbox", f"not available for isolated agents: {why}")
+    hosts = "" if has_own_network() else "; not with `network`, because user namespaces are disabled"
+    return ok("sandbox", f"available for isolated agents: Landlock {version()}, seccomp{hosts}")
 
 
 _REQUIREMENT = re.compile(
@@ -107,12 +107,12 @@ def _packages() -> Iterator[Check]:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             if extra:
-                yield ok(f"extra {extra}", f"{name} is not installed, and need not be", command)
+                yield ok(f"extra {extra}", f"{name} is not installed (optional)", command)
             else:
-                yield problem(name, "it is not installed", command)
+                yield problem(name, "not installed", command)
             continue
         if least and _numbers(version) < _numbers(least):
-            yield problem(name, f"{version} is too old; {least} is needed", command)
+            yield problem(name, f"{version} is too old; {least} is required", command)
             continue
         if extra:
             yield ok(f"extra {extra}", f"{name} {version}")
@@ -121,7 +121,7 @@ def _packages() -> Iterator[Check]:
             # Loaded, because a wheel that was built for another machine is installed and does not work.
             import_module(modules.get(_name(name), name))
         except ImportError as error:
-            yield problem(name, f"{version} is installed and cannot be loaded: {error}", f"{command} --force-reinstall")
+            yield problem(name, f"{version} is installed but fails to load: {error}", f"{command} --force-reinstall")
         else:
             fine.append(f"{name} {version}")
     yield ok("packages", ", ".join(fine))
@@ -145,23 +145,23 @@ def _secrets(team: Team | None) -> Iterator[Check]:
         if (why := missing.get(dotted(place))) is None:
             yield ok(about, f"{reference} is set")
         else:
-            yield problem(about, why, "Set it where hubs are started; without it they do not start.")
+            yield problem(about, why, "Set it in the environment of the hubs. They do not start without it.")
     for name, agent in team.agents.items():
         if unset_names := sorted(each for each in agent.env if each not in os.environ):
-            says = f"not set here, so not given to it: {', '.join(unset_names)}"
-            yield warning(f"agents.{name}.env", says, "Set it where hubs are started, if the agent needs it.")
+            says = f"not set here, so not passed to the agent: {', '.join(unset_names)}"
+            yield warning(f"agents.{name}.env", says, "Set it in the environment of the hubs, if the agent needs it.")
     try:
         load_team(team.file, overrides=team.overrides, code=False, thorough=True)
     except RemitError as error:
         for each in error.fault.problems:
             if each.message not in missing.values():
                 about = each.path.partition(" ")[2] or "team file"
-                yield problem(about, each.message, "Until then, no hub of this team starts.")
+                yield problem(about, each.message, "Hubs of this team do not start until this is fixed.")
 
 
 def _served(team: Team | None) -> Iterator[Check]:
     for wrong in () if team is None else unservable(team):
-        yield problem(dotted(wrong.place), wrong.message, "Until then, `remit serve` does not start.")
+        yield problem(dotted(wrong.place), wrong.message, "`remit serve` does not start until this is fixed.")
 
 
 def _peers(team: Team | None) -> Iterator[Check]:
@@ -174,13 +174,13 @@ def _peers(team: Team | None) -> Iterator[Check]:
     for name, url in addresses.items():
         if why := found[url]:
             todo = (
-                f"See that its hub runs, and where: `url` in `[peers.{name}]`. Until then its agents cannot be asked."
+                f"Check that its hub is running, and `url` in `[peers.{name}]`. Its agents cannot be called until then."
             )
             yield warning(f"peers.{name}", f"{url}: {why}", todo)
         else:
             yield ok(f"peers.{name}", f"{url} answers")
     for wrong in () if team is None else unencrypted(team):
-        yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate: docs/serving.md shows how.")
+        yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate; see docs/serving.md.")
 
 
 def _device(team: Team | None) -> Iterator[Check]:
@@ -188,7 +188,7 @@ def _device(team: Team | None) -> Iterator[Check]:
     if team is None or team.relay is None:
         return
     if find_spec("vodozemac") is None:
-        says = "the team has a gateway, and the extra `relay` is not installed"
+        says = "the team has a gateway, but the extra `relay` is not installed"
         yield warning("device", says, "pip install 'remit[relay]'")
         return
     # Most teams have no device, and all that belongs to one takes a while to load.
@@ -218,8 +218,8 @@ def _device(team: Team | None) -> Iterator[Check]:
         with suppress(RemitError):  # a secret that is missing is said above
             program = program_of(team, name)
             if not program.exists():
-                says = f"there is no program `{program.command}` that could be started"
-                yield warning(f"profiles.{name}.{key}", says, "Install it, or say where it is.")
+                says = f"program `{program.command}` not found"
+                yield warning(f"profiles.{name}.{key}", says, "Install it, or set its path.")
 
 
 def _gateway(team: Team, device: "Device") -> Check:
@@ -233,19 +233,21 @@ def _gateway(team: Team, device: "Device") -> Check:
     except RemitError as error:
         return warning(about, f"{at}: {error.fault.message}", error.fault.suggestion)
     if not found.known:
-        says = f"{at} answers; the device was never connected there, so nobody can reach it"
-        return warning(about, says, "Connect once: remit share, or remit chat PROFILE DEVICE")
-    waiting = f"; {many(found.waiting, 'message')} waiting for it" if found.waiting else ""
-    connected = "is connected" if found.connected else "is known there"
-    return ok(about, f"{at} answers, and the device {connected}{waiting}")
+        says = f"{at} is reachable; this device has never connected to it, so other devices cannot reach it"
+        return warning(about, says, "Connect once, with `remit share` or `remit chat PROFILE DEVICE`.")
+    waiting = f"; {many(found.waiting, 'message')} waiting" if found.waiting else ""
+    connected = "connected" if found.connected else "registered"
+    return ok(about, f"{at} is reachable; this device is {connected}{waiting}")
 
 
 def _terminal() -> Check:
     if not speaks_unicode(sys.stdout):
         return warning(
-            "terminal", f"it speaks {sys.stdout.encoding}, not UTF-8", "Set PYTHONUTF8=1 to see arrows and …"
+            "terminal",
+            f"encoding is {sys.stdout.encoding}, not UTF-8",
+            "Set PYTHONUTF8=1 to see arrows and other symbols.",
         )
     if not sys.stdout.isatty():
-        return ok("terminal", "stdout is none: output is plain text")
-    colours = "no colours, because NO_COLOR is set" if os.environ.get("NO_COLOR") else "colours"
+        return ok("terminal", "stdout is not a terminal: output is plain text")
+    colours = "no colors, because NO_COLOR is set" if os.environ.get("NO_COLOR") else "colors"
     return ok("terminal", f"{shutil.get_terminal_size().columns} columns, {colours}")

@@ -40,7 +40,7 @@ LOCK_SECONDS = 2
 # How many of the newest runs are looked at for those whose hub went silent.
 RUNS = 200
 
-_LOCAL = "Keep the store on a disk of this machine: `path` in `[store]` of the team file."
+_LOCAL = "Move the store to a local disk: `path` in `[store]` of the team file."
 
 # Over these, locks and shared memory do not work between machines as SQLite needs them (https://sqlite.org/wal.html).
 NETWORK = re.compile(
@@ -54,20 +54,20 @@ def disk(path: Path) -> Iterator[Check]:
     """Return whether a store at *path* finds room, and a file system that can hold one."""
     folder = next(each for each in (path.absolute().parent, *path.absolute().parents) if each.exists())
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield problem("folder", f"{folder} cannot be written to", f"Give this user the right to: chmod u+wx {folder}")
+        yield problem("folder", f"{folder} is not writable", f"Make it writable for this user: chmod u+wx {folder}")
     free = shutil.disk_usage(folder).free
-    about, says = "disk", f"{_size(free)} are free in {folder}"
+    about, says = "disk", f"{_size(free)} free in {folder}"
     if free < LEAST_FREE_BYTES:
-        yield problem(about, says, "Make room: a store that cannot write lets nothing start.")
+        yield problem(about, says, "Free disk space. Runs do not start if the store cannot be written.")
     elif free < 10 * LEAST_FREE_BYTES:
-        yield warning(about, says, "Make room soon: a store that cannot write lets nothing start.")
+        yield warning(about, says, "Free disk space soon. Runs do not start if the store cannot be written.")
     else:
         yield ok(about, says)
     kind = _filesystem(folder)
     if kind and NETWORK.fullmatch(kind):
-        yield warning("filesystem", f"{kind} is a network's: locks may fail, and a store be damaged", _LOCAL)
+        yield warning("filesystem", f"{kind} is a network file system: locks may fail and damage the store", _LOCAL)
     elif kind:
-        yield ok("filesystem", f"{kind}, of this machine")
+        yield ok("filesystem", f"{kind}, local")
 
 
 def _filesystem(folder: Path) -> str | None:
@@ -100,12 +100,12 @@ def durability(mode: Durability) -> Check:
 def store(path: Path) -> Iterator[Check]:
     """Return how a store stands, and what is in it; nothing is written to it."""
     if not path.exists():
-        yield ok("store", f"{path} is not there yet: the first run makes it")
+        yield ok("store", f"{path} does not exist yet; the first run creates it")
         yield _clock(None)
         return
     if (version := _older_version(path)) is not None:
-        says = f"{path} has version {version}, which an older remit wrote; the current one is {len(MIGRATIONS)}"
-        yield warning("store", says, "The next run brings it up to date. Until then nothing else here can read it.")
+        says = f"{path} has schema version {version} of an older remit; the current version is {len(MIGRATIONS)}"
+        yield warning("store", says, "The next run upgrades it. Other commands cannot read it until then.")
         return
     try:
         with reading(path) as connection:
@@ -154,7 +154,7 @@ def _lock(path: Path) -> Check:
         why = translate(error, path).fault
         return problem("locks", why.message, why.suggestion)
     if mode != "wal":
-        return problem("locks", f"the file system cannot share a write-ahead log ({mode})", _LOCAL)
+        return problem("locks", f"the file system does not support a shared write-ahead log ({mode})", _LOCAL)
     return ok("locks", "several processes can share the store (WAL)")
 
 
@@ -165,76 +165,78 @@ def _keys(path: Path) -> Iterator[Check]:
         mode = stat.S_IMODE(file.stat().st_mode)
     except FileNotFoundError:
         todo = (
-            "Put it back from a backup; else the next run makes a new one, and `remit audit verify` names the change."
+            "Restore it from a backup. Otherwise the next run creates a new key, and `remit audit verify` reports that."
         )
-        yield problem("key", f"{file} is not there, and checkpoints were signed with it", todo)
+        yield problem("key", f"{file} is missing, but checkpoints were signed with it", todo)
         return
     except OSError as error:
-        yield problem("key", f"{file} cannot be read: {error.strerror}", f"chmod 600 {file}, as the user who runs hubs")
+        yield problem("key", f"cannot read {file}: {error.strerror}", f"chmod 600 {file}, as the user who runs hubs")
         return
     except RemitError as error:
         yield problem("key", error.fault.message, error.fault.suggestion)
         return
     if mode & 0o077:
-        says = f"{file} can be read by others ({mode:o}): they could sign a record of their own"
+        says = f"other users can read {file} ({mode:o}) and could sign a forged record"
         yield problem("key", says, f"chmod 600 {file}")
     else:
-        yield ok("key", f"{file} can be read by its owner only")
+        yield ok("key", f"only the owner can read {file}")
     others = stat.S_IMODE(path.stat().st_mode) & 0o077
     if others:
-        yield warning("record", f"{path} can be read or written by others", f"chmod 600 {path}")
+        yield warning("record", f"other users can read or write {path}", f"chmod 600 {path}")
 
 
 def _clock(connection: SqliteConnection | None) -> Check:
     now_ms = time.time_ns() // 1_000_000
     if now_ms < EPOCH_MS:
-        return problem("clock", f"it says {time.strftime('%Y-%m-%d')}", "Set the clock of this machine.")
+        return problem("clock", f"the date is {time.strftime('%Y-%m-%d')}", "Set the clock of this machine.")
     if not time.get_clock_info("monotonic").monotonic:
-        return problem("clock", "this machine has none that only moves forward", "Time limits would not hold here.")
+        return problem("clock", "no monotonic clock on this machine", "Time limits do not work without one.")
     newest = records(None, None, before_newest(connection, 1), 1)(connection) if connection else []
     if newest and newest[0].at_ms > now_ms + CLOCK_MS:
         ahead = spoken(newest[0].at_ms - now_ms)
-        todo = "Set the clocks of all machines that use the store: leases and approvals depend on them."
-        return warning("clock", f"the newest record is {ahead} ahead of it", todo)
+        todo = "Synchronize the clocks of all machines that use the store: leases and approvals depend on them."
+        return warning("clock", f"the newest record is {ahead} ahead of the clock", todo)
     return ok("clock", clock_time(now_ms) + (f"; newest record {clock_time(newest[0].at_ms)}" if newest else ""))
 
 
 def _audit(connection: SqliteConnection, path: Path) -> Check:
-    todo = "`remit audit verify` names each place."
+    todo = "`remit audit verify` lists each place."
     count = before_newest(connection, 0)
     if count <= QUICK_ROWS:
         verdict = verify_file(path)
         if verdict.announced:
-            return warning("audit", f"a hub announced a break in the record: {verdict.findings[0]}", todo)
+            return warning("audit", f"a hub reported a break in the record: {verdict.findings[0]}", todo)
         if verdict.other_key:
-            back = "Put the key back from a backup; `remit audit verify` names the one that signed."
+            back = "Restore the key from a backup; `remit audit verify` shows which key signed."
             return problem("audit", f"{key_path(path).name} is not the key that signed the record", back)
         if not verdict.ok:
             return problem("audit", f"the record was tampered with: {verdict.findings[0]}", todo)
-        return ok("audit", f"the record is whole; {many(verdict.unprotected, 'row')} after the last checkpoint")
+        return ok("audit", f"the record is intact; {many(verdict.unprotected, 'row')} after the last checkpoint")
     before = b""
     for previous, row in linked_rows(connection, after=before_newest(connection, QUICK_ROWS)):
         fits = row.digest == link(previous, row.seq, row.kind, row.at_ms, row.run, row.session, row.body)
         if not fits or (before and before != previous):
-            return problem("audit", f"row {row.seq} is not what was written", todo)
+            return problem("audit", f"row {row.seq} was changed", todo)
         before = row.digest
-    return ok("audit", f"the newest {QUICK_ROWS} of {count} rows are whole", "`remit audit verify` checks them all.")
+    return ok("audit", f"the newest {QUICK_ROWS} of {count} rows are intact", "`remit audit verify` checks all rows.")
 
 
 def _questions(connection: SqliteConnection) -> Check:
     now_ms = time.time_ns() // 1_000_000
     found = inbox.pending(connection, now_ms)
     if not found:
-        return ok("questions", "nothing waits for a person")
+        return ok("questions", "none pending")
     left = spoken(min(each.expires_ms for each in found) - now_ms)
-    waits = f"{many(len(found), 'question')} {'waits' if len(found) == 1 else 'wait'} for a person"
-    return warning("questions", f"{waits}, the first for {left} more", "`remit pending list` shows them.")
+    waits = f"{many(len(found), 'question')} pending"
+    return warning("questions", f"{waits}; the first expires in {left}", "`remit pending list` shows them.")
 
 
 def _silent(connection: SqliteConnection) -> Check:
     now_ms = time.time_ns() // 1_000_000
     silent = [each for each in runs(None, None, RUNS, now_ms)(connection) if each.state == "silent"]
     if not silent:
-        return ok("runs", "none has gone silent")
-    says = f"{many(len(silent), 'run')} went silent: the hub stopped while at it"
-    return warning("runs", says, "The next hub that starts on this store ends them, or takes them up if they can be.")
+        return ok("runs", "no stalled runs")
+    says = f"{many(len(silent), 'run')} stalled: the hub stopped during the run"
+    return warning(
+        "runs", says, "The next hub that starts on this store resumes them, or ends those that cannot be resumed."
+    )

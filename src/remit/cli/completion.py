@@ -6,7 +6,7 @@ import click
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script for your SHELL. Names of agents and devices, ids of runs and questions are completed.
+    """Print the completion script for your SHELL. It completes agent and device names, and run and question ids.
 
     \b
     bash: add this line to ~/.bashrc
@@ -17,7 +17,7 @@ def completion(shell: str) -> None:
       eval "$(remit completion zsh)"
 
     \b
-    fish: type this once
+    fish: run this once
       remit completion fish > ~/.config/fish/completions/remit.fish
 
     \b
@@ -29,5 +29,5 @@ def completion(shell: str) -> None:
     command = click.get_current_context().find_root().command
     script = get_completion_class(shell)
     if script is None:
-        raise click.UsageError(f"there is no completion for {shell}")
+        raise click.UsageError(f"no completion for {shell}")
     click.echo(script(command, {}, "remit", "_REMIT_COMPLETE").source())

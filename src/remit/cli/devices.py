@@ -28,11 +28,11 @@ class UnmatchedError(click.ClickException):
 
 @click.group()
 def devices() -> None:
-    """Make this device known to others, and say what they may do.
+    """Pair this device with others, and set what they may do.
 
-    A device is a machine with an identity of its own: with it, its agents work with those that other devices share,
-    and others ask those that it shares. Two devices know each other once each was given the other's link. To know one
-    allows nothing; `allow` does. docs/relay.md tells the whole way.
+    A device is a machine with its own identity. Its agents can work with agents that other devices share, and other
+    devices can call the agents that it shares. Two devices are paired when each has the other's link. Pairing alone
+    permits nothing; `allow` does. See docs/relay.md for the whole procedure.
 
     \b
     Example:
@@ -43,14 +43,14 @@ def devices() -> None:
 
 
 @devices.command()
-@click.option("--name", metavar="NAME", help="What others see it called. Without it: the team's name and this host's.")
+@click.option("--name", metavar="NAME", help="Name that others see.  [default: the team's name and the host name]")
 @team_options
 @json_option
 def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Make this device, and show its link.
+    """Create the identity of this device, and show its link.
 
-    Its keys are kept beside the team's store, in device.db, which device.key opens; both stay on this machine. One that
-    exists is left as it is.
+    The keys are stored next to the team's store, in device.db, encrypted with device.key. Both files stay on this
+    machine. An existing identity is not changed.
 
     \b
     Example:
@@ -60,9 +60,7 @@ def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], a
     from remit.config.device import create_device
 
     if name is not None and not name.strip():
-        raise click.BadParameter(
-            "it must not be empty; without it the device is named after this host", param_hint="--name"
-        )
+        raise click.BadParameter("must not be empty; leave it out to use the host name", param_hint="--name")
     team = _team(team_file, overrides)
     device = create_device(team, name or _own_name(team))
     try:
@@ -74,19 +72,19 @@ def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], a
         return
     if team.relay is None:
         gateway = 'gateway = "wss://…"'
-        click.echo(f"→ Say in {team.file.name} over which gateway it is reached: [relay], and {gateway}", err=True)
+        click.echo(f"→ Set its gateway in {team.file.name}: [relay], {gateway}", err=True)
     pair = f"remit devices pair LINK{same_team(team_file)}"
-    click.echo(f"→ Give the link to whom you work with, and pair with theirs: {pair}", err=True)
+    click.echo(f"→ Send the link to the people you work with, and pair with theirs: {pair}", err=True)
 
 
 @devices.command()
-@click.option("--link", "link_only", is_flag=True, help="Print nothing but the link.")
+@click.option("--link", "link_only", is_flag=True, help="Print only the link.")
 @team_options
 @json_option
 def show(link_only: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show this device: its id, its fingerprint, and the link by which others know it.
+    """Show this device: its id, its fingerprint, and the link that others pair with.
 
-    The link holds no secret. Whoever carries it could exchange it for another; that is why two people compare codes.
+    The link contains no secret. Someone could replace it on the way. That is why the two owners compare codes.
 
     \b
     Example:
@@ -108,18 +106,18 @@ def show(link_only: bool, team_file: Path | None, overrides: tuple[str, ...], as
 
 @devices.command()
 @click.argument("link")
-@click.option("--verified", is_flag=True, help="You compared the code with the device's owner already, and it matches.")
-@click.option("--allow", "allows", is_flag=True, help="If it is verified, allow it as well, as `devices allow` does.")
+@click.option("--verified", is_flag=True, help="You already compared the code with the device's owner, and it matches.")
+@click.option("--allow", "allows", is_flag=True, help="If it is verified, also allow it, like `devices allow`.")
 @team_options
 @json_option
 def pair(
     link: str, verified: bool, allows: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Know the device of LINK, and see the code that both owners compare.
+    """Pair with the device of LINK, and show the code that both owners compare.
 
-    Compare it over a way that you trust: face to face, or on the telephone. Each owner sees it after pairing with the
-    other's link. If it differs, somebody stands between you: do not go on. In a terminal you are asked; `later` keeps
-    the device as one that is not verified, and pairing again with --verified makes up for it.
+    Compare the code over a channel that you trust: face to face, or by phone. Each owner sees it after pairing with the
+    other's link. If the codes differ, do not continue: somebody is intercepting your messages. In a terminal you are
+    asked for the result. `later` keeps the device unverified; pair again with --verified to verify it.
 
     \b
     Example:
@@ -136,7 +134,9 @@ def pair(
     card = read_link(link)
     with using_device(team) as device:
         if card.device == device.id:
-            raise click.BadParameter("this is the link of this device itself; you need the other's", param_hint="LINK")
+            raise click.BadParameter(
+                "this is the link of this device; give the link of the other one", param_hint="LINK"
+            )
         code = comparable_code(device.card, card)
         peers = Peers(device.state)
         if any(each.revoked for each in peers.list() if each.device == card.device):
@@ -157,25 +157,25 @@ def pair(
         print_json(DevicePaired(device=known, code=code))
         return
     state = "verified" if known.verified else "not verified: compare the code, then pair again with --verified"
-    may = ", and may reach this device" if known.verified and known.allowed else ""
-    click.echo(f"{_called(card)} is known, and {state}{may}.", err=True)
+    may = ", and may contact this device" if known.verified and known.allowed else ""
+    click.echo(f"{_called(card)} is paired, {state}{may}.", err=True)
     if allows and not peer.allowed:
-        click.echo("It is allowed only once it is verified.", err=True)
+        click.echo("A device must be verified before it is allowed.", err=True)
     if peer.may_talk:
         _say_what_is_missing(team, peer, share=not peer.allowed)
     else:
         todo = f"remit devices allow {_typed(card)}{same_team(team_file)}"
-        click.echo(f"→ It may do nothing yet; to ask it, or be asked: {todo}", err=True)
+        click.echo(f"→ It has no permissions yet. To work with it: {todo}", err=True)
 
 
 @devices.command("list")
 @team_options
 @json_option
 def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show the devices that are known, what each may do, and what it shares with this one.
+    """List paired devices, their permissions, and the agents that they share with this one.
 
-    A device says what it shares, to those who may ask it; that comes while this one is at work, in `remit chat` or
-    `remit share`, and is kept until it says something else.
+    A device tells the devices that may call it what it shares. This device receives that list while `remit chat` or
+    `remit share` is running, and keeps it until the next one arrives.
 
     \b
     Example:
@@ -193,33 +193,33 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
         print_json(Devices(device=own, devices=found))
     elif not found:
         todo = f"remit devices pair LINK{same_team(team_file)}"
-        click.echo(f"No device is known yet.\n→ Ask for its link, and: {todo}", err=True)
+        click.echo(f"No devices are paired yet.\n→ Ask the other owner for a link, then: {todo}", err=True)
     else:
         rows = [
             (each.name, each.id, _yes(each.verified), _offered(each), _yes(each.allowed), _yes(each.revoked))
             for each in found
         ]
-        print_table(("name", "id", "verified", "shared with me", "may reach me", "revoked"), rows)
+        print_table(("name", "id", "verified", "shared with me", "may contact me", "revoked"), rows)
         offers = [(offer.name, each.name, offer.description) for each in found for offer in each.offers or ()]
         if any(description for *_, description in offers):
             click.echo()
-            print_table(("shared with me", "by", "what it is"), offers)
+            print_table(("shared with me", "by", "description"), offers)
 
 
 @devices.command()
 @click.argument("device", shell_complete=known_devices)
-@click.option("--share", is_flag=True, help="Only let it share with you: you may ask it, and it may ask nothing here.")
-@click.option("--remove", is_flag=True, help="Take that back; what is on its way to it waits.")
+@click.option("--share", is_flag=True, help="One way only: you may call its agents, and it may call none here.")
+@click.option("--remove", is_flag=True, help="Remove the permission. Messages to it wait until it is allowed again.")
 @team_options
 @json_option
 def allow(
     device: str, share: bool, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Let DEVICE reach this one: say what it shares, be asked and answer, and ask what is shared with it.
+    """Let DEVICE contact this one: list what it shares, answer calls, and call the agents shared with it.
 
-    DEVICE is a name or an id, or as much of the id as is not mistaken. Which profiles may call it, and which agents it
-    may ask, the team file says besides: `devices` in `[profiles.NAME]` and `[shared.NAME]`. A process that is running
-    takes it over within a second.
+    DEVICE is a name, an id, or the unique start of an id. The team file also limits which profiles may call it and
+    which agents it may call: `devices` in `[profiles.NAME]` and `[shared.NAME]`. Running processes apply the change
+    within a second.
 
     \b
     Example:
@@ -240,11 +240,11 @@ def allow(
     if as_json:
         print_json(DeviceChanged(device=known))
         return
-    what = "be asked from here" if share else "reach this device"
+    what = "be called from here" if share else "contact this device"
     click.echo(f"{_called(peer.card)} may {'no longer ' if remove else ''}{what}.", err=True)
     if not remove:
         if not peer.verified:
-            click.echo("→ It is not verified: compare codes with its owner, and pair again with --verified.", err=True)
+            click.echo("→ It is not verified. Compare codes with its owner, then pair again with --verified.", err=True)
         _say_what_is_missing(team, peer, share)
 
 
@@ -253,7 +253,7 @@ def allow(
 @team_options
 @json_option
 def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """End everything with DEVICE, for good: what waits for it is deleted, and it cannot come back under the same key.
+    """Block DEVICE permanently: delete messages to it, and never accept its key again.
 
     \b
     Example:
@@ -273,7 +273,7 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
     if as_json:
         print_json(DeviceChanged(device=known))
     else:
-        click.echo(f"{_called(peer.card)} is revoked: nothing goes to it or comes from it any more.", err=True)
+        click.echo(f"{_called(peer.card)} is revoked: no more messages are sent to it or accepted from it.", err=True)
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -298,14 +298,17 @@ def _own_name(team: Team) -> str:
 
 def _do_they_match(card: Card) -> bool:
     """Ask whether the other owner sees the same code; a no ends the command."""
-    click.echo("Ask its owner, who sees it after pairing with your link: remit devices show --link", err=True)
+    click.echo(
+        "Compare it with the device's owner, who sees it after pairing with your link: remit devices show --link",
+        err=True,
+    )
     answer = click.prompt(
         "Do they see the same digits?", type=click.Choice(["yes", "no", "later"]), default="later", err=True
     )
     if answer == "no":
         raise UnmatchedError(
-            f"The codes differ, so {_called(card)} was not added: somebody may have exchanged a link.\n"
-            "→ Send each other the links again by another way, and compare anew."
+            f"The codes differ, so {_called(card)} was not added. Somebody may have replaced a link.\n"
+            "→ Exchange the links again over another channel, and compare again."
         )
     return answer == "yes"
 
@@ -317,10 +320,10 @@ def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:
         named += [each.devices for each in team.shared.values()]
     if any({peer.device, peer.card.name} & devices for devices in named):
         return
-    what, where = "no profile or agent asks it", "a [profiles.NAME]"
+    what, where = "no profile or agent calls it", "a [profiles.NAME]"
     if not share:
         what, where = f"{what}, and nothing is shared with it", f"{where} or [shared.NAME]"
-    click.echo(f'→ As yet {what}: add `devices = ["{peer.card.name}"]` to {where} of {team.file.name}.', err=True)
+    click.echo(f'→ Currently {what}: add `devices = ["{peer.card.name}"]` to {where} of {team.file.name}.', err=True)
 
 
 def _shown(team: Team, device: Device) -> DeviceShown:

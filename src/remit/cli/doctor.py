@@ -17,11 +17,11 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @team_options
 @json_option
 def doctor(store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check this machine and this folder, and say what to do.
+    """Check this machine and this folder for problems, and suggest fixes.
 
-    Looks at Python, the packages, the team file and what it needs, whether the hubs of `[peers.NAME]` are there, the
-    store with its disk, keys and clock, what waits for a person, and the terminal. Nothing is changed. Exits with 0
-    if there is no problem and with 3 if there is one; warnings are none.
+    Checks Python, the packages, the team file and its dependencies, the hubs of `[peers.NAME]`, the store with its
+    disk, keys and clock, pending questions, and the terminal. Nothing is changed. The exit code is 0 if there is no
+    problem and 3 if there is one. Warnings do not change the exit code.
 
     \b
     Example:

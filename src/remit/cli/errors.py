@@ -24,7 +24,7 @@ def errors(code: str | None, as_json: bool) -> None:
     if code is not None and code.upper() not in TABLE:
         near = get_close_matches(code.upper(), TABLE, n=1)
         raise click.UsageError(
-            f"there is no code {code}; " + (f"did you mean {near[0]}?" if near else "see `remit errors`")
+            f"no such code: {code}; " + (f"did you mean {near[0]}?" if near else "see `remit errors`")
         )
     chosen = [Code(code.upper())] if code else list(TABLE)
     if as_json:

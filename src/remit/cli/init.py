@@ -11,12 +11,12 @@ from remit.cli.options import json_option
 
 # Each is a folder in templates/.
 TEMPLATES = {
-    "function": "three agents in plain Python that look at a text",
-    "receipts": "three agents and a tool that go through receipts",
-    "model": "a language model with a tool, and an agent that it may ask",
-    "pydantic-ai": "an agent of pydantic-ai in a team",
-    "workflow": "steps that are written down, with two branches that join",
-    "shared": "an agent that other people's devices may ask",
+    "function": "three agents in plain Python that analyze a text",
+    "receipts": "three agents and a tool that sort receipts",
+    "model": "a language model with a tool and an agent that it may call",
+    "pydantic-ai": "a pydantic-ai agent in a team",
+    "workflow": "fixed steps, with two branches that join",
+    "shared": "an agent that other people's devices may call",
 }
 DEFAULT = "function"
 IGNORED = ".remit/"
@@ -40,15 +40,15 @@ class InTheWayError(click.ClickException):
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
-@click.option("--name", help="The team's name. Without it: asked for, or the folder's name.")
-@click.option("--template", type=click.Choice(list(TEMPLATES)), help=f"What to begin with.  [default: {DEFAULT}]")
-@click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+@click.option("--name", help="Name of the team.  [default: asks for it, or the folder's name]")
+@click.option("--template", type=click.Choice(list(TEMPLATES)), help=f"Template to start from.  [default: {DEFAULT}]")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; use the defaults.")
 @json_option
 def init(folder: Path, name: str | None, template: str | None, yes: bool, as_json: bool) -> None:
-    """Make a team that runs, in FOLDER: a team file, its agents' code, and the schema for your editor.
+    """Create a working team in FOLDER: a team file, the agents' code, and a schema for your editor.
 
-    Asks for a name and a template if you are at a terminal. Nothing that exists is overwritten: if one of the files is
-    there already, nothing is written at all.
+    In a terminal, asks for a name and a template. Existing files are never overwritten: if one of the files exists,
+    nothing is written.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def init(folder: Path, name: str | None, template: str | None, yes: bool, as_jso
     if as_json:
         print_json(Written(folder=str(folder), files=files, next=commands))
         return
-    click.echo(f"The team {name} is in {folder.resolve()}: {', '.join(files)}")
+    click.echo(f"Created the team {name} in {folder.resolve()}: {', '.join(files)}")
     click.echo("→ Next:")
     for command in commands:
         click.echo(f"    {command}")
@@ -88,18 +88,18 @@ def _in_order(commands: tuple[str, ...]) -> tuple[str, ...]:
 
 # ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_NAME_RULE = "a name has letters, digits, `-`, `_` and `.`, at most 128 of them, and begins with a letter or digit"
+_NAME_RULE = "a name has at most 128 letters, digits, `-`, `_` and `.`, and starts with a letter or digit"
 
 
 def _ask_name(folder: Path) -> str:
-    return click.prompt("What is the team called?", default=_name_of(folder), value_proc=_checked_name)
+    return click.prompt("Name of the team", default=_name_of(folder), value_proc=_checked_name)
 
 
 def _ask_template() -> str:
     width = max(map(len, TEMPLATES))
     for each, about in TEMPLATES.items():
         click.echo(f"  {each:{width}}  {about}", err=True)
-    return click.prompt("What shall it begin with?", default=DEFAULT, type=click.Choice(list(TEMPLATES)))
+    return click.prompt("Template", default=DEFAULT, type=click.Choice(list(TEMPLATES)))
 
 
 def _checked_name(text: str) -> str:
@@ -139,11 +139,11 @@ def _refuse_existing(folder: Path, contents: dict[str, str]) -> None:
     there = [name for name in contents if (folder / name).exists() or (folder / name).is_symlink()]
     if there:
         exist = "exists" if len(there) == 1 else "exist"
-        _stop(f"{', '.join(str(folder / name) for name in there)} {exist} already: nothing was written")
+        _stop(f"{', '.join(str(folder / name) for name in there)} already {exist}: nothing was written")
 
 
 def _stop(message: str) -> NoReturn:
-    raise InTheWayError(f"{message}\n→ Name another folder (remit init FOLDER), or move what is there.")
+    raise InTheWayError(f"{message}\n→ Choose another folder (remit init FOLDER), or move the existing files.")
 
 
 def _write(folder: Path, contents: dict[str, str]) -> None:
@@ -159,7 +159,7 @@ def _write(folder: Path, contents: dict[str, str]) -> None:
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)
-        _stop(f"{error.filename or folder} cannot be written ({error.strerror}): nothing was written")
+        _stop(f"cannot write {error.filename or folder} ({error.strerror}): nothing was written")
 
 
 def _ignore(folder: Path) -> tuple[str, ...]:

@@ -35,9 +35,9 @@ class KeyFiles(NamedTuple):
 
 @click.group()
 def keys() -> None:
-    """Make, show and change this hub's key, and trust those of others.
+    """Manage the keys of this hub and of its peers.
 
-    A hub proves with its key to other hubs who it is. docs/credentials.md says what that prevents.
+    A hub proves its identity to other hubs with its key. See docs/credentials.md for what that prevents.
 
     \b
     Example:
@@ -50,9 +50,9 @@ def keys() -> None:
 @team_options
 @json_option
 def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Make this hub's key, in a file that only its owner can read.
+    """Create this hub's key, in a file that only its owner can read.
 
-    The file is `key` in `[identity]` of the team file, or .remit/hub.key. One that exists is left as it is.
+    The file is `key` in `[identity]` of the team file, or .remit/hub.key. An existing key is not changed.
 
     \b
     Example:
@@ -66,12 +66,16 @@ def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
         make_private(files.key.parent)
         HubKey.create(now_ms()).save(files.key)
     except FileExistsError as error:
-        raise UnfitError(f"{files.key} exists already.\n→ See it with `remit keys show`, or rotate it.") from error
+        raise UnfitError(
+            f"{files.key} already exists.\n→ Show it with `remit keys show`, or replace it with `remit keys rotate`."
+        ) from error
     except OSError as error:
         raise _unwritable(files.key, error) from error
     if _shown(files, as_json):
-        click.echo("→ Give peers the line above, over a way that you trust. The file stays on this machine.", err=True)
-        click.echo(f"→ Each of them types: {_invitation(files)}", err=True)
+        click.echo(
+            "→ Send peers the line above over a channel that you trust. The key file stays on this machine.", err=True
+        )
+        click.echo(f"→ Each peer runs: {_invitation(files)}", err=True)
 
 
 @keys.command()
@@ -80,7 +84,7 @@ def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
 def show(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show this hub's public keys, and the keys of its peers.
 
-    The first column is what a peer writes down; the fingerprint is what two people read to each other.
+    Peers enter the key of the first column. The fingerprint is for two people to compare.
 
     \b
     Example:
@@ -89,7 +93,7 @@ def show(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
     """
     files = _files(team_file, overrides)
     if _shown(files, as_json) and not files.key.exists():
-        click.echo(f"There is no key in {files.key}.\n→ Make one with `remit keys init`.", err=True)
+        click.echo(f"No key in {files.key}.\n→ Create one with `remit keys init`.", err=True)
 
 
 @keys.command()
@@ -98,15 +102,15 @@ def show(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
     default=OVERLAP,
     show_default=True,
     metavar="TIME",
-    help="For how long the old key still counts: 30m, 168h; 0s if it was stolen.",
+    help="How long the old key stays valid: 30m, 168h; 0s if it was stolen.",
 )
 @team_options
 @json_option
 def rotate(overlap: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Replace this hub's key by a new one, without an interruption.
+    """Replace this hub's key with a new one, without an interruption.
 
-    For the first half of the overlap the old key still signs: give peers the new one in that time. For the second half
-    the new one signs. All the time this hub answers to both. Hubs that are running take it over at once.
+    In the first half of the overlap the old key still signs; send peers the new key in that time. In the second half
+    the new key signs. Both keys are accepted until the overlap ends. Running hubs apply the change at once.
 
     \b
     Example:
@@ -123,22 +127,22 @@ def rotate(overlap: str, team_file: Path | None, overrides: tuple[str, ...], as_
     except OSError as error:
         raise _unwritable(files.key, error) from error
     if _shown(files, as_json):
-        click.echo(f"→ Have peers trust the newest key: {_invitation(files)}", err=True)
+        click.echo(f"→ Ask peers to trust the newest key: {_invitation(files)}", err=True)
 
 
 @keys.command()
 @click.argument("name")
 @click.argument("key", required=False)
-@click.option("--remove", is_flag=True, help="Trust KEY no longer; without KEY, none of the keys that were added.")
+@click.option("--remove", is_flag=True, help="Stop trusting KEY; without KEY, all keys that were added for NAME.")
 @team_options
 @json_option
 def trust(
     name: str, key: str | None, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Trust KEY as one of the peer NAME, which is what that hub calls itself.
+    """Trust KEY as a key of the peer NAME, the name that the other hub gives itself.
 
-    Compare its fingerprint with its owner first. It counts once the team file has `[peers.NAME]`, which says what that
-    peer may ask for; keys can stand there as well. Hubs that are running take it over at once.
+    Compare the fingerprint with its owner first. The key takes effect when the team file has `[peers.NAME]`, which sets
+    what that peer may ask for. That section can also contain keys. Running hubs apply the change at once.
 
     \b
     Example:
@@ -149,7 +153,7 @@ def trust(
     from remit.transports.credentials.keys import public_of
 
     if NAME.fullmatch(name) is None:
-        raise click.BadParameter("a name has letters, digits, `-`, `_` and `.`", param_hint="NAME")
+        raise click.BadParameter("use only letters, digits, `-`, `_` and `.`", param_hint="NAME")
     if key is None and not remove:
         raise click.MissingParameter(param_hint="KEY", param_type="argument")
     try:
@@ -164,7 +168,7 @@ def trust(
         if len(kept) == len(lines):
             what = "no key" if public is None else "no such key"
             raise UnfitError(
-                f"{files.trusted} holds {what} of {name}.\n→ See whose it holds, and what the team file does: "
+                f"{files.trusted} has {what} of {name}.\n→ Show all keys, those of the team file included: "
                 "remit keys show"
             )
     else:
@@ -174,7 +178,7 @@ def trust(
         return
     is_peer = files.team is not None and name in files.team.peers
     if not remove and not is_peer:
-        click.echo(f"→ It counts once the team file has [peers.{name}].", err=True)
+        click.echo(f"→ It takes effect when the team file has [peers.{name}].", err=True)
     elif remove and is_peer:
         click.echo(f"→ {_still_known(files, name, kept)}", err=True)
 
@@ -184,9 +188,9 @@ def trust(
 @team_options
 @json_option
 def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Let a credential, and all that was made of it, count no more: by its id, or as it came in the header.
+    """Revoke a credential and everything derived from it: by its id, or as received in the header.
 
-    Ids are in the log of the hub that received it. Hubs that are running take it over at once.
+    The log of the receiving hub has the id. Running hubs apply the change at once.
 
     \b
     Example:
@@ -201,7 +205,7 @@ def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], 
 
             revoked = ids_of(credential.strip())[-1]
         except (ImportError, ValueError) as error:
-            why = "expected an id of 128 hexadecimal digits, or a whole credential"
+            why = "expected an id of 128 hexadecimal digits, or a complete credential"
             raise click.BadParameter(why, param_hint="CREDENTIAL") from error
     files = _files(team_file, overrides)
     lines = _lines(files.revoked)
@@ -221,12 +225,12 @@ def _still_known(files: KeyFiles, name: str, lines: list[str]) -> str:
     assert files.team is not None, "there are no peers without a team"
     peer = files.team.peers[name]
     if peer.keys or any(_is_about(line, name, None) for line in lines):
-        return f"{name} is still known by the keys above."
+        return f"{name} is still trusted, by the keys above."
     if peer.token is not None:
-        return f"{name} is still known by its `token` in the team file."
+        return f"{name} is still trusted, by its `token` in the team file."
     return (
-        f"{name} is known by nothing now, and no longer let in. Take [peers.{name}] out of the team file, too: hubs do "
-        "not start with a peer that nothing proves."
+        f"{name} has no key left and is no longer let in. Remove [peers.{name}] from the team file, too: hubs do "
+        "not start with a peer that cannot prove its identity."
     )
 
 
@@ -264,7 +268,7 @@ def _lines(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise UnfitError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+        raise UnfitError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
 
 
 def _is_about(line: str, name: str, public: str | None) -> bool:
@@ -274,7 +278,7 @@ def _is_about(line: str, name: str, public: str | None) -> bool:
 
 def _refuse_own(files: KeyFiles, public: str | None) -> None:
     if files.key.exists() and any(stage.pair.public == public for stage in _loaded(files).stages):
-        raise click.BadParameter("this is the key of this hub itself", param_hint="KEY")
+        raise click.BadParameter("this is the key of this hub", param_hint="KEY")
 
 
 def _write(path: Path, lines: list[str], *, trusted: bool) -> None:
@@ -285,7 +289,7 @@ def _write(path: Path, lines: list[str], *, trusted: bool) -> None:
     try:
         _ = trusted_keys(content) if trusted else revoked_ids(content)
     except ValueError as error:
-        raise UnfitError(f"{path} would not be right then: {error}\n→ Nothing was changed.") from error
+        raise UnfitError(f"{path} would become invalid: {error}\n→ Nothing was changed.") from error
     try:
         make_private(path.parent)
         write_private(path, content, replace=True)
@@ -294,7 +298,9 @@ def _write(path: Path, lines: list[str], *, trusted: bool) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> UnfitError:
-    return UnfitError(f"{path} cannot be written: {error.strerror}\n→ Let this user write there, or name another file.")
+    return UnfitError(
+        f"cannot write {path}: {error.strerror}\n→ Make it writable for this user, or choose another file."
+    )
 
 
 def _duration(text: str) -> int:
@@ -305,7 +311,7 @@ def _duration(text: str) -> int:
     try:
         return duration_ms(convert(text, Duration))
     except ValidationError as error:
-        raise click.BadParameter("expected a time such as 30m or 168h", param_hint="--overlap") from error
+        raise click.BadParameter("expected a duration, such as 30m or 168h", param_hint="--overlap") from error
 
 
 # ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────

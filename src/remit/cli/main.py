@@ -23,25 +23,25 @@ class CommandSpec(NamedTuple):
 
 
 COMMANDS: dict[str, CommandSpec] = {
-    "init": CommandSpec("init", "Make a team that runs, in this folder."),
-    "validate": CommandSpec("validate", "Check the team file, and say everything that is wrong with it."),
-    "doctor": CommandSpec("doctor", "Check this machine and this folder, and say what to do."),
-    "schema": CommandSpec("schema", "Print the JSON Schema of the team file, or of what --json prints."),
-    "ask": CommandSpec("ask", "Say what you want; the team finds out who does it."),
-    "run": CommandSpec("run", "Ask an agent, and watch who asks whom."),
-    "chat": CommandSpec("chat", "Talk to an agent, line by line."),
+    "init": CommandSpec("init", "Create a working team in this folder."),
+    "validate": CommandSpec("validate", "Check the team file, and list all problems."),
+    "doctor": CommandSpec("doctor", "Check this machine and this folder, and suggest fixes."),
+    "schema": CommandSpec("schema", "Print the JSON Schema of the team file, or of the --json output."),
+    "ask": CommandSpec("ask", "Describe what you want; the team chooses the agents."),
+    "run": CommandSpec("run", "Ask an agent to do a task, and watch the calls."),
+    "chat": CommandSpec("chat", "Chat with an agent."),
     "serve": CommandSpec("serve", "Serve the team's agents over HTTP."),
     "mcp": CommandSpec("mcp", "Serve the team's agents to an MCP host, over stdin and stdout."),
-    "runs": CommandSpec("runs", "Look at runs, follow them, cancel them, go on with them."),
-    "agents": CommandSpec("agents", "Look at the agents of the team."),
-    "pending": CommandSpec("pending", "Answer what agents may only do if a person agrees."),
-    "policy": CommandSpec("policy", "See what each guard says of a request, and why."),
-    "reload": CommandSpec("reload", "Have running hubs take over the changed team file."),
-    "audit": CommandSpec("audit", "Look at the record of what agents did."),
-    "keys": CommandSpec("keys", "Make, show and change this hub's key, and trust those of others."),
-    "devices": CommandSpec("devices", "Make this device known to others, and say what they may do."),
-    "share": CommandSpec("share", "Let other devices ask agents of the team, sealed from end to end."),
-    "relay": CommandSpec("relay", "Run a gateway that carries sealed messages between devices."),
+    "runs": CommandSpec("runs", "List, show, watch, cancel and resume runs."),
+    "agents": CommandSpec("agents", "Show the agents of the team."),
+    "pending": CommandSpec("pending", "Approve or reject what agents ask permission for."),
+    "policy": CommandSpec("policy", "Explain what each guard decides about a request."),
+    "reload": CommandSpec("reload", "Make running hubs apply the changed team file."),
+    "audit": CommandSpec("audit", "Read, verify and export the audit record."),
+    "keys": CommandSpec("keys", "Manage the keys of this hub and of its peers."),
+    "devices": CommandSpec("devices", "Pair this device with others, and set what they may do."),
+    "share": CommandSpec("share", "Let other devices call agents of the team, end-to-end encrypted."),
+    "relay": CommandSpec("relay", "Run a gateway that forwards encrypted messages between devices."),
     "errors": CommandSpec("errors", "Explain an error code, or list them all."),
     "completion": CommandSpec("completion", "Print the completion script for your shell."),
 }
@@ -73,7 +73,7 @@ class CommandGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from remit.protocol.codec import did_you_mean
 
-            ctx.fail(f"there is no command `{args[0]}`{did_you_mean(args[0], COMMANDS) or '; see remit --help'}")
+            ctx.fail(f"no such command `{args[0]}`{did_you_mean(args[0], COMMANDS) or '; see remit --help'}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -90,7 +90,7 @@ class CommandGroup(click.Group):
             if error.errno not in _UNWRITABLE:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            click.echo(f"The output cannot be written: {error.strerror}.\n→ Send it elsewhere.", err=True)
+            click.echo(f"Cannot write the output: {error.strerror}.\n→ Send it elsewhere.", err=True)
             ctx.exit(1)
         except Exception as error:  # noqa: BLE001 - what is not ours is raised on
             from remit.cli.show.failures import explain
@@ -126,7 +126,7 @@ def _make_sayable(stream: Any) -> None:
 @click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="remit")
 def main() -> None:
-    """Let AI agents call other agents, safely: guarded, budgeted, recorded.
+    """Let AI agents call other agents safely: guarded, budgeted, recorded.
 
     \b
     Example:

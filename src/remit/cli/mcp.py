@@ -9,8 +9,10 @@ from remit.cli.options import json_option, team_options
 
 @click.command()
 @click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
-@click.option("--tools", "server", metavar="SERVER", help="Serve nothing: list the tools of a server in [mcp.SERVER].")
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs, on stderr.")
+@click.option(
+    "--tools", "server", metavar="SERVER", help="Do not serve; list the tools of the MCP server in [mcp.SERVER]."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub on stderr.")
 @team_options
 @json_option
 def mcp(
@@ -23,12 +25,12 @@ def mcp(
 ) -> None:
     """Serve the team's agents to an MCP host, over stdin and stdout.
 
-    The host (Claude Desktop, Cursor, Goose …) starts this command and ends it. Its models get the tools delegate_task,
-    list_agents, delegation_status and delegation_cancel. Only the protocol goes to stdout; what agents print goes to
-    stderr. What a person must agree to is asked in the host, if it can ask; else in the inbox (remit pending).
+    The host (Claude Desktop, Cursor, Goose …) starts and ends this command. Its models get the tools delegate_task,
+    list_agents, delegation_status and delegation_cancel. Stdout carries only the protocol; output of agents goes to
+    stderr. Approvals are asked in the host, if it supports that, or in the inbox (remit pending).
 
-    With --tools it is the other way round: it starts an MCP server that the team file names, and lists what could be
-    put into its `allow`.
+    With --tools, the command is an MCP client instead: it starts an MCP server from the team file, and lists the tools
+    that its `allow` can name.
 
     \b
     Example:
@@ -44,7 +46,7 @@ def mcp(
     from remit.config.load import load_team
 
     if as_json and server is None:
-        raise click.UsageError("--json is for --tools; what a host is told is JSON anyway")
+        raise click.UsageError("--json needs --tools; the output for an MCP host is always JSON")
     installed()
     if server is not None:
         list_tools(load_team(team_path(team_file), overrides=overrides, code=False), server, as_json=as_json)

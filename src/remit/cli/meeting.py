@@ -28,9 +28,9 @@ async def _met(url: str) -> str:
         ):
             said = await reply.content.read(len(_ALIVE) + 1)
     except (ClientConnectorError, ConnectionTimeoutError) as error:
-        return f"it cannot be reached: {in_words(error)}"
+        return f"cannot connect: {in_words(error)}"
     except (ClientError, OSError, TimeoutError) as error:
-        return f"it does not answer as a server does ({type(error).__name__})"
+        return f"invalid HTTP response ({type(error).__name__})"
     finally:
         await peer.close()
-    return "" if reply.status == 200 and said == _ALIVE else f"who answers there is no hub (status {reply.status})"
+    return "" if reply.status == 200 and said == _ALIVE else f"the server there is not a hub (status {reply.status})"

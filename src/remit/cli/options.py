@@ -16,7 +16,7 @@ def team_options(command: F) -> F:
         "overrides",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Override one key of the team file: --set limits.max_depth=3. May be given several times.",
+        help="Override one key of the team file: --set limits.max_depth=3. Repeatable.",
     )(command)
     return click.option(
         "--team",
@@ -24,7 +24,7 @@ def team_options(command: F) -> F:
         type=click.Path(path_type=Path),
         envvar="REMIT_TEAM",
         callback=_note_team,
-        help="The team file. Without it: remit.toml here, or in the nearest folder above.",
+        help="Team file.  [default: remit.toml here or in the nearest parent folder]",
     )(command)
 
 
@@ -41,7 +41,7 @@ def store_option(command: F) -> F:
         "--store",
         "store_path",
         type=click.Path(path_type=Path),
-        help="The record to look at. Without it: the team's, or .remit/hub.db.",
+        help="Store to read.  [default: the team's, or .remit/hub.db]",
     )(command)
 
 
@@ -76,7 +76,7 @@ def jsonl_option(command: F) -> F:
         "as_jsonl",
         is_flag=True,
         callback=_note_json,
-        help="Print one JSON document per line, as they come.",
+        help="Print JSON lines: one document per line, as they arrive.",
     )(command)
 
 

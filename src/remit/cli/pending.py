@@ -27,10 +27,10 @@ WATCH_S = 0.5
 
 @click.group()
 def pending() -> None:
-    """Answer what agents may only do if a person agrees.
+    """Approve or reject what agents ask permission for.
 
-    A rule of the team asks (`then = "ask"`), and the agent waits; or a draft to a shared agent waits, of a chat that
-    goes on elsewhere (`remit chat PROFILE DEVICE`). Whoever may open the store may answer.
+    There are two kinds: a question, when a rule of the team has `then = "ask"` and the agent waits; and a draft to a
+    shared agent, in a chat that runs elsewhere (`remit chat PROFILE DEVICE`). Anyone who can open the store can answer.
 
     \b
     Example:
@@ -45,8 +45,8 @@ def answering(command: F) -> F:
         json_option,
         team_options,
         store_option,
-        click.option("--as", "name", metavar="NAME", help="Who answers. Without it: the user of this machine."),
-        click.option("--reason", default="", help="Why; it is recorded, and told to the agent if you reject."),
+        click.option("--as", "name", metavar="NAME", help="Name of the person who answers.  [default: current user]"),
+        click.option("--reason", default="", help="Reason. It is recorded, and sent to the agent if you reject."),
         click.argument("question", metavar="ID", shell_complete=question_ids),
     ):
         command = add(command)
@@ -57,7 +57,7 @@ def answering(command: F) -> F:
 
 
 @pending.command(name="list")
-@click.option("--watch", is_flag=True, help="Go on, and show each question as it is put; end with Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Show new questions as they arrive, until Ctrl-C.")
 @store_option
 @team_options
 @json_option
@@ -70,7 +70,7 @@ def list_pending(
     as_json: bool,
     as_jsonl: bool,
 ) -> None:
-    """List the questions that wait for an answer, oldest first, then the drafts to shared agents.
+    """List pending questions, oldest first, then pending drafts to shared agents.
 
     \b
     Example:
@@ -105,9 +105,9 @@ def list_pending(
 def show(
     question: str, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show one question, and the request that it is about; or one draft, and why it is not sent yet.
+    """Show a question with its request, or a draft with the reasons for its review.
 
-    ID is the id of a question or draft, the beginning or end of one, or `last`.
+    ID is the id of a question or draft, the start or end of one, or `last`.
 
     \b
     Example:
@@ -144,7 +144,7 @@ def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) 
         return [*found, *drafts.waiting(_device_file(path), team_file, overrides)]
     except RemitError as error:
         # A device that cannot be opened must not keep anyone from answering the rest.
-        click.echo(f"Drafts to shared agents cannot be seen: {error.fault.message}", err=True)
+        click.echo(f"Cannot show drafts to shared agents: {error.fault.message}", err=True)
         return found
 
 
@@ -165,10 +165,10 @@ def _find(found: Sequence[Asked], name: str) -> Asked:
     if len(fitting) == 1 and not any(each.id == name for each in questions):
         return fitting[0]
     if not fitting and not questions:
-        why = f"no question or draft `{name[:100]}` is pending"
+        why = f"no pending question or draft `{name[:100]}`"
         if name == "last" and drafts:
-            why = f"{len(drafts)} drafts are pending, so `last` does not say which"
-        suggestion = "See what is pending with `remit pending list`."
+            why = f"{len(drafts)} drafts are pending, so `last` is ambiguous"
+        suggestion = "List them with `remit pending list`."
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=suggestion))
     if not fitting:
         return find(questions if name != "last" or not drafts else [], name)
@@ -219,7 +219,7 @@ def _watch(look: Callable[[], list[Asked]], shown: Sequence[Asked], *, as_lines:
     "edits",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="Change something before agreeing, if the rule lets you: objective=TEXT or input=JSON; of a draft, text=TEXT.",
+    help="Edit a field before approving, if the rule allows it: objective=TEXT or input=JSON; for a draft, text=TEXT.",
 )
 @answering
 def approve(
@@ -232,9 +232,9 @@ def approve(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Agree to what is asked in question ID, or to sending draft ID, and let the run go on.
+    """Approve question ID, or send draft ID, so that the run continues.
 
-    Tokens such as [EMAIL:…] may stand in what you write: the agent gets what they stand for.
+    Your text may contain tokens such as [EMAIL:…]. The agent receives the original values.
 
     \b
     Example:
@@ -261,7 +261,7 @@ def reject(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Decline what is asked in question ID, or to send draft ID; the agent is told so, and why.
+    """Reject question ID or draft ID. The agent receives the rejection and its reason.
 
     \b
     Example:
@@ -285,7 +285,7 @@ def _edit(text: str) -> tuple[str, Json]:
     try:
         return field, msgspec.json.decode(value)
     except msgspec.DecodeError as error:
-        message = f"the input is not JSON: {error}; a text stands in quotes: 'input=\"…\"'"
+        message = f"the input is not JSON: {error}; put text in quotes: 'input=\"…\"'"
         raise click.BadParameter(message, param_hint="--edit") from error
 
 
@@ -303,10 +303,10 @@ def _decided(
     from remit.relay.session.moves import Approve, Reject
 
     if wrong := [field for field in decision.edits if field != "text"]:
-        raise click.BadParameter(f"of a draft only `text` can be changed, not `{wrong[0]}`", param_hint="--edit")
+        raise click.BadParameter(f"only `text` of a draft can be edited, not `{wrong[0]}`", param_hint="--edit")
     text = decision.edits.get("text")
     if text is not None and not str(text).strip():
-        raise click.BadParameter("an empty text cannot be sent; reject the draft instead", param_hint="--edit")
+        raise click.BadParameter("the text must not be empty; to send nothing, reject the draft", param_hint="--edit")
     edited = None if text is None else str(text)
     event = Approve(meant.draft, edited) if decision.agreed else Reject(meant.draft, decision.reason)
     is_done = drafts.answer(_device_file(path), team_file, overrides, meant, event, by=decision.by)
@@ -329,13 +329,13 @@ def _tell_draft(
     agreed = "Approved" if decision.agreed else "Rejected"
     to = draft.device_name or draft.device
     print_text(f"{agreed} by {decision.by}: the draft of {draft.profile} for {to}, turn {draft.turn}")
-    goes_on = "It is sent" if decision.agreed else "Its agent is told"
+    goes_on = "It is sent" if decision.agreed else "Its agent is notified"
     if is_done:
         click.echo(f"{goes_on}.")
         return
-    click.echo(f"{goes_on} as soon as the chat that has run {draft.run} hears of it, or goes on with it.")
+    click.echo(f"{goes_on} when the chat of run {draft.run} reads the answer or resumes.")
     names = f"{quote(draft.profile)} {quote(to)} --continue {draft.run}"
-    click.echo(f"→ If none is open: remit chat {names}{same_team(team_file)}", err=True)
+    click.echo(f"→ If no chat is open: remit chat {names}{same_team(team_file)}", err=True)
 
 
 def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None:
@@ -348,8 +348,10 @@ def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None
         return
     agreed = "Approved" if decision.agreed else "Rejected"
     print_text(f"{agreed} by {decision.by}: {question.text} ({request.origin} → {request.target})")
-    goes_on = f"Run {request.run} goes on" if decision.agreed else f"{request.origin} is told, in run {request.run}"
-    click.echo(f"{goes_on}, as soon as its hub, or the next one on this store, hears of it.")
+    goes_on = (
+        f"Run {request.run} continues" if decision.agreed else f"{request.origin} is notified, in run {request.run}"
+    )
+    click.echo(f"{goes_on}, when its hub or the next hub on this store reads the answer.")
     click.echo(f"→ remit runs watch {request.run}", err=True)
 
 

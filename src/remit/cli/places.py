@@ -36,8 +36,8 @@ def team_path(team_file: Path | None) -> Path:
         raise RemitError(
             fault(
                 Code.TEAM_INVALID,
-                "there is no team file remit.toml here, nor in a folder above",
-                suggestion="Make one with `remit init`, or name one with --team.",
+                "no team file remit.toml here or in a parent folder",
+                suggestion="Create one with `remit init`, or give one with --team.",
             )
         )
     return found
@@ -73,7 +73,7 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
             click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
             return path
         why = error.fault
-        advice = in_sentences(why.suggestion, "Or name the store with --store.")
+        advice = in_sentences(why.suggestion, "Or give the store with --store.")
         raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
 
 
@@ -106,12 +106,12 @@ def known_agent(name: str, known: Iterable[str]) -> str:
     """Return the name of an agent that is there, or raise a `RemitError` that names those that are."""
     if name in known:
         return name
-    near = did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}"
+    near = did_you_mean(name, known) or f"; known agents: {', '.join(known) or 'none'}"
     raise RemitError(
         fault(
             Code.AGENT_NOT_FOUND,
-            f"there is no agent `{name}`{near}",
-            suggestion="See them all with `remit agents list`.",
+            f"no such agent `{name}`{near}",
+            suggestion="List them with `remit agents list`.",
         )
     )
 
@@ -128,8 +128,8 @@ def existing(path: Path) -> Path:
     raise StoreError(
         fault(
             Code.STORE_UNAVAILABLE,
-            f"{path}: there is no record yet",
-            suggestion="The first run makes it: remit run AGENT TASK. Or name another with --store.",
+            f"{path}: no record yet",
+            suggestion="The first run creates it: remit run AGENT TASK. Or give another with --store.",
         )
     )
 

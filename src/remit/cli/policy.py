@@ -15,7 +15,7 @@ from remit.protocol.envelope import USER, Call
 
 @click.group()
 def policy() -> None:
-    """See what each guard says of a request, and why.
+    """Explain what each guard decides about a request.
 
     \b
     Example:
@@ -28,7 +28,7 @@ def policy() -> None:
 @team_options
 @json_option
 def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """List the guards in the order in which they are asked, with what holds if they do not object.
+    """List the guards in evaluation order, with the condition that each one checks.
 
     \b
     Example:
@@ -43,21 +43,21 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
     if as_json:
         print_json(Guards(guards=lines))
     else:
-        print_table(["guard", "lets pass what fits this"], [(each.name, each.says) for each in lines])
+        print_table(["guard", "passes if"], [(each.name, each.says) for each in lines])
 
 
 @policy.command()
 @click.argument("origin", metavar="FROM", shell_complete=agents_and_user)
 @click.argument("target", metavar="TO", shell_complete=agent_names)
 @click.argument("objective")
-@click.option("--capability", metavar="CODE", help="Ask for this capability.")
+@click.option("--capability", metavar="CODE", help="Capability to request.")
 @click.option("--input", "given", metavar="JSON", help="Input for the agent: JSON, @FILE, or - for stdin.")
 @click.option("--user", default="someone", show_default=True, help="User to ask as.")
-@click.option("--budget", type=click.IntRange(min=0), metavar="TOKENS", help="How many tokens it may spend.")
-@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
-@click.option("--tools", metavar="NAMES", help="The only tools that it may use, with commas between them.")
-@click.option("--simple", is_flag=True, help="It is simple enough to be done without a specialist.")
-@click.option("--lacks-data", is_flag=True, help="Whoever has it lacks data or context that others have.")
+@click.option("--budget", type=click.IntRange(min=0), metavar="TOKENS", help="Token budget of the request.")
+@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="Time limit: 30s, 5m.")
+@click.option("--tools", metavar="NAMES", help="Limit it to these tools, separated by commas.")
+@click.option("--simple", is_flag=True, help="Treat the task as simple enough to do without a specialist.")
+@click.option("--lacks-data", is_flag=True, help="Treat the current agent as lacking data or context that others have.")
 @team_options
 @json_option
 def explain(
@@ -76,18 +76,18 @@ def explain(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say what would become of it if FROM asked TO for OBJECTIVE. No agent is run, and nothing is recorded.
+    """Explain what would happen if FROM asked TO for OBJECTIVE. No agent runs, and nothing is recorded.
 
-    FROM is an agent, as if a user had asked it first, or `user`. Each guard is heard in its order, also after one has
-    objected; the first objection stands. How often TO was asked or has failed lately is not taken into account: only a
-    running hub knows.
+    FROM is `user`, or an agent, as if a user had asked it first. All guards are evaluated in order, also after one
+    objects. The first objection decides. Rate limits and circuit breakers of TO are not included, since only a running
+    hub knows them.
 
-    If it names a capability, or its words ask for one, a line says whether it should be handed on at all, or whether
-    FROM, or the agent that the user asks, should rather handle it itself, and which reason decides. How good and how
-    fast each has been is taken from the record.
+    If the request names a capability, or its text asks for one, a line says whether FROM (or the agent that the user
+    asks) should delegate it or handle it itself, and for which reason. Quality and speed of each agent are taken from
+    the record.
 
-    Exits with 0 if it would be allowed, with 4 if a person would be asked first, and else with the
-    exit code of the refusal (`remit errors CODE`).
+    The exit code is 0 if the request would be allowed, 4 if a person would be asked first, and otherwise the exit code
+    of the refusal (`remit errors CODE`).
 
     \b
     Example:
@@ -132,7 +132,7 @@ def _print(found: Explanation, asked_at: str) -> None:
         print_text(f"  {each.guard:{width}}  {code}{each.says}")
     click.echo()
     if found.struck:
-        seen = {False: f"{found.target} sees a token", True: f"{found.target} sees it: the team says so"}
+        seen = {False: f"{found.target} sees a token", True: f"{found.target} sees it in clear, by the team file"}
         print_fields((each.kind, f"in {each.place}; {seen[each.shown]}") for each in found.struck)
         click.echo()
         print_fields([("objective", found.request.objective), ("input", text_of(found.request.input))])
@@ -149,13 +149,13 @@ def _print(found: Explanation, asked_at: str) -> None:
 
 
 def _authority(found: Explanation) -> str:
-    whose = "its own" if found.authority == "own" or found.origin == USER else f"no more than {found.origin} has"
+    whose = "its own" if found.authority == "own" or found.origin == USER else f"at most those of {found.origin}"
     tools, targets = ", ".join(found.tools) or "none", ", ".join(found.targets) or "nobody"
-    return f"{found.target} has {whose} (authority = {found.authority}): tools {tools}; may ask {targets}."
+    return f"{found.target} has {whose} (authority = {found.authority}): tools {tools}; may call {targets}."
 
 
 def _placing(place: Placing) -> str:
-    what = "should hand it on" if place.decision == "route" else "should handle it itself"
+    what = "should delegate it" if place.decision == "route" else "should handle it itself"
     sure = "" if place.confidence is None else f", {place.confidence:.0%} sure"
     return f"{place.agent} {what} ({place.reason}): {place.why} [{place.capability}{sure}]."
 
@@ -168,8 +168,8 @@ def _conclusion(found: Explanation, asked_at: str) -> str:
             return f"{what} would be allowed, with {spoken(remit.time_ms)} and {many(remit.tokens, 'token')}."
         case "asks":
             where = "on the terminal" if asked_at == "terminal" else "in the inbox (`remit pending`)"
-            edits = f" They may change: {', '.join(found.editable)}." if found.editable else ""
-            return f"{what} would wait for a person, who is asked {where} by {found.by}: {found.question}{edits}"
+            edits = f" They may edit: {', '.join(found.editable)}." if found.editable else ""
+            return f"{what} would wait for a person, asked {where} by {found.by}: {found.question}{edits}"
         case "refused":
             why = f"{found.fault.code}: {found.fault.message}" if found.fault else ""
             return f"{what} would be refused by {found.by}. {why}"

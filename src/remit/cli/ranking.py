@@ -23,10 +23,10 @@ def print_ranking(capability: str, team: Team, cards: Iterable[AgentCard], *, as
     if as_json:
         print_json(ranking)
         return
-    headings = ("agent", "good", "time", "tokens", "at work on", "last seen", "why")
+    headings = ("agent", "success", "time", "tokens", "in progress", "last seen", "why")
     print_table(headings, [_row(each, ranking.at_ms) for each in ranking.agents])
     if len(ranking.agents) == 1:
-        click.echo(f"Nobody else offers {capability}: there is nothing to choose.", err=True)
+        click.echo(f"Only this agent offers {capability}.", err=True)
 
 
 def _known(capability: str, cards: Iterable[AgentCard]) -> tuple[str, Sequence[str]]:
@@ -36,12 +36,12 @@ def _known(capability: str, cards: Iterable[AgentCard]) -> tuple[str, Sequence[s
             offered.setdefault(each.code, []).append(card.name)
     if capability in offered:
         return capability, offered[capability]
-    near = did_you_mean(capability, offered) or f"; there are: {', '.join(offered) or 'none'}"
+    near = did_you_mean(capability, offered) or f"; known capabilities: {', '.join(offered) or 'none'}"
     raise RemitError(
         fault(
             Code.CAPABILITY_NOT_FOUND,
             f"no agent offers `{capability}`{near}",
-            suggestion="See what each can do with `remit agents list`.",
+            suggestion="List the capabilities of all agents with `remit agents list`.",
         )
     )
 

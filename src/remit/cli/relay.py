@@ -13,94 +13,100 @@ EVERYWHERE = ("0.0.0.0", "::", "")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=PORT,
     show_default=True,
-    help="The port; 0 is any that is free.",
+    help="Port to listen on; 0: any free port.",
 )
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=FOLDER,
     show_default=True,
-    help="Where it keeps what waits for devices that are not there.",
+    help="Folder for messages to offline devices.",
 )
 @click.option(
     "--name",
     metavar="NAME",
-    help="What it calls itself, best the host by which devices reach it. Without it: --host.",
+    help="Name of the gateway, best the host name that devices use.  [default: --host]",
 )
 @click.option(
     "--certificate",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The certificate for wss, a PEM file. Not needed behind a proxy that has one.",
+    help="TLS certificate for wss, a PEM file. Not needed behind a proxy that has one.",
 )
 @click.option(
-    "--private-key", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Its key, a PEM file."
+    "--private-key",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Private key of the certificate, a PEM file.",
 )
 @click.option(
     "--behind-proxy",
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="A proxy's address or network: whom its X-Forwarded-For names counts. May be given several times.",
+    help="Trust X-Forwarded-For from this proxy address or network. Repeatable.",
 )
 @click.option(
     "--keep",
     default="30d",
     show_default=True,
     metavar="DURATION",
-    help="What nobody fetches for so long is deleted, and its sender told.",
+    help="Delete undelivered messages after this time and notify the sender.",
 )
 @click.option(
     "--forget",
     default="365d",
     show_default=True,
     metavar="DURATION",
-    help="A device that was not there for so long is forgotten, with its keys.",
+    help="Delete a device and its keys after this time without a connection.",
 )
 @click.option(
     "--max-bytes",
     default="16GB",
     show_default=True,
     metavar="SIZE",
-    help="What it keeps for all at most; then nothing more is taken until something is fetched.",
+    help="Storage limit for all messages. When it is reached, new messages are refused until others are delivered.",
 )
 @click.option(
-    "--max-devices", type=click.IntRange(1), default=100_000, show_default=True, help="How many it knows at most."
+    "--max-devices",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Maximum number of registered devices.",
 )
 @click.option(
     "--max-connections",
     type=click.IntRange(1),
     default=10_000,
     show_default=True,
-    help="How many devices may be connected at once.",
+    help="Maximum number of connected devices.",
 )
 @click.option(
     "--address-connections",
     type=click.IntRange(1),
     default=1_000,
     show_default=True,
-    help="How many of them from one network address.",
+    help="Maximum number of connected devices per network address.",
 )
 @click.option(
     "--address-devices",
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="How many devices that it does not know yet it takes from one network address in an hour.",
+    help="Maximum number of new devices per network address and hour.",
 )
 @click.option(
     "--metrics-for",
     "watchers",
     multiple=True,
     metavar="ADDRESS",
-    help="Who may read GET /metrics: an address or a network. Without it: this machine. May be given several times.",
+    help="Address or network that may read GET /metrics. Repeatable.  [default: this machine]",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the gateway logs.")
+@click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the gateway.")
 @json_option
 def relay(
     host: str,
@@ -121,15 +127,15 @@ def relay(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Run a gateway that carries sealed messages between devices, until Ctrl-C.
+    """Run a gateway that forwards encrypted messages between devices, until Ctrl-C.
 
-    It knows devices by their keys, keeps what is for those that are not there, and can read nothing of it: who sends
-    how much to whom and when is all it sees. It needs no team file. docs/relay-security.md says what a bad one could
-    do.
+    The gateway identifies devices by their keys and stores messages to offline devices. It cannot read the messages. It
+    sees only who sends how much to whom, and when. It needs no team file. See docs/relay-security.md for what a
+    malicious gateway could do.
 
-    Its name is what devices sign when they come, so that no other gateway can pass on what they signed; `name` in
-    `[relay]` of their team files is the same. GET /healthz says whether it is well, and GET /metrics has its figures
-    for Prometheus. A certificate that is renewed is used within a minute.
+    Devices sign the gateway's name when they connect, so that no other gateway can reuse the signature. `name` in
+    `[relay]` of their team files must be the same. GET /healthz reports health, and GET /metrics has metrics for
+    Prometheus. A renewed certificate is loaded within a minute.
 
     \b
     Example:
@@ -143,9 +149,9 @@ def relay(
     from remit.cli.drive.logs import logging_to
 
     if name is None and host in EVERYWHERE:
-        raise click.UsageError("say with --name by which host devices reach it, as in --name relay.example.com")
+        raise click.UsageError("give the host name that devices use, as in --name relay.example.com")
     if (certificate is None) != (private_key is None):
-        raise click.UsageError("--certificate and --private-key go together: give both, or none")
+        raise click.UsageError("--certificate and --private-key must be given together")
     limits = limits_of(
         GatewayOptions(
             keep=keep,

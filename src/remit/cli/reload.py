@@ -14,11 +14,11 @@ from remit.documents.team import Reloading
 @team_options
 @json_option
 def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Have every running hub that shares the team's store take over the changed team file.
+    """Make all running hubs on the team's store apply the changed team file.
 
-    The file is checked first, as `remit validate` does. Runs in flight go on as they began. Taken over at once are
-    limits, budgets, breaker, rules, approvals.timeout, and of agents may_call, allow_sub_agent_calls, authority, rate,
-    time and tokens. All else needs a restart: code, new agents, capabilities, tools, redaction, the store.
+    The file is checked first, as by `remit validate`. Runs in progress keep their old settings. These settings apply at
+    once: limits, budgets, breaker, rules, approvals.timeout, and may_call, allow_sub_agent_calls, authority, rate, time
+    and tokens of agents. Everything else needs a restart: code, new agents, capabilities, tools, redaction, the store.
 
     \b
     Example:
@@ -35,8 +35,8 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
     if as_json:
         print_json(Reloading(file=str(file), store=str(path), number=number))
         return
-    print_text(f"{file} is in order. Every hub that runs on {path} takes it over now.")
-    click.echo("→ What it took over stands in its runs: remit runs watch last, or remit audit tail.", err=True)
+    print_text(f"{file} is valid. All hubs that run on {path} apply it now.")
+    click.echo("→ To see what each hub applied: remit runs watch last, or remit audit tail.", err=True)
 
 
 async def _tell(path: Path) -> int:

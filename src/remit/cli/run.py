@@ -13,13 +13,21 @@ from remit.cli.suggest import agent_names, session_ids
 @click.argument("agent", shell_complete=agent_names)
 @click.argument("task", required=False)
 @click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
-@click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What all agents may spend.")
-@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
-@click.option("--capability", metavar="CODE", help="Which of the agent's capabilities is wanted.")
+@click.option(
+    "--budget",
+    "max_tokens",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Token budget of the run, shared by all agents.",
+)
+@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="Time limit: 30s, 5m.")
+@click.option("--capability", metavar="CODE", help="Capability of the agent to request.")
 @click.option("--input", "given_input", metavar="JSON", help="Input for the agent: JSON, @FILE, or - for stdin.")
-@click.option("--session", metavar="ID", shell_complete=session_ids, help="Go on in a session, not in a new one.")
-@click.option("--detach", is_flag=True, help="Let it go on by itself; print its id as soon as it is safely recorded.")
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@click.option(
+    "--session", metavar="ID", shell_complete=session_ids, help="Continue this session.  [default: a new one]"
+)
+@click.option("--detach", is_flag=True, help="Run in the background; print the run id once it is recorded.")
+@click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @json_option
 @jsonl_option
 @team_options
@@ -39,14 +47,14 @@ def run(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Ask AGENT to do TASK, and watch who asks whom.
+    """Ask AGENT to do TASK, and watch the calls between agents.
 
-    The answer goes to stdout, everything else to stderr. A TASK of - is read from stdin. Ctrl-C cancels the run and
-    keeps what it has finished; a second one leaves at once.
+    The answer goes to stdout, everything else to stderr. If TASK is -, it is read from stdin. Ctrl-C cancels the run
+    and keeps the finished parts. A second Ctrl-C exits at once.
 
-    Exits with 0 if there is an answer, be it a partial one; with 1 if the run failed, 2 for a wrong command, 3 for a
-    wrong team file, 4 if it was refused, 5 for a limit or budget, 6 for a time-out, 7 if someone could not be reached,
-    and 130 if it was cancelled.
+    Exit codes: 0 for an answer, also a partial one; 1 if the run failed; 2 for a usage error; 3 for an invalid team
+    file; 4 if it was refused; 5 for a limit or budget; 6 for a timeout; 7 if an agent is unreachable; and 130 if it was
+    cancelled.
 
     \b
     Example:
@@ -55,9 +63,11 @@ def run(
       remit run assistant "Sort my receipts" --detach
     """
     if as_json and as_jsonl:
-        raise click.UsageError("--json and --jsonl exclude each other")
+        raise click.UsageError("--json and --jsonl cannot be combined")
     if detach and as_jsonl:
-        raise click.UsageError("--detach has no records to print; follow the run with `remit runs watch --jsonl`")
+        raise click.UsageError(
+            "--detach and --jsonl cannot be combined; follow the run with `remit runs watch --jsonl`"
+        )
     from remit.cli.places import team_path, whoever_types
 
     text, value = read_task(task, given_input, capability)

@@ -21,9 +21,9 @@ def store_options(command: Any) -> Any:
 
 @click.group()
 def runs() -> None:
-    """Look at runs, follow them, cancel them, go on with them.
+    """List, show, watch, cancel and resume runs.
 
-    A RUN is named by its id, by an unmistakable beginning of it, or as `last`.
+    RUN is a run id, the unique start of one, or `last`.
 
     \b
     Example:
@@ -33,9 +33,11 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--user", metavar="NAME", help="Only those in this name.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the newest first.")
-@click.option("--state", type=click.Choice(STATES), help="Only those that stand, or ended, like this.")
+@click.option("--user", metavar="NAME", help="Only runs of this user.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of runs, newest first."
+)
+@click.option("--state", type=click.Choice(STATES), help="Only runs in this state or with this final status.")
 @click.option("--correlation", metavar="ID", help="Only runs with this correlation id.")
 @json_option
 @jsonl_option
@@ -53,8 +55,8 @@ def list_runs(
 ) -> None:
     """List the newest runs.
 
-    `silent` is a run whose process has not been heard of for some seconds; the next hub that opens takes it up, or
-    records that nobody knows how it ended.
+    A run is `silent` if its process has shown no sign of life for some seconds. The next hub that starts resumes it, or
+    records that its outcome is unknown.
 
     \b
     Example:
@@ -81,7 +83,7 @@ def list_runs(
     elif found:
         print_runs(found)
     else:
-        click.echo("There is no such run.\n→ remit runs list shows all, remit run AGENT TASK starts one.", err=True)
+        click.echo("No such run.\n→ List all: remit runs list. Start one: remit run AGENT TASK", err=True)
 
 
 @runs.command()
@@ -89,9 +91,9 @@ def list_runs(
 @json_option
 @store_options
 def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]) -> None:
-    """Show all of one RUN: what was asked, the answer, who did what, and what went wrong.
+    """Show the details of a RUN: the request, the answer, the calls, and the errors.
 
-    What was redacted stays so; `remit runs answer` gives the answer itself as whoever asked gets it.
+    Redacted values stay redacted. `remit runs answer` prints the answer with the original values.
 
     \b
     Example:
@@ -117,7 +119,7 @@ def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
 
 @runs.command()
 @click.argument("run", shell_complete=run_ids)
-@click.option("--wait", is_flag=True, help="Wait for a run that has not ended yet.")
+@click.option("--wait", is_flag=True, help="Wait until the run ends.")
 @json_option
 @store_options
 def answer(
@@ -128,9 +130,9 @@ def answer(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Print the answer of a RUN as whoever asked gets it, what was redacted included.
+    """Print the answer of a RUN as the caller gets it, redacted values included.
 
-    That is kept for a day, encrypted, for who can read the store's key. Exits as `remit run` would have.
+    These values are stored encrypted for a day, and need the store's key. The exit codes are those of `remit run`.
 
     \b
     Example:
@@ -153,7 +155,7 @@ def answer(
 @json_option
 @store_options
 def tree(run: str, as_json: bool, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]) -> None:
-    """Show who asked whom in a RUN, how each ended, and what it took.
+    """Show the calls of a RUN as a tree, with their status and cost.
 
     \b
     Example:
@@ -187,9 +189,9 @@ def watch(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Follow a RUN in whichever process it goes on, until it ends.
+    """Follow a RUN in any process, until it ends.
 
-    Exits as `remit run` would have. Ctrl-C only ends the watching; the run goes on.
+    The exit codes are those of `remit run`. Ctrl-C only stops watching; the run continues.
 
     \b
     Example:
@@ -197,7 +199,7 @@ def watch(
       remit runs watch 0198f2 --jsonl
     """
     if as_json and as_jsonl:
-        raise click.UsageError("--json and --jsonl exclude each other")
+        raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.watch import follow
     from remit.cli.places import store_file
 
@@ -207,7 +209,7 @@ def watch(
 
 @runs.command()
 @click.argument("run", shell_complete=run_ids)
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is recorded.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason. It is recorded.")
 @json_option
 @store_options
 def cancel(
@@ -218,9 +220,9 @@ def cancel(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Cancel a RUN, in whichever process it goes on.
+    """Cancel a RUN in any process.
 
-    Exits with 0 if it is cancelled, or will be; with 1 if it had ended before.
+    The exit code is 0 if the run is cancelled, or will be, and 1 if it had already ended.
 
     \b
     Example:
@@ -242,13 +244,13 @@ def cancel(
 def resume(
     run: str | None, as_json: bool, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
 ) -> None:
-    """Go on with a RUN whose process is gone, or with all of them, and print the answer.
+    """Resume a RUN whose process is gone, or all such runs, and print the answer.
 
-    Finished steps are not repeated; one that was under way is done again only if that is safe, or a person says so. Of
-    a run that has ended the answer is printed; one on which another process is at work, or that waits for a person, is
-    waited for if it is named, else only said. Ctrl-C leaves what has not ended for later.
+    Finished steps are not repeated. A step that was interrupted is repeated only if that is safe, or if a person
+    approves. If the run has ended, its answer is printed. If another process executes it, or it waits for a person, the
+    command waits for it when RUN is given, and otherwise only reports it. Ctrl-C leaves unfinished runs for later.
 
-    Exits as `remit run` would have; of several runs, as the first that is no success.
+    The exit codes are those of `remit run`; for several runs, that of the first that did not succeed.
 
     \b
     Example:
@@ -265,9 +267,15 @@ def resume(
 
 @runs.command()
 @click.argument("run", shell_complete=run_ids)
-@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take this time: 5m.")
-@click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What all agents may spend.")
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="Time limit of the new run: 5m.")
+@click.option(
+    "--budget",
+    "max_tokens",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Token budget of the run, shared by all agents.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @json_option
 @jsonl_option
 @team_options
@@ -281,19 +289,19 @@ def retry(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Ask again for what a RUN did not come to: it timed out, failed, or ended with a part.
+    """Repeat a RUN that timed out, failed, or gave a partial answer.
 
-    It is asked in the same words and the same name, as a new run, and may have more time or tokens. In a workflow, and
-    with any agent that is resumable, what succeeded is taken over and not done again, if that was within a day.
+    The new run has the same request and the same user, and may have more time or tokens. In a workflow, and with any
+    resumable agent, steps that succeeded within the last day are reused.
 
-    Exits as `remit run` does.
+    The exit codes are those of `remit run`.
 
     \b
     Example:
       remit runs retry last --deadline 10m
     """
     if as_json and as_jsonl:
-        raise click.UsageError("--json and --jsonl exclude each other")
+        raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.foreground import carry_out
     from remit.cli.drive.retry import order_again
     from remit.cli.places import team_path
@@ -311,7 +319,7 @@ def retry(
 def replay(
     run: str, as_json: bool, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
 ) -> None:
-    """Show a RUN step by step as it was recorded: when, who, what, and how what came of it begins.
+    """Show the recorded steps of a RUN in order: time, agent, event, and the start of each result.
 
     No agent is called.
 
@@ -336,14 +344,14 @@ def replay(
 
 @runs.command()
 @click.argument("run", required=False, shell_complete=run_ids)
-@click.option("--all", "everything", is_flag=True, help="The record of all runs.")
+@click.option("--all", "everything", is_flag=True, help="Export all runs.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["jsonl", "json"]),
     default="jsonl",
     show_default=True,
-    help="One document per line, or one for all.",
+    help="JSON lines, or one JSON document.",
 )
 @click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it to FILE.")
 @store_options
@@ -356,7 +364,7 @@ def export(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Write the records of a RUN, or of all, as JSON.
+    """Write the records of a RUN, or of all runs, as JSON.
 
     \b
     Example:
@@ -364,7 +372,7 @@ def export(
       remit runs export --all -o record.jsonl
     """
     if (run is None) != everything:
-        raise click.UsageError("name a RUN, or say --all")
+        raise click.UsageError("give a RUN, or --all")
     from remit.cli.drive.export import export_records
     from remit.cli.places import store_file
 

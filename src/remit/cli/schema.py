@@ -10,9 +10,10 @@ import click
 @click.argument("what", type=click.Choice(["team", "outputs"]), default="team")
 @click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write it to FILE.", metavar="FILE")
 def schema(what: str, out: Path | None) -> None:
-    """Print the JSON Schema of the team file, or of everything that --json and --jsonl print.
+    """Print the JSON Schema of the team file, or of the output of --json and --jsonl.
 
-    Editors complete and check remit.toml from it: the line `#:schema ./remit.schema.json` at its top says where it is.
+    Editors use it to complete and check remit.toml. The first line there, `#:schema ./remit.schema.json`, gives its
+    location.
 
     \b
     Example:
@@ -28,8 +29,8 @@ def schema(what: str, out: Path | None) -> None:
     try:
         out.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise click.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from error
-    click.echo(f"{out} holds the schema now.", err=True)
+        raise click.BadParameter(f"cannot write {out}: {error.strerror}", param_hint="--out") from error
+    click.echo(f"Wrote the schema to {out}.", err=True)
 
 
 def _team() -> dict[str, Any]:

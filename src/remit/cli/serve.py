@@ -8,9 +8,13 @@ from remit.cli.options import json_option, team_options
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Where to listen. Without it: what the team file says, else 127.0.0.1.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 is any that is free. Without it: 8080.")
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on.  [default: from the team file, or 127.0.0.1]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Port to listen on; 0: any free port.  [default: from the team file, or 8080]",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @team_options
 @json_option
 def serve(
@@ -23,11 +27,11 @@ def serve(
 ) -> None:
     """Serve the team's agents over HTTP, until Ctrl-C.
 
-    Who may come, and whom they may ask, the team file says in `[clients.NAME]` and `[peers.NAME]`. Where it names
-    nobody, the server listens on this machine alone, and lets in who knows the token in .remit/serve.token.
+    `[clients.NAME]` and `[peers.NAME]` in the team file set who may connect, and which agents they may call. Without
+    these sections, the server listens on this machine only, and requires the token in .remit/serve.token.
 
-    Told to end (Ctrl-C, SIGTERM), it takes nothing more, lets go on what is under way for as long as `drain` in
-    `[serve]` says, and hands back what can be taken up again. A second Ctrl-C ends it at once.
+    On Ctrl-C or SIGTERM, the server accepts no new requests and waits for requests in progress, for at most `drain` in
+    `[serve]`. The next hub resumes the rest where possible. A second Ctrl-C stops the server at once.
 
     \b
     Example:

@@ -16,9 +16,9 @@ from remit.cli.suggest import known_devices, shared_agents
     multiple=True,
     metavar="DEVICE",
     shell_complete=known_devices,
-    help="Share AGENT with this device, by name or id, whatever the team file says. May be given several times.",
+    help="Share AGENT with this device (name or id), regardless of the team file. Repeatable.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @team_options
 @json_option
 @jsonl_option
@@ -31,14 +31,15 @@ def share(
     as_json: bool,
     as_jsonl: bool,
 ) -> None:
-    """Let other devices ask agents of the team, until Ctrl-C.
+    """Let other devices call agents of the team, until Ctrl-C.
 
-    Which agents, and who may ask them, the team file says in `[shared.NAME]`; AGENT is one of those, or with --device
-    any agent of the team. What others ask runs under the guards, limits and records of any delegation. Shown is who
-    asks whom and how that ended, never what was said; `remit runs list` has the rest.
+    `[shared.NAME]` in the team file sets which agents are shared, and with which devices. AGENT is one of these, or
+    with --device any agent of the team. Calls from other devices have the same guards, limits and records as any
+    delegation. The output shows who calls which agent and the outcome, never the content. For more, see
+    `remit runs list`.
 
-    What comes while nobody shares waits at the gateway. `remit devices allow` says who gets through at all. One process
-    at a time speaks for a device: while you `remit chat` with another one, that shares what the team file says, too.
+    While no process shares, requests wait at the gateway. Only devices allowed by `remit devices allow` get through.
+    One process at a time represents a device. `remit chat` with another device also shares what the team file lists.
 
     \b
     Example:
@@ -53,7 +54,7 @@ def share(
     from remit.config.load import load_team
 
     if devices and agent is None:
-        raise click.UsageError("say which agent: remit share AGENT --device DEVICE")
+        raise click.UsageError("--device needs an agent: remit share AGENT --device DEVICE")
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         with importing():
             team = load_team(team_path(team_file), overrides=overrides)

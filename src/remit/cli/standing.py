@@ -33,11 +33,11 @@ async def standing(team: Team, device: Device) -> DeviceStatus:
     except (ClientError, OSError, TimeoutError) as error:
         found = unreached(error)
     except Malformed as error:
-        found = Bye(code="trouble", reason=f"this is no gateway: {error}")
+        found = Bye(code="trouble", reason=f"not a gateway: {error}")
     if isinstance(found, DeviceStatus):
         return found
     code, suggestion = ENDED.get(found.code) or (
         Code.DELEGATION_UNAVAILABLE,
-        "See that it runs, and where: `gateway` in `[relay]`. Until then other devices cannot be reached.",
+        "Check that it is running, and `gateway` in `[relay]`. Other devices cannot be reached until then.",
     )
     raise RemitError(fault(code, found.reason, suggestion=suggestion))

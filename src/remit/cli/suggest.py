@@ -54,7 +54,7 @@ def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     """Return whom one can chat with or through: the agents and workflows of the team, and its profiles."""
     profiles = _tables(ctx, "profiles")
     return _agents(ctx, incomplete) + [
-        CompletionItem(name, help="a profile: its agent works with one that a device shares")
+        CompletionItem(name, help="a profile, to work with an agent that a device shares")
         for name in profiles
         if name.startswith(incomplete)
     ]
@@ -149,7 +149,7 @@ def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 @_plain
 def agents_and_user(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return whoever may ask: the agents of the team, or the user."""
-    user = [CompletionItem("user", help="whoever asks from outside")] if "user".startswith(incomplete) else []
+    user = [CompletionItem("user", help="any external user")] if "user".startswith(incomplete) else []
     return user + _agents(ctx, incomplete)
 
 

@@ -16,15 +16,15 @@ _PLACE = re.compile(r"[^ ]+:(?P<line>\d+)(?: (?P<key>.+))?")
 
 
 @click.command()
-@click.option("--code", is_flag=True, help="Import the code that the file names, as a run would: this runs it.")
+@click.option("--code", is_flag=True, help="Also import the agents' code, as a run would. This executes it.")
 @team_options
 @json_option
 def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check the team file, and say everything that is wrong with it.
+    """Check the team file, and list all problems.
 
-    Says file, line and key of each problem, and what was expected there. No code is run: functions are looked for in
-    the files of the team's folder. With --code they are imported as well, as a run would import them. Exits with 0 if
-    the team can be used and with 3 if it cannot. A warning is about what can be used and may not do what it should.
+    Prints file, line and key of each problem, and the expected value. No code is executed: functions are looked up in
+    the source files of the team's folder. With --code they are also imported, as a run would do. The exit code is 0 if
+    the team is valid and 3 if it is not. A warning marks a valid setting that may not do what was intended.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
     else:
         for problem in found.problems:
             print_text(f"{problem.where}: {problem.message}")
-        print_text(f"→ Correct {'this' if len(found.problems) == 1 else 'these'}, then type `remit validate` again.")
+        print_text(f"→ Fix {'this' if len(found.problems) == 1 else 'these'}, then run `remit validate` again.")
     raise SystemExit(0 if found.ok else 3)
 
 

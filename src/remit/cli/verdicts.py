@@ -160,17 +160,13 @@ def _guard_verdict(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
     name = name_of(guard)
     match said:
         case Allow() if guard is LAST:
-            found = (
-                "nothing personal or secret was found" if facts.sealing else "it is off: `redaction.enabled` is false"
-            )
+            found = "no personal data or secrets found" if facts.sealing else "off: `redaction.enabled` is false"
             return GuardVerdict(guard=name, verdict="allow", says=found)
         case Allow():
             return GuardVerdict(guard=name, verdict="allow", says=sentence_of(guard))
         case Rewrite(struck=struck):
             kinds = sorted(set(map(kind_of, struck)))
-            return GuardVerdict(
-                guard=name, verdict="rewrite", says=f"gives tokens for what it found: {', '.join(kinds)}"
-            )
+            return GuardVerdict(guard=name, verdict="rewrite", says=f"replaces with tokens: {', '.join(kinds)}")
         case Refuse(fault=why):
             return GuardVerdict(guard=name, verdict="refuse", says=why.message, code=why.code)
         case Ask(question=question):
@@ -180,7 +176,7 @@ def _guard_verdict(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
 
 
 def _failed(error: Exception) -> Fault:
-    why = f"a guard failed ({type(error).__name__}), so nothing is let through"
+    why = f"a guard failed ({type(error).__name__}), so the request is refused"
     return fault(Code.PERMISSION_DENIED, why, suggestion=GUARD_FAILED)
 
 

@@ -6,15 +6,15 @@ from msgspec import Meta, Struct
 
 from remit.protocol.errors import TABLE, Code, Fault, Problem
 
-AtMs = Annotated[int, Meta(description="When, in milliseconds since 1970.")]
+AtMs = Annotated[int, Meta(description="Time in milliseconds since 1970.")]
 RunId = Annotated[str, Meta(description="The run's id.")]
 DelegationId = Annotated[
-    str, Meta(description="The delegation's place in the run: `run.2.1` is the first in the second.")
+    str, Meta(description="The delegation's path in the run: `run.2.1` is the first child of the second child.")
 ]
 State = Annotated[
     Literal["waiting", "running", "silent", "finished"],
     Meta(
-        description="`waiting` for a person, `running`, `silent` (its process has not been heard of for a while) or "
+        description="`waiting` for a person, `running`, `silent` (no sign of life from its process for some time) or "
         "`finished`."
     ),
 ]
@@ -23,12 +23,12 @@ State = Annotated[
 class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.error/1"):
     """Why a command could not do what it was asked for."""
 
-    code: Annotated[Code, Meta(description="What went wrong; `remit errors CODE` explains it.")]
-    message: Annotated[str, Meta(description="The same as a sentence.")]
-    detail: Annotated[str, Meta(description="What only the operator is told: addresses, the system's words.")] = ""
+    code: Annotated[Code, Meta(description="Error code; `remit errors CODE` explains it.")]
+    message: Annotated[str, Meta(description="The error as a sentence.")]
+    detail: Annotated[str, Meta(description="Details for the operator only: addresses, system messages.")] = ""
     suggestion: Annotated[str, Meta(description="What to do next.")]
-    problems: Annotated[tuple[Problem, ...], Meta(description="Each place that is wrong.")] = ()
-    exit_code: Annotated[int, Meta(description="With what the command exits.")]
+    problems: Annotated[tuple[Problem, ...], Meta(description="Each invalid field.")] = ()
+    exit_code: Annotated[int, Meta(description="Exit code of the command.")]
 
 
 def failure_of(why: Fault) -> Failure:

@@ -4,63 +4,63 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-DeviceId = Annotated[str, Meta(description="The device's id: it follows from its key.")]
+DeviceId = Annotated[str, Meta(description="The device id, derived from its key.")]
 
 
 class GatewayUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.gateway/1"):
     """A gateway that takes connections. Printed by `remit relay --json` once it does."""
 
-    name: Annotated[str, Meta(description="What it calls itself.")]
-    address: Annotated[str, Meta(description="Where it can be reached.")]
-    folder: Annotated[str, Meta(description="Where it keeps what waits for devices that are not there.")]
+    name: Annotated[str, Meta(description="Its own name for itself.")]
+    address: Annotated[str, Meta(description="The address to reach it at.")]
+    folder: Annotated[str, Meta(description="Folder for messages to offline devices.")]
 
 
 class DeviceShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.device/1"):
     """This device. Printed by `remit devices init --json` and `devices show --json`."""
 
     id: DeviceId
-    name: Annotated[str, Meta(description="What others see it called.")]
-    fingerprint: Annotated[str, Meta(description="What two people read to each other to compare its key.")]
-    gateway: Annotated[str, Meta(description="Where it can be reached, as its card says; empty if that is not said.")]
-    file: Annotated[str, Meta(description="Where its identity is kept, locked.")]
-    link: Annotated[str, Meta(description="Its card as a link, for those who are to know it. It holds no secret.")]
+    name: Annotated[str, Meta(description="The name that others see.")]
+    fingerprint: Annotated[str, Meta(description="Key fingerprint for two people to compare.")]
+    gateway: Annotated[str, Meta(description="Gateway named in its card; empty: none.")]
+    file: Annotated[str, Meta(description="The encrypted file with its identity.")]
+    link: Annotated[str, Meta(description="Its card as a link, to pair with it. Contains no secret.")]
 
 
 class OfferedAgent(Struct, frozen=True, kw_only=True):
     """An agent that another device says it shares with this one."""
 
-    name: Annotated[str, Meta(description="What it is shared as: `remit chat … --agent NAME`.")]
-    description: Annotated[str, Meta(description="What its owner says of it.")] = ""
+    name: Annotated[str, Meta(description="The name it is shared under: `remit chat … --agent NAME`.")]
+    description: Annotated[str, Meta(description="The owner's description.")] = ""
 
 
 class KnownDevice(Struct, frozen=True, kw_only=True):
     """A device that this one knows."""
 
     id: DeviceId
-    name: Annotated[str, Meta(description="What it calls itself.")]
-    fingerprint: Annotated[str, Meta(description="What two people read to each other to compare its key.")]
-    verified: Annotated[bool, Meta(description="Whether the two owners compared their codes.")]
-    shared: Annotated[bool, Meta(description="Whether it shares an agent with this one, which may be asked from here.")]
+    name: Annotated[str, Meta(description="Its own name for itself.")]
+    fingerprint: Annotated[str, Meta(description="Key fingerprint for two people to compare.")]
+    verified: Annotated[bool, Meta(description="Whether the two owners compared codes.")]
+    shared: Annotated[bool, Meta(description="Whether agents here may call agents that it shares.")]
     offers: Annotated[
         tuple[OfferedAgent, ...] | None,
-        Meta(description="What it says that it shares with this one; null: it has said nothing yet."),
+        Meta(description="Agents that it shares with this device; null: not known yet."),
     ] = None
-    allowed: Annotated[bool, Meta(description="Whether it may reach this one of its own accord.")]
-    revoked: Annotated[bool, Meta(description="Whether all of that is over, for good.")]
+    allowed: Annotated[bool, Meta(description="Whether it may contact this device on its own.")]
+    revoked: Annotated[bool, Meta(description="Whether it was revoked, permanently.")]
 
 
 class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.devices/1"):
     """The devices that this one knows. Printed by `remit devices list --json`."""
 
     device: DeviceId
-    devices: Annotated[tuple[KnownDevice, ...], Meta(description="Those that are known, by name.")]
+    devices: Annotated[tuple[KnownDevice, ...], Meta(description="The known devices, by name.")]
 
 
 class DevicePaired(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pairing/1"):
     """A device that is known from now on. Printed by `remit devices pair --json`."""
 
     device: Annotated[KnownDevice, Meta(description="The device.")]
-    code: Annotated[str, Meta(description="What both owners see if each has the other's true card.")]
+    code: Annotated[str, Meta(description="The code that both owners see if neither card was tampered with.")]
 
 
 class DeviceChanged(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.known-device/1"):

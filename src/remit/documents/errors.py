@@ -14,12 +14,12 @@ class ErrorCode(Struct, frozen=True, kw_only=True):
     meaning: Annotated[str, Meta(description="What it means.")]
     suggestion: Annotated[str, Meta(description="What to do.")]
     blame: Annotated[str, Meta(description="Who must change something: `caller`, `peer` or `hub`.")]
-    status: Annotated[int, Meta(description="The HTTP status that stands for it.")]
-    exit_code: Annotated[int, Meta(description="With what a command exits.")]
-    recoverable: Annotated[bool, Meta(description="Whether trying again can help.")]
+    status: Annotated[int, Meta(description="The HTTP status.")]
+    exit_code: Annotated[int, Meta(description="Exit code of a command.")]
+    recoverable: Annotated[bool, Meta(description="Whether a retry can succeed.")]
 
 
 class ErrorCodes(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.errors/1"):
     """Error codes, explained. Printed by `remit errors`."""
 
-    errors: Annotated[tuple[ErrorCode, ...], Meta(description="The codes that were asked for, or all.")]
+    errors: Annotated[tuple[ErrorCode, ...], Meta(description="The requested codes, or all.")]

@@ -13,13 +13,13 @@ class GuardLine(Struct, frozen=True, kw_only=True):
     """A guard."""
 
     name: Annotated[str, Meta(description="Its name.")]
-    says: Annotated[str, Meta(description="What holds if it does not object.")]
+    says: Annotated[str, Meta(description="The condition it checks.")]
 
 
 class Guards(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.guards/1"):
     """The guards that judge a request. Printed by `remit policy guards --json`."""
 
-    guards: Annotated[tuple[GuardLine, ...], Meta(description="The guards, in the order in which they are asked.")]
+    guards: Annotated[tuple[GuardLine, ...], Meta(description="The guards, in evaluation order.")]
 
 
 class GuardVerdict(Struct, frozen=True, kw_only=True):
@@ -28,62 +28,64 @@ class GuardVerdict(Struct, frozen=True, kw_only=True):
     guard: Annotated[str, Meta(description="Its name.")]
     verdict: Annotated[
         Literal["allow", "rewrite", "refuse", "ask", "failed"],
-        Meta(description="What it says; `failed`: it raised an error, which refuses the request."),
+        Meta(description="Its verdict; `failed`: it raised an error, so the request is refused."),
     ]
-    says: Annotated[str, Meta(description="Why, if it does not simply allow it.")] = ""
-    code: Annotated[Code | None, Meta(description="The code of its refusal.")] = None
+    says: Annotated[str, Meta(description="Reason, unless it allows the request.")] = ""
+    code: Annotated[Code | None, Meta(description="The error code if it refuses.")] = None
 
 
 class Struck(Struct, frozen=True, kw_only=True):
     """Something personal or secret in a request; what it is is not said."""
 
-    kind: Annotated[str, Meta(description="Of which kind it is: `EMAIL`, `IBAN`.")]
-    place: Annotated[str, Meta(description="Where in the request: `objective`, `input.customer.iban`.")]
-    shown: Annotated[bool, Meta(description="Whether the team lets the callee see it as it is.")]
+    kind: Annotated[str, Meta(description="Kind of value: `EMAIL`, `IBAN`.")]
+    place: Annotated[str, Meta(description="Location in the request: `objective`, `input.customer.iban`.")]
+    shown: Annotated[bool, Meta(description="Whether the callee sees the original value.")]
 
 
 class Placing(Struct, frozen=True, kw_only=True):
     """Whether an agent should hand a request on, or handle it itself."""
 
-    agent: Annotated[str, Meta(description="The agent that decides: the one that would ask, or that the user asks.")]
-    decision: Annotated[Literal["route", "local"], Meta(description="Hand it on, or handle it where it is.")]
+    agent: Annotated[str, Meta(description="The deciding agent: the caller, or the agent the user asks.")]
+    decision: Annotated[
+        Literal["route", "local"], Meta(description="`route`: delegate it; `local`: handle it without delegating.")
+    ]
     reason: Annotated[
         Literal["capability", "intent", "expertise", "data", "scope", "latency", "simplicity", "equivalence"],
-        Meta(description="Which reason decides: the first four speak for handing it on, the others against."),
+        Meta(description="The deciding reason: the first four favor delegating, the others oppose it."),
     ]
-    why: Annotated[str, Meta(description="The same as a sentence.")]
-    capability: Annotated[str, Meta(description="The capability that is named, or that the text asks for.")]
+    why: Annotated[str, Meta(description="The reason as a sentence.")]
+    capability: Annotated[str, Meta(description="The capability, as named or as recognized in the text.")]
     confidence: Annotated[
-        float | None, Meta(description="How likely it is that the text asks for it; null: it is named.")
+        float | None, Meta(description="Probability that the text asks for it; null: it was named explicitly.")
     ] = None
 
 
 class Explanation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.explanation/1"):
     """What would become of a request, guard by guard. Printed by `remit policy explain --json`."""
 
-    origin: Annotated[str, Meta(description="Who would ask.")]
-    target: Annotated[str, Meta(description="Who would be asked.")]
+    origin: Annotated[str, Meta(description="The caller.")]
+    target: Annotated[str, Meta(description="The callee.")]
     outcome: Annotated[
         Literal["allowed", "asks", "refused"],
-        Meta(description="What would happen: `asks`: a person would be asked first."),
+        Meta(description="The outcome; `asks`: a person must approve first."),
     ]
-    by: Annotated[str, Meta(description="The guard that decides; empty if none objects.")] = ""
-    question: Annotated[str, Meta(description="What a person would be asked.")] = ""
-    editable: Annotated[tuple[str, ...], Meta(description="What the person may change before agreeing.")] = ()
+    by: Annotated[str, Meta(description="The deciding guard; empty if none objects.")] = ""
+    question: Annotated[str, Meta(description="The question to the person.")] = ""
+    editable: Annotated[tuple[str, ...], Meta(description="Fields that the person may edit before approving.")] = ()
     fault: Annotated[Fault | None, Meta(description="Why it would be refused.")] = None
-    guards: Annotated[tuple[GuardVerdict, ...], Meta(description="What each guard says, in their order.")]
-    struck: Annotated[tuple[Struck, ...], Meta(description="What redaction finds.")] = ()
+    guards: Annotated[tuple[GuardVerdict, ...], Meta(description="The verdict of each guard, in evaluation order.")]
+    struck: Annotated[tuple[Struck, ...], Meta(description="Values that redaction found.")] = ()
     authority: Annotated[
         Authority | None,
-        Meta(description="Whose tools and targets it would have: its own, or no more than its caller has."),
+        Meta(description="Source of its tools and targets: its own, or limited to its caller's."),
     ] = None
-    tools: Annotated[tuple[str, ...], Meta(description="The tools that it could use.")] = ()
-    targets: Annotated[tuple[str, ...], Meta(description="The agents that it could ask.")] = ()
+    tools: Annotated[tuple[str, ...], Meta(description="The tools it could use.")] = ()
+    targets: Annotated[tuple[str, ...], Meta(description="The agents it could call.")] = ()
     place: Annotated[
         Placing | None,
-        Meta(
-            description="Whether it should be handed on at all; null: it names no capability, and none is heard in it."
-        ),
+        Meta(description="Whether delegating makes sense; null: no capability is named or recognized."),
     ] = None
-    request: Annotated[Request, Meta(description="The request as it would be recorded: with tokens for what is found.")]
-    exit_code: Annotated[int, Meta(description="With what the command exits.")]
+    request: Annotated[
+        Request, Meta(description="The request as it would be recorded, with tokens in place of redacted values.")
+    ]
+    exit_code: Annotated[int, Meta(description="Exit code of the command.")]

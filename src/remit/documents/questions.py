@@ -12,9 +12,9 @@ from remit.runtime.ports import Decision, Question
 class PendingQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.question/1"):
     """A question that waits for a person. Printed by `remit pending show --json`, and by `pending list --jsonl`."""
 
-    question: Annotated[Question, Meta(description="The question, and the request that it is about, redacted.")]
+    question: Annotated[Question, Meta(description="The question and its request, redacted.")]
     run: RunId
-    left_ms: Annotated[int, Meta(description="How long it can still be answered.")]
+    left_ms: Annotated[int, Meta(description="Time left to answer.")]
 
 
 class Pending(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pending/1"):
@@ -22,23 +22,23 @@ class Pending(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
     questions: Annotated[tuple[PendingQuestion, ...], Meta(description="The questions, oldest first.")]
     drafts: Annotated[
-        tuple[SharedDraft, ...], Meta(description="The drafts to shared agents that wait, of the oldest run first.")
+        tuple[SharedDraft, ...], Meta(description="The pending drafts to shared agents, oldest run first.")
     ] = ()
 
 
 class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.decision/1"):
     """What was answered to a question. Printed by `remit pending approve --json` and `pending reject --json`."""
 
-    question: Annotated[str, Meta(description="The id of the question.")]
+    question: Annotated[str, Meta(description="The question id.")]
     run: RunId
     state: State
-    decision: Annotated[Decision, Meta(description="What was answered, and by whom.")]
+    decision: Annotated[Decision, Meta(description="The answer, and who gave it.")]
 
 
 class DraftAnswered(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.draft-answer/1"):
     """What was answered to a draft. Printed by `remit pending approve --json` and `pending reject --json` for one."""
 
-    draft: Annotated[SharedDraft, Meta(description="The draft, as it waited.")]
+    draft: Annotated[SharedDraft, Meta(description="The draft before the answer.")]
     agreed: Annotated[bool, Meta(description="Whether it is sent.")]
-    text: Annotated[str | None, Meta(description="What is sent in its place; null: it itself, or nothing.")] = None
-    reason: Annotated[str, Meta(description="Why not; the agent is told.")] = ""
+    text: Annotated[str | None, Meta(description="The replacement text; null: sent unchanged, or not sent.")] = None
+    reason: Annotated[str, Meta(description="Reason for rejecting it, as told to the agent.")] = ""

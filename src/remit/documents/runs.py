@@ -14,57 +14,57 @@ from remit.protocol.records import Kind, Record
 class Spent(Struct, frozen=True, kw_only=True):
     """Tokens that were spent."""
 
-    total: Annotated[int, Meta(description="All of them.")]
-    prompt: Annotated[int, Meta(description="What models were given.")]
-    completion: Annotated[int, Meta(description="What models gave back.")]
-    overrun: Annotated[int, Meta(description="What went beyond the grant.")]
-    estimated: Annotated[bool, Meta(description="Whether some of it is only estimated.")]
+    total: Annotated[int, Meta(description="Total.")]
+    prompt: Annotated[int, Meta(description="Prompt tokens.")]
+    completion: Annotated[int, Meta(description="Completion tokens.")]
+    overrun: Annotated[int, Meta(description="Tokens over the budget.")]
+    estimated: Annotated[bool, Meta(description="Whether the figures are partly estimated.")]
 
 
 class DelegationLine(Struct, frozen=True, kw_only=True):
     """One delegation of a run: who was asked for what, and how it ended."""
 
     delegation: DelegationId
-    parent: Annotated[str | None, Meta(description="The delegation in which it was asked for; null for the first.")]
-    origin: Annotated[str | None, Meta(description="Who asked: an agent, or `user`; null if that is not known.")]
-    agent: Annotated[str, Meta(description="Who was asked.")]
-    capability: Annotated[str | None, Meta(description="For which capability, if one was named.")] = None
-    objective: Annotated[str, Meta(description="For what.")] = ""
+    parent: Annotated[str | None, Meta(description="The parent delegation; null for the first.")]
+    origin: Annotated[str | None, Meta(description="The caller: an agent or `user`; null if unknown.")]
+    agent: Annotated[str, Meta(description="The agent that was called.")]
+    capability: Annotated[str | None, Meta(description="The requested capability, if any.")] = None
+    objective: Annotated[str, Meta(description="The objective.")] = ""
     state: Annotated[
         str,
         Meta(
             description="How it ended: `success`, `partial`, `failed`, `timeout`, `refused`, `cancelled`; or where it "
-            "stands: `waiting`, `running`, `asking` a person; or `unknown`, if the run ended without a word of it."
+            "stands: `waiting`, `running`, `asking` a person; or `unknown`, if the run ended without recording it."
         ),
     ]
     started_ms: AtMs
-    duration_ms: Annotated[int, Meta(description="How long it took, or has taken so far.")]
-    time_ms: Annotated[int | None, Meta(description="How long it may take.")]
-    usage: Annotated[Spent, Meta(description="Tokens that it and all below it have spent.")]
-    tokens: Annotated[int | None, Meta(description="Tokens that it may spend.")]
+    duration_ms: Annotated[int, Meta(description="Duration, so far if it has not ended.")]
+    time_ms: Annotated[int | None, Meta(description="Time limit.")]
+    usage: Annotated[Spent, Meta(description="Tokens spent, nested delegations included.")]
+    tokens: Annotated[int | None, Meta(description="Token budget.")]
     context_tokens: Annotated[
         int | None,
-        Meta(description="Tokens that it was given to read, the task included; null: nothing of the conversation."),
+        Meta(description="Context tokens it received, the task included; null: no conversation was passed."),
     ] = None
-    tools: Annotated[dict[str, int], Meta(description="The tools that it used, and how often.")] = {}
-    said: Annotated[str, Meta(description="What it reported last.")] = ""
-    preview: Annotated[str, Meta(description="How its answer begins, in at most 200 characters.")] = ""
-    fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
+    tools: Annotated[dict[str, int], Meta(description="Number of uses of each tool.")] = {}
+    said: Annotated[str, Meta(description="Its last progress message.")] = ""
+    preview: Annotated[str, Meta(description="The first 200 characters of its answer.")] = ""
+    fault: Annotated[Fault | None, Meta(description="The error, if it did not succeed.")] = None
 
 
 class ApprovalLine(Struct, frozen=True, kw_only=True):
     """A person was asked."""
 
-    question: Annotated[str, Meta(description="The id of the question, as `remit pending` takes it.")]
+    question: Annotated[str, Meta(description="The question id, for `remit pending`.")]
     delegation: DelegationId
-    agent: Annotated[str, Meta(description="The agent that would be asked.")]
+    agent: Annotated[str, Meta(description="The agent that would be called.")]
     text: Annotated[str, Meta(description="The question.")]
     asked_ms: AtMs
-    answered_ms: Annotated[int | None, Meta(description="When it was answered; null: not yet, or never.")]
-    agreed: Annotated[bool | None, Meta(description="What was answered.")]
-    by: Annotated[str, Meta(description="Who answered.")] = ""
+    answered_ms: Annotated[int | None, Meta(description="Time of the answer; null: not answered.")]
+    agreed: Annotated[bool | None, Meta(description="Whether it was approved; null: not answered.")]
+    by: Annotated[str, Meta(description="The person who answered.")] = ""
     reason: Annotated[str, Meta(description="Why.")] = ""
-    edited: Annotated[tuple[str, ...], Meta(description="What the person changed before agreeing.")] = ()
+    edited: Annotated[tuple[str, ...], Meta(description="Fields that the person edited before approving.")] = ()
 
 
 class NoticeLine(Struct, frozen=True, kw_only=True):
@@ -72,49 +72,46 @@ class NoticeLine(Struct, frozen=True, kw_only=True):
 
     at_ms: AtMs
     delegation: DelegationId
-    agent: Annotated[str, Meta(description="Whose delegation it is.")]
-    text: Annotated[str, Meta(description="What happened.")]
-    code: Annotated[Code | None, Meta(description="Its code, if it has one.")] = None
+    agent: Annotated[str, Meta(description="The agent of the delegation.")]
+    text: Annotated[str, Meta(description="The event.")]
+    code: Annotated[Code | None, Meta(description="The error code, if any.")] = None
 
 
 class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.run/1"):
     """A run: what was asked, how it ended, and who did what. Printed by `remit run`, `runs show` and `runs watch`."""
 
     run: RunId
-    session: Annotated[
-        str | None, Meta(description="Where the conversation is kept; `remit run --session` goes on in it.")
-    ]
-    agent: Annotated[str, Meta(description="Who was asked.")]
-    user: Annotated[str | None, Meta(description="In whose name.")]
-    via: Annotated[str | None, Meta(description="The hub or client that brought it; null: it was asked here.")] = None
+    session: Annotated[str | None, Meta(description="The session id; `remit run --session` continues it.")]
+    agent: Annotated[str, Meta(description="The agent that was called.")]
+    user: Annotated[str | None, Meta(description="The user.")]
+    via: Annotated[str | None, Meta(description="The hub or client that sent it; null: it started here.")] = None
     request: Annotated[
-        str | None, Meta(description="The id under which it was sent; that of a hub begins with its run there.")
+        str | None,
+        Meta(description="The sender's request id; if the sender is a hub, it starts with the run id there."),
     ] = None
-    objective: Annotated[str, Meta(description="What was asked.")]
-    input: Annotated[Json, Meta(description="The inputs that were given.")] = None
-    capability: Annotated[str | None, Meta(description="For which capability, if one was named.")] = None
+    objective: Annotated[str, Meta(description="The objective.")]
+    input: Annotated[Json, Meta(description="The input.")] = None
+    capability: Annotated[str | None, Meta(description="The requested capability, if any.")] = None
     started_ms: AtMs
     state: State
-    status: Annotated[Status | None, Meta(description="How it ended; null: it has not.")]
-    exit_code: Annotated[int | None, Meta(description="The exit code that `remit run` has for this end.")]
-    result: Annotated[
-        Json, Meta(description="The answer; of an end that is no success, what was finished before it.")
-    ] = None
-    summary: Annotated[str, Meta(description="The answer in a sentence, if the agent gave one.")] = ""
-    confidence: Annotated[float | None, Meta(description="How sure the agent is, from 0 to 1.")] = None
-    artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that belongs to the answer.")] = ()
-    warnings: Annotated[tuple[str, ...], Meta(description="What to keep in mind about the answer.")] = ()
-    finished: Annotated[tuple[str, ...], Meta(description="The parts that were finished.")] = ()
-    unfinished: Annotated[tuple[str, ...], Meta(description="The parts that were not.")] = ()
-    fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
-    usage: Annotated[Spent, Meta(description="Tokens that were spent in all.")]
-    duration_ms: Annotated[int, Meta(description="How long it took, or has taken so far.")] = 0
+    status: Annotated[Status | None, Meta(description="Final status; null: not ended.")]
+    exit_code: Annotated[int | None, Meta(description="The exit code of `remit run` for this status.")]
+    result: Annotated[Json, Meta(description="The answer; if the run did not succeed, the finished parts.")] = None
+    summary: Annotated[str, Meta(description="The answer in one sentence, if the agent gave one.")] = ""
+    confidence: Annotated[float | None, Meta(description="Confidence of the agent, from 0 to 1.")] = None
+    artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that comes with the answer.")] = ()
+    warnings: Annotated[tuple[str, ...], Meta(description="Warnings about the answer.")] = ()
+    finished: Annotated[tuple[str, ...], Meta(description="The finished parts.")] = ()
+    unfinished: Annotated[tuple[str, ...], Meta(description="The unfinished parts.")] = ()
+    fault: Annotated[Fault | None, Meta(description="The error, if it did not succeed.")] = None
+    usage: Annotated[Spent, Meta(description="Tokens spent in total.")]
+    duration_ms: Annotated[int, Meta(description="Duration, so far if it has not ended.")] = 0
     delegations: Annotated[
-        tuple[DelegationLine, ...], Meta(description="Who asked whom, in the order in which they were asked.")
+        tuple[DelegationLine, ...], Meta(description="The delegations, in the order of the calls.")
     ] = ()
-    approvals: Annotated[tuple[ApprovalLine, ...], Meta(description="What people were asked.")] = ()
-    notices: Annotated[tuple[NoticeLine, ...], Meta(description="What an operator should know.")] = ()
-    store: Annotated[str, Meta(description="The file that holds the record.")]
+    approvals: Annotated[tuple[ApprovalLine, ...], Meta(description="Questions to people.")] = ()
+    notices: Annotated[tuple[NoticeLine, ...], Meta(description="Notices for the operator.")] = ()
+    store: Annotated[str, Meta(description="The record file.")]
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.answer/1"):
@@ -123,37 +120,33 @@ class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     """
 
     run: RunId
-    status: Annotated[Status, Meta(description="How it ended.")]
-    result: Annotated[
-        Json, Meta(description="The answer; of an end that is no success, what was finished before it.")
-    ] = None
-    summary: Annotated[str, Meta(description="The answer in a sentence, if the agent gave one.")] = ""
-    artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that belongs to the answer.")] = ()
-    fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
-    exit_code: Annotated[int, Meta(description="The exit code that `remit run` has for this end.")]
+    status: Annotated[Status, Meta(description="Final status.")]
+    result: Annotated[Json, Meta(description="The answer; if the run did not succeed, the finished parts.")] = None
+    summary: Annotated[str, Meta(description="The answer in one sentence, if the agent gave one.")] = ""
+    artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that comes with the answer.")] = ()
+    fault: Annotated[Fault | None, Meta(description="The error, if it did not succeed.")] = None
+    exit_code: Annotated[int, Meta(description="The exit code of `remit run` for this status.")]
 
 
 class Resumed(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.resumed/1"):
     """What became of runs that had not ended. Printed by `runs resume --json` where no answer is all there is."""
 
-    answers: Annotated[tuple[RunAnswer, ...], Meta(description="Those that have ended now.")] = ()
-    waiting: Annotated[tuple[str, ...], Meta(description="Runs that wait for a person.")] = ()
-    elsewhere: Annotated[tuple[str, ...], Meta(description="Runs on which another process is at work.")] = ()
-    left: Annotated[tuple[str, ...], Meta(description="Runs that were left because of an interrupt.")] = ()
+    answers: Annotated[tuple[RunAnswer, ...], Meta(description="Answers of the runs that ended.")] = ()
+    waiting: Annotated[tuple[str, ...], Meta(description="Runs that are waiting for a person.")] = ()
+    elsewhere: Annotated[tuple[str, ...], Meta(description="Runs that another process is executing.")] = ()
+    left: Annotated[tuple[str, ...], Meta(description="Runs left unfinished because of an interrupt.")] = ()
 
 
 class ReplayStep(Struct, frozen=True, kw_only=True):
     """One thing that happened in a run."""
 
     at_ms: AtMs
-    elapsed_ms: Annotated[int, Meta(description="How long after the run began.")]
-    kind: Annotated[Kind, Meta(description="What its record tells.")]
+    elapsed_ms: Annotated[int, Meta(description="Time since the start of the run.")]
+    kind: Annotated[Kind, Meta(description="Kind of record.")]
     delegation: DelegationId
-    agent: Annotated[str, Meta(description="Who was asked there.")]
-    text: Annotated[str, Meta(description="What happened, as a sentence.")]
-    preview: Annotated[
-        str, Meta(description="How what was given, or what came of it, begins, in at most 200 characters.")
-    ] = ""
+    agent: Annotated[str, Meta(description="The agent of the delegation.")]
+    text: Annotated[str, Meta(description="The event as a sentence.")]
+    preview: Annotated[str, Meta(description="The first 200 characters of the input or the result.")] = ""
 
 
 class Replay(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.replay/1"):
@@ -161,17 +154,17 @@ class Replay(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.r
 
     run: RunId
     state: State
-    steps: Annotated[tuple[ReplayStep, ...], Meta(description="What happened, in order.")]
+    steps: Annotated[tuple[ReplayStep, ...], Meta(description="The steps, in order.")]
 
 
 class ChatBegun(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.chat/1"):
     """A conversation that begins, or goes on. Printed first by `remit chat --jsonl`; records follow."""
 
-    session: Annotated[str, Meta(description="Where it is kept; `remit chat --session` goes on in it.")]
-    agent: Annotated[str, Meta(description="Who is talked to.")]
-    user: Annotated[str, Meta(description="In whose name.")]
-    messages: Annotated[int, Meta(description="How many messages of it were said before, at most 200.")]
-    store: Annotated[str, Meta(description="The file that holds the record.")]
+    session: Annotated[str, Meta(description="The session id; `remit chat --session` continues it.")]
+    agent: Annotated[str, Meta(description="The agent in the conversation.")]
+    user: Annotated[str, Meta(description="The user.")]
+    messages: Annotated[int, Meta(description="Number of earlier messages, at most 200.")]
+    store: Annotated[str, Meta(description="The record file.")]
 
 
 class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.record/1"):
@@ -181,13 +174,15 @@ class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     """
 
     seq: Annotated[
-        int, Meta(description="Its number in the store's record; 0: a `delta`, which is heard once and never kept.")
+        int, Meta(description="Row number in the record; 0: a `delta`, which is sent once and never stored.")
     ]
-    kind: Annotated[Kind, Meta(description="What it tells.")]
+    kind: Annotated[Kind, Meta(description="Kind of record.")]
     at_ms: AtMs
     run: RunId
-    session: Annotated[str, Meta(description="The session in whose conversation it stands.")]
-    body: Annotated[Any, Meta(description="What is told: an envelope, or what `docs/audit.md` has for its kind.")]
+    session: Annotated[str, Meta(description="The session it belongs to.")]
+    body: Annotated[
+        Any, Meta(description="The content: an envelope, or the fields that `docs/audit.md` lists for this kind.")
+    ]
 
 
 def record_line(record: Record) -> RecordLine:
@@ -200,24 +195,24 @@ def record_line(record: Record) -> RecordLine:
 class Records(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.export/1"):
     """Many records. Printed by `remit runs export --format json`."""
 
-    records: Annotated[tuple[RecordLine, ...], Meta(description="The records in order.")]
+    records: Annotated[tuple[RecordLine, ...], Meta(description="The records, in order.")]
 
 
 class RunLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.listed-run/1"):
     """One line for one run. Printed by `remit runs list --jsonl`."""
 
     run: RunId
-    user: Annotated[str, Meta(description="In whose name.")]
-    agent: Annotated[str, Meta(description="Who was asked.")]
-    objective: Annotated[str, Meta(description="What was asked.")]
+    user: Annotated[str, Meta(description="The user.")]
+    agent: Annotated[str, Meta(description="The agent that was called.")]
+    objective: Annotated[str, Meta(description="The objective.")]
     started_ms: AtMs
     state: State
-    status: Annotated[Status | None, Meta(description="How it ended; null: it has not.")]
-    code: Annotated[Code | None, Meta(description="Why it did not succeed.")] = None
-    tokens: Annotated[int | None, Meta(description="Tokens that were spent, once it has ended.")] = None
-    duration_ms: Annotated[int | None, Meta(description="How long it took, once it has ended.")] = None
-    via: Annotated[str | None, Meta(description="The hub or client that brought it; null: it was asked here.")] = None
-    correlation: Annotated[str, Meta(description="What links it to others of the same workflow; else its id.")] = ""
+    status: Annotated[Status | None, Meta(description="Final status; null: not ended.")]
+    code: Annotated[Code | None, Meta(description="The error, if it did not succeed.")] = None
+    tokens: Annotated[int | None, Meta(description="Tokens spent; null: not ended.")] = None
+    duration_ms: Annotated[int | None, Meta(description="Duration; null: not ended.")] = None
+    via: Annotated[str | None, Meta(description="The hub or client that sent it; null: it started here.")] = None
+    correlation: Annotated[str, Meta(description="Correlation id of related runs; the run id by default.")] = ""
 
 
 class Runs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.runs/1"):
@@ -230,14 +225,16 @@ class Branch(Struct, frozen=True, kw_only=True):
     """A delegation with those that were asked for in it."""
 
     delegation: Annotated[DelegationLine, Meta(description="The delegation.")]
-    children: Annotated[tuple["Branch", ...], Meta(description="Those below it, in the order of asking.")] = ()
+    children: Annotated[
+        tuple["Branch", ...], Meta(description="Its child delegations, in the order of the calls.")
+    ] = ()
 
 
 class RunTree(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.tree/1"):
     """Who asked whom, as a tree. Printed by `remit runs tree --json`."""
 
     run: RunId
-    root: Annotated[Branch, Meta(description="The agent that the user asked, and all below it.")]
+    root: Annotated[Branch, Meta(description="The agent that the user asked, with all nested delegations.")]
 
 
 class Cancellation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.cancel/1"):
@@ -247,17 +244,17 @@ class Cancellation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     outcome: Annotated[
         Literal["cancelled", "asked", "over"],
         Meta(
-            description="`cancelled`; `asked`: its hub was told and has not said how it ended yet; `over`: it had "
-            "ended before, or ended otherwise."
+            description="`cancelled`; `asked`: its hub received the request and has not confirmed it; `over`: it had "
+            "already ended, or ended in another way."
         ),
     ]
-    status: Annotated[Status | None, Meta(description="How the run ended; null: it has not.")]
+    status: Annotated[Status | None, Meta(description="Final status of the run; null: not ended.")]
 
 
 class Detached(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.detached/1"):
     """A run that goes on by itself. Printed by `remit run --detach --json`."""
 
     run: RunId
-    pid: Annotated[int, Meta(description="The process that carries it out.")]
-    log: Annotated[str, Meta(description="The file in which it says what happens.")]
+    pid: Annotated[int, Meta(description="Id of the process that executes it.")]
+    log: Annotated[str, Meta(description="The log file.")]
     state: State

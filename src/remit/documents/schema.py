@@ -20,7 +20,7 @@ def outputs_schema() -> dict[str, Any]:
     schema["$defs"] = published(schema["$defs"], _PUBLISHED)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What remit prints with --json and --jsonl",
+        "title": "Output of remit with --json and --jsonl",
         **cast("dict[str, Any]", as_others_read(schema)),
     }
 

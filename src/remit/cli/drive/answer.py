@@ -61,8 +61,8 @@ async def _response(store: SqliteStore, run: str, *, wait: bool) -> Response:
     known = await store.runs(run=run, limit=1)
     if not known:
         see = f"See why with `remit runs show {short(run)}`."
-        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"run {short(run)} was refused before it began", suggestion=see))
+        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"run {short(run)} was refused before it started", suggestion=see))
     if known[0].response is None and not wait:
-        advice = f"Wait for it with `remit runs answer {short(run)} --wait`, or follow it with `remit runs watch`."
+        advice = f"Wait with `remit runs answer {short(run)} --wait`, or watch it with `remit runs watch`."
         raise RemitError(fault(Code.TIMEOUT, f"run {short(run)} has not ended yet", suggestion=advice))
     return known[0].response or await store.wait(run)

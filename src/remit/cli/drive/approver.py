@@ -36,7 +36,7 @@ class TerminalApprover:
         async with self._turn:
             with self._display.aside():
                 decision = await self._asked(question)
-            self._display.say("You agreed." if decision.agreed else "You declined.")
+            self._display.say("Approved." if decision.agreed else "Rejected.")
             return decision
 
     async def _asked(self, question: Question) -> Decision:
@@ -50,7 +50,7 @@ class TerminalApprover:
                 case "y" | "yes":
                     return Decision(agreed=True, by=self._who)
                 case "n" | "no":
-                    return Decision(agreed=False, by=self._who, reason=await self._line("Why (may be empty)? ") or "")
+                    return Decision(agreed=False, by=self._who, reason=await self._line("Reason (optional): ") or "")
                 case "e" | "edit" if question.editable:
                     if (edits := await self._edited(question)) is not None:
                         return Decision(agreed=True, by=self._who, edits=edits)
@@ -58,9 +58,9 @@ class TerminalApprover:
                     for line in described(question, whole=True):
                         self._display.say(line)
                 case None:
-                    return Decision(agreed=False, by=self._who, reason="there was no answer")
+                    return Decision(agreed=False, by=self._who, reason="no answer")
                 case _:
-                    self._display.say("Type y to agree, n to decline" + (", e to edit." if question.editable else "."))
+                    self._display.say("Type y to approve, n to reject" + (", e to edit." if question.editable else "."))
 
     # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -75,7 +75,7 @@ class TerminalApprover:
                     edits[field] = after
             check_edits(question, edits)
         except (RemitError, msgspec.DecodeError, ValueError, OSError) as error:
-            self._display.say(several_lines(f"That cannot be used: {error}"))
+            self._display.say(several_lines(f"Invalid value: {error}"))
             return None
         return edits
 
@@ -86,7 +86,7 @@ class TerminalApprover:
         if editor:
             text = await in_editor(editor, field, shown, ".txt" if is_text else ".json")
         else:
-            text = await self._line(f"{field}, as it shall be{'' if is_text else ' (JSON)'}; empty keeps it: ") or shown
+            text = await self._line(f"New {field}{'' if is_text else ' (JSON)'}; empty keeps it: ") or shown
         return text if is_text else msgspec.json.decode(text)
 
     async def _line(self, prompt: str) -> str | None:
@@ -112,7 +112,7 @@ async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
         file.write_text(text + "\n", encoding="utf-8")
         process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
         if code := await process.wait():  # so one leaves vim with :cq, to say that nothing shall be done
-            raise ValueError(f"it ended with exit code {code}")
+            raise ValueError(f"exited with code {code}")
         return file.read_text(encoding="utf-8").removesuffix("\n")
 
 
@@ -123,27 +123,27 @@ def described(question: Question, *, whole: bool = False) -> Iterator[str]:
     """Yield what a person needs to know to answer; everything in it is redacted already."""
     request = question.request
     yield ""
-    yield f"A person must agree: {one_line(question.text)}"
+    yield f"Approval needed: {one_line(question.text)}"
     for name, value in _facts(request, question):
         text = several_lines(value) if whole else one_line(value, MAX_SHOWN + 1)
         if not whole and len(text) > MAX_SHOWN:
-            text = f"{text[:MAX_SHOWN]}… (? shows all of it)"
+            text = f"{text[:MAX_SHOWN]}… (? shows all)"
         if text:
             yield f"  {name:9} " + text.replace("\n", "\n" + " " * 12)
 
 
 def _facts(request: Request, question: Question) -> Iterator[tuple[str, str]]:
     origin = "the user" if request.origin == USER else request.origin
-    yield "who", f"{origin} asks {request.target}, for {request.remit.user}"
-    yield "for what", request.objective
+    yield "call", f"{origin} asks {request.target}, for {request.remit.user}"
+    yield "objective", request.objective
     yield "ability", request.capability or ""
     if request.input is not None:
         given = request.input
         yield "input", given if isinstance(given, str) else json_for_terminal(encode(given).decode())
     yield "reason", request.reason
-    yield "time", f"{spell_ms(question.expires_ms - question.asked_ms)} to answer; after that it counts as a no"
+    yield "time", f"{spell_ms(question.expires_ms - question.asked_ms)} to answer; then it is rejected"
 
 
 def _choices(question: Question) -> str:
     edit = "e edit first, " if question.editable else ""
-    return f"y yes, n no, {edit}? all of it"
+    return f"y yes, n no, {edit}? show all"

@@ -103,7 +103,7 @@ class Attendance:
             assert self._task is not None
             self._task.cancel()  # nothing of it is recorded, so there is nothing to wait for
             return
-        self._display.say("Stopping; once more leaves at once.")
+        self._display.say("Stopping; press Ctrl-C again to exit at once.")
         self._hub.cancel(root.path, f"interrupted by {whoever_types()} ({signal_name})")
 
     async def _take(self, record: Record) -> None:
@@ -119,7 +119,7 @@ class Attendance:
         if consent.answered_ms is not None or not node.question or (consent.is_here and self._at_terminal):
             return
         who = "This" if self._plainly else one_line(node.agent)
-        self._display.say(f"{who} waits for a person: {one_line(node.question)}\n→ {consent.todo}")
+        self._display.say(f"{who} waits for approval: {one_line(node.question)}\n→ {consent.todo}")
 
     async def _tick(self) -> None:
         while True:
@@ -144,7 +144,7 @@ def refuse_unknown(agent: str, hub: Hub) -> None:
     raise RemitError(
         fault(
             Code.AGENT_NOT_FOUND,
-            f"there is no agent `{agent}`{did_you_mean(agent, hub.cards)}",
+            f"no such agent `{agent}`{did_you_mean(agent, hub.cards)}",
             suggestion=f"This team has: {names}.",
         )
     )

@@ -51,9 +51,9 @@ def _cancellation_text(done: Cancellation) -> str:
         case "cancelled":
             return f"The {named(run)} is cancelled.\n→ remit runs show {run}"
         case "asked":
-            return f"The hub of the {named(run)} was told, and has not said yet how it ended.\n→ remit runs watch {run}"
+            return f"Requested to cancel the {named(run)}; its hub has not confirmed yet.\n→ remit runs watch {run}"
         case "over":
-            return f"The {named(run)} had ended: {done.status}.\n→ remit runs show {run}"
+            return f"The {named(run)} had already ended: {done.status}.\n→ remit runs show {run}"
 
 
 async def _cancelled(store: SqliteStore, run: str, reason: str) -> Cancellation:

@@ -51,8 +51,8 @@ def _make_log(folder: Path) -> Path:
         raise RemitError(
             fault(
                 Code.STORE_UNAVAILABLE,
-                f"no log can be written in {folder}: {error.strerror}",
-                suggestion="Make the folder writable, or name another store in the team file.",
+                f"cannot write a log in {folder}: {error.strerror}",
+                suggestion="Make the folder writable, or set another store in the team file.",
             )
         ) from error
     os.close(number)
@@ -102,7 +102,8 @@ def _died(code: int, log: Path) -> RemitError:
     return RemitError(
         fault(
             Code.DELEGATION_FAILED,
-            f"the process of the run ended with {code} before the run was recorded" + (f":\n{words}" if words else ""),
+            f"the process of the run exited with code {code} before the run was recorded"
+            + (f":\n{words}" if words else ""),
             suggestion="Nothing was started. Run it without --detach to see more.",
         )
     )
@@ -111,7 +112,9 @@ def _died(code: int, log: Path) -> RemitError:
 def _advise(started: Detached) -> None:
     run = short(started.run)
     if started.state == "waiting":
-        click.echo("It waits for a person before it begins: remit pending list", err=True)
+        click.echo("It waits for approval before it starts: remit pending list", err=True)
     else:
-        click.echo(f"It goes on by itself, as process {started.pid}; its log is {shorter(Path(started.log))}", err=True)
+        click.echo(
+            f"It runs in the background as process {started.pid}; its log is {shorter(Path(started.log))}", err=True
+        )
     click.echo(f"→ remit runs watch {run}, or remit runs cancel {run}", err=True)

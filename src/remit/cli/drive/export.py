@@ -30,7 +30,7 @@ def export_records(path: Path, name: str | None, form: Literal["jsonl", "json"],
                 file.write(json_for_terminal(piece) if shown else piece)
                 count += 1
     if out is not None:
-        click.echo(f"{many(count, 'record')} written to {out}." if form == "jsonl" else f"Written to {out}.", err=True)
+        click.echo(f"Wrote {many(count, 'record')} to {out}." if form == "jsonl" else f"Wrote {out}.", err=True)
 
 
 def _as_one(lines: Iterator[str]) -> Iterator[str]:
@@ -64,4 +64,4 @@ def written_whole(out: Path | None) -> Generator[IO[str]]:
         raise
     except OSError as error:
         where = "stdout" if out is None else out
-        raise click.BadParameter(f"{where} cannot be written: {error.strerror}", param_hint="--out") from error
+        raise click.BadParameter(f"cannot write {where}: {error.strerror}", param_hint="--out") from error

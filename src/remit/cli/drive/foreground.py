@@ -74,8 +74,8 @@ def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]
     yield ""
     yield from summary(ended.tree, response, interrupted=interrupted)
     if interrupted:
-        kept = "The answer so far is below" if response.result is not None else "There was no answer yet"
-        yield f"{kept}; what happened is recorded in {shorter(ended.store)}."
+        kept = "The answer so far is below" if response.result is not None else "There is no answer yet"
+        yield f"{kept}; the record is in {shorter(ended.store)}."
     if response.requires_followup and response.session:
         yield _reply(f"remit chat {response.target} --session {shlex.quote(response.session)}{_team(named_team)}")
     if response.status in (Status.PARTIAL, Status.TIMEOUT):
@@ -94,7 +94,7 @@ def _told_plainly(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
 
 
 def _reply(command: str) -> str:
-    return f"It asks you something. Reply with: {command}"
+    return f"It asks you a question. Reply with: {command}"
 
 
 def _team(named: Path | None) -> str:

@@ -44,14 +44,17 @@ async def attend(
         if data is not None:
             data.document(GatewayUp(name=name, address=address, folder=str(folder)))
             return
-        click.echo(f"Relaying as {name} at {address} (Ctrl-C ends it). Team files of its devices say:", err=True)
+        click.echo(
+            f"Gateway {name} is running at {address} (Ctrl-C to stop). Team file of its devices:",
+            err=True,
+        )
         click.echo(f'  [relay]\n  gateway = "{address}"', err=True)
         if name != urlsplit(address).hostname:
             click.echo(f'  name = "{name}"', err=True)
         if certificate is None and not proxies and host not in _LOCAL:
             click.echo(
-                "Without a certificate, whoever is on the way sees who sends to whom, though not what; "
-                "give it one, or put a proxy before it that has one.",
+                "Without a certificate, others on the network can see who sends to whom, but not the content. "
+                "Set a certificate, or use a TLS proxy in front.",
                 err=True,
             )
 
@@ -66,7 +69,7 @@ async def attend(
         certificate=certificate,
         started=started,
     )
-    click.echo("Ended; what waits for devices is kept.", err=True)
+    click.echo("Stopped. Undelivered messages are kept.", err=True)
     return 0
 
 
@@ -74,7 +77,7 @@ def _make(folder: Path) -> None:
     try:
         make_private(folder)
     except OSError as error:
-        why = f"{folder} cannot be used: {error.strerror}"
+        why = f"cannot use {folder}: {error.strerror}"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Choose another with --folder.")) from error
 
 
@@ -102,7 +105,7 @@ def limits_of(asked: GatewayOptions) -> GatewayLimits:
     least_s = max(keep_s, usual.repeat_days * DAY_S)
     if forget_s < least_s:
         said = duration(least_s * 1_000)
-        raise click.UsageError(f"--forget: a device is not forgotten while something may wait for it: {said} at least")
+        raise click.UsageError(f"--forget: must be at least {said}, since messages may wait for a device that long")
     return structs.replace(
         usual,
         keep_s=keep_s,
@@ -121,7 +124,7 @@ def networks_of(option: str, texts: tuple[str, ...]) -> tuple[Network, ...]:
         return networks(texts)
     except ValueError as error:
         raise click.UsageError(
-            f"{option}: {error}; write an address or a network, as in 10.0.0.7 or 10.0.0.0/8"
+            f"{option}: {error}; expected an address or a network, such as 10.0.0.7 or 10.0.0.0/8"
         ) from error
 
 
@@ -139,7 +142,7 @@ def within_files(limits: GatewayLimits) -> GatewayLimits:
     if most == needed:
         return limits
     left = max(1, most - limits.max_unauthenticated - _OTHER_FILES)
-    click.echo(f"This user may open {hard} files: so only {left} devices can be connected (ulimit -n).", err=True)
+    click.echo(f"Only {left} devices can connect, because this user may open {hard} files (ulimit -n).", err=True)
     return structs.replace(limits, max_connections=left)
 
 
@@ -147,14 +150,14 @@ def _seconds(option: str, text: str) -> float:
     try:
         found = duration_ms(convert(text, Duration))
     except (ValidationError, ValueError) as error:
-        raise click.UsageError(f"{option}: expected a duration, such as 12h or 30d, and not `{text}`") from error
+        raise click.UsageError(f"{option}: expected a duration, such as 12h or 30d, got `{text}`") from error
     if found < 1_000:
-        raise click.UsageError(f"{option}: a second is the least")
+        raise click.UsageError(f"{option}: must be at least one second")
     return found / 1_000
 
 
 def _bytes(option: str, text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None or not (size := round(float(found[1]) * _UNITS[found[2].upper()])):
-        raise click.UsageError(f"{option}: expected a size, such as 500MB or 16GB, and not `{text}`")
+        raise click.UsageError(f"{option}: expected a size, such as 500MB or 16GB, got `{text}`")
     return size

@@ -62,14 +62,14 @@ async def attend(team: Team, user: str, stdin: int, data: Data) -> None:
 def list_tools(team: Team, server: str, *, as_json: bool) -> None:
     """Print the tools of an MCP server, each with what it is called in the hub, if it is let in."""
     if server not in team.mcp:
-        near = did_you_mean(server, team.mcp) or f"; there are: {', '.join(team.mcp) or 'none'}"
-        raise RemitError(fault(Code.TEAM_INVALID, f"there is no MCP server `{server}`{near}"))
+        near = did_you_mean(server, team.mcp) or f"; known servers: {', '.join(team.mcp) or 'none'}"
+        raise RemitError(fault(Code.TEAM_INVALID, f"no such MCP server `{server}`{near}"))
     found, _ = leaving.run(_tools_of(settings_of(team, server)))
     if as_json:
         print_json(found)
         return
     rows = [(each.name, each.tool or "(not in allow)", each.description) for each in found.tools]
-    print_table(["tool", "in the hub", "what the server says"], rows)
+    print_table(["tool", "name in the hub", "description"], rows)
     for tool in found.missing:
         click.echo(f"`allow` names `{one_line(tool)}`, which the server does not have.", err=True)
 
@@ -85,8 +85,8 @@ async def _tools_of(settings: Settings) -> McpTools:
     except (McpConnectionLost, TimeoutError) as error:
         for line in link.last_lines:
             click.echo(one_line(line), err=True)
-        how = str(error) or f"it had not greeted after {START_S:.0f} s"
-        why = f"MCP server {settings.name} cannot be reached: {how}"
+        how = str(error) or f"no response after {START_S:.0f} s"
+        why = f"cannot connect to MCP server {settings.name}: {how}"
         raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why)) from error
     finally:
         await link.close()

@@ -48,7 +48,7 @@ def read_task(task: str | None, given_input: str | None, capability: str | None)
     if task == "-" and given_input == "-":
         raise click.UsageError("TASK and --input cannot both be read from stdin")
     if task is None and given_input is None and capability is None:
-        raise click.UsageError("say what to do: TASK, or --input, or both")
+        raise click.UsageError("give TASK, --input, or both")
     text = _stdin("TASK") if task == "-" else task or ""
     return text.rstrip("\n") if task == "-" else text, None if given_input is None else _read_input(given_input)
 
@@ -59,7 +59,7 @@ def _read_input(given: str) -> Json:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise click.BadParameter(
-            f"this is not JSON: {error}. A text needs quotes: '\"like this\"'.", param_hint="--input"
+            f"invalid JSON: {error}. Put text in quotes: '\"like this\"'.", param_hint="--input"
         ) from error
 
 
@@ -71,7 +71,7 @@ def _raw_input(given: str) -> bytes | str:
     try:
         return Path(given[1:]).read_bytes()
     except OSError as error:
-        raise click.BadParameter(f"{given[1:]} cannot be read: {error.strerror}", param_hint="--input") from error
+        raise click.BadParameter(f"cannot read {given[1:]}: {error.strerror}", param_hint="--input") from error
 
 
 def _stdin(what: str) -> str:
@@ -99,5 +99,5 @@ class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] -
         except ValueError:
             ms = 0
         if ms <= 0:
-            self.fail(f"expected a time with its unit, such as 500ms, 30s, 5m, 2h or 3d, got {value!r}", param, ctx)
+            self.fail(f"expected a duration with a unit, such as 500ms, 30s, 5m, 2h or 3d, got {value!r}", param, ctx)
         return ms

@@ -51,7 +51,7 @@ def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
     if name is not None:
         (known,) = found
         if known.response is not None:
-            click.echo(f"The {named(known.run)} had ended; this is its answer.", err=True)
+            click.echo(f"The {named(known.run)} had already ended; this is its answer.", err=True)
         elif not mine:
             raise _not_of_this_team(known, team)
     with data_only() as data:
@@ -73,7 +73,7 @@ def _known(connection: SqliteConnection, name: str) -> RunSummary:
     known = summary_of(connection, run)
     if known is None:
         see = f"See why with `remit runs show {short(run)}`."
-        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{named(run)} was refused before it began", suggestion=see))
+        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{named(run)} was refused before it started", suggestion=see))
     return known
 
 
@@ -87,9 +87,9 @@ def _not_of_this_team(known: RunSummary, team: Team) -> RemitError:
     return RemitError(
         fault(
             Code.AGENT_NOT_FOUND,
-            f"the {named(known.run)} is one of `{known.agent}`, which is not in {team.file.name}"
+            f"the {named(known.run)} belongs to agent `{known.agent}`, which is not in {team.file.name}"
             f"{did_you_mean(known.agent, team.everyone)}",
-            suggestion="Name the team file that has it with --team, or end the run with `remit runs cancel`.",
+            suggestion="Give the right team file with --team, or end the run with `remit runs cancel`.",
         )
     )
 
@@ -122,7 +122,7 @@ def _report(
         answers = tuple(document_of(run, response) for run, response in responses.items())
         data.document(answers[0] if is_named and answers else replace(left, answers=answers))
     if not trees and not over:
-        click.echo("There is nothing to resume: every run of this team has ended.\n→ remit runs list", err=True)
+        click.echo("Nothing to resume: all runs of this team have ended.\n→ remit runs list", err=True)
     codes = [code for response in responses.values() if (code := exit_code(response))]
     if pursuit is not None and pursuit.stopped:
         return INTERRUPTED
@@ -195,7 +195,7 @@ class Pursuit:
     def stop(self, _: str) -> None:
         """Leave; what can go on later is handed back."""
         self.stopped = True
-        self._display.say("Leaving; once more leaves at once.")
+        self._display.say("Exiting; press Ctrl-C again to exit at once.")
 
     async def run(self) -> None:
         """Return once all have ended, are left to others, or are left alone because someone said so."""
@@ -214,15 +214,15 @@ class Pursuit:
         for run, consent in self._waiting.items():
             question = consent.approval
             click.echo(
-                f"The {named(run)} waits for a person: {one_line(question.question)}\n"
+                f"The {named(run)} waits for approval: {one_line(question.question)}\n"
                 f"→ remit pending approve {question.id}, then remit runs resume {short(run)}",
                 err=True,
             )
         for run in sorted(self._elsewhere):
-            click.echo(f"Another process is at work on the {named(run)}.\n→ remit runs watch {short(run)}", err=True)
+            click.echo(f"Another process is executing the {named(run)}.\n→ remit runs watch {short(run)}", err=True)
         left = sorted(run for run in self._open() if self.stopped)
         for run in left:
-            click.echo(f"The {named(run)} has not ended.\n→ remit runs resume {short(run)} goes on with it.", err=True)
+            click.echo(f"The {named(run)} has not ended.\n→ Continue it: remit runs resume {short(run)}", err=True)
         return Resumed(waiting=tuple(self._waiting), elsewhere=tuple(sorted(self._elsewhere)), left=tuple(left))
 
     async def _listen(self) -> None:
@@ -240,8 +240,8 @@ class Pursuit:
             if self._patient and elapsed > AT_ONCE_S and not waiting_told and not self._here.issuperset(left):
                 waiting_told = True
                 self._display.say(
-                    f"Another process is at work on the {named(left[0])}, or was until a few seconds ago; "
-                    "this waits for it to end, or to be taken up here. Ctrl-C leaves."
+                    f"Another process is executing the {named(left[0])}, or did so until a few seconds ago. "
+                    "Waiting until it ends or can be resumed here. Ctrl-C to exit."
                 )
             if not self._patient:
                 self._leave_to_others(elapsed)
@@ -283,7 +283,7 @@ class Pursuit:
                 if question.id not in self._announced and now_ms() - consent.at_ms > ANNOUNCE_S * 1_000:
                     self._announced.add(question.id)
                     self._display.say(
-                        f"{one_line(question.agent)} waits for a person: {one_line(question.question)}\n"
+                        f"{one_line(question.agent)} waits for approval: {one_line(question.question)}\n"
                         f"→ remit pending approve {question.id}"
                     )
 

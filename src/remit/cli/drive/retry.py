@@ -26,11 +26,11 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
         known = summary_of(connection, run)
         asked = [each.body for each in records_of(connection, run) if isinstance(each.body, Request)]
     if known is None or not asked:
-        raise _nothing(f"the {named(run)} was refused before it began", "Ask for it anew: remit run AGENT TASK")
+        raise _nothing(f"the {named(run)} was refused before it started", "Start a new run: remit run AGENT TASK")
     if known.response is None:
-        raise _nothing(f"the {named(run)} has not ended", f"Go on with it: remit runs resume {short(run)}")
+        raise _nothing(f"the {named(run)} has not ended", f"Resume it: remit runs resume {short(run)}")
     if known.response.status is Status.SUCCESS:
-        raise _nothing(f"the {named(run)} succeeded", "To have it done once more, ask anew: remit run AGENT TASK")
+        raise _nothing(f"the {named(run)} succeeded", "To repeat it, start a new run: remit run AGENT TASK")
     request = asyncio.run(_whole(team, run, asked[0]))
     remit = request.remit
     besides = {
@@ -65,8 +65,8 @@ async def _whole(team: Team, run: str, request: Request) -> Request:
         whole = await redactor.said(run, request)
     if TOKEN.search(encode((whole.objective, whole.input, whole.handoff)).decode()):
         raise _nothing(
-            f"what was redacted in the {named(run)} is no longer known",
-            "Ask for it anew: remit run AGENT TASK. Such values are kept for a day, and longer in a session.",
+            f"the redacted values of the {named(run)} are no longer stored",
+            "Start a new run: remit run AGENT TASK. Redacted values are kept for a day, and longer in a session.",
         )
     return whole
 

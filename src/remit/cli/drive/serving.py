@@ -20,20 +20,19 @@ async def attend(team: Team, host: str | None, port: int | None, data: Data | No
     if up.server.unfinished:
         left = many(up.server.unfinished, "request")
         click.echo(
-            f"Ended. {left} had not: what can be taken up again is, by the next hub; the rest is cancelled.", err=True
+            f"Stopped with {left} in progress. The next hub resumes them where possible; the rest are cancelled.",
+            err=True,
         )
         click.echo("→ remit runs list", err=True)
     else:
-        click.echo("Ended; nothing is lost.", err=True)
+        click.echo("Stopped. No request was interrupted.", err=True)
     return 0
 
 
 def _tell_of_the_wait(server: Server) -> None:
     if under_way := server.api.delegations.under_way:
-        wait = (
-            f"{many(under_way, 'request')} under way, for which this waits up to {spoken(int(server.drain_s * 1_000))}"
-        )
-        click.echo(f"Ending: {wait}. Ctrl-C again ends it at once.", err=True)
+        wait = f"waiting up to {spoken(int(server.drain_s * 1_000))} for {many(under_way, 'request')}"
+        click.echo(f"Stopping: {wait}. Press Ctrl-C again to stop at once.", err=True)
 
 
 def _tell(team: Team, up: TeamServer, data: Data | None) -> None:
@@ -43,12 +42,10 @@ def _tell(team: Team, up: TeamServer, data: Data | None) -> None:
         token_file = None if up.token is None else str(up.token)
         data.document(ServerUp(team=team.name, address=address, agents=agents, token_file=token_file))
         return
-    click.echo(f"Serving {team.name} at {address} (Ctrl-C ends it).", err=True)
+    click.echo(f"Serving {team.name} at {address} (Ctrl-C to stop).", err=True)
     if address.startswith("http:") and not up.is_local:
-        click.echo(
-            "Tokens and requests can be read on the way: put https before it, or give it a `certificate`.", err=True
-        )
+        click.echo("The connection is not encrypted: use an HTTPS proxy in front, or set a `certificate`.", err=True)
     if up.token is not None:
         token = shorter(up.token)
-        click.echo(f"The team names no clients: only who knows the token in {token} is let in. Try:", err=True)
+        click.echo(f"The team has no [clients], so requests need the token in {token}. Try:", err=True)
         click.echo(f'  curl -H "Authorization: Bearer $(cat {token})" {address}/v1/agents', err=True)

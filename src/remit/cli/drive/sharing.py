@@ -40,7 +40,7 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
                 fault(
                     Code.TEAM_INVALID,
                     f"{team.file} shares no agent",
-                    suggestion="Add [shared.NAME] with `devices`, or say it here: remit share AGENT --device DEVICE",
+                    suggestion="Add [shared.NAME] with `devices`, or run: remit share AGENT --device DEVICE",
                 )
             )
         return team.shared
@@ -54,7 +54,7 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
                 fault(
                     Code.TEAM_INVALID,
                     f"{team.file} does not share {agent}{did_you_mean(agent, team.shared)}",
-                    suggestion=f"Say with whom: remit share {agent} --device DEVICE, or [shared.{agent}] in the file.",
+                    suggestion=f"Give a device: remit share {agent} --device DEVICE, or add [shared.{agent}].",
                 )
             )
         return named
@@ -68,8 +68,8 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
 
 def _able(peer: PeerDevice) -> PeerDevice:
     if peer.revoked:
-        why = f"{peer.card.name} was revoked, so that it can ask nothing"
-        again = "Its owner makes a new device, and you pair with that one's link: remit devices pair LINK"
+        why = f"{peer.card.name} was revoked, so it cannot call agents"
+        again = "Ask its owner to create a new device, and pair with its link: remit devices pair LINK"
         raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=again))
     return peer
 
@@ -89,7 +89,7 @@ async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents 
     for about, says, todo in doubts(team, known, shared):
         if about.startswith("shared."):
             click.echo(f"{one_line(says)} ({about}).\n→ {todo}", err=True)
-    with interrupts(stop, lambda: click.echo("Left at once.", err=True)):
+    with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
         async with (
             hub_of(team) as hub,
             relaying(
@@ -112,7 +112,7 @@ async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents 
             ready.cancel()
             if up.ended.done():
                 raise up.ended.result()
-            click.echo("Ending; what is under way is answered when you share again.", err=True)
+            click.echo("Stopping. Requests in progress are answered when you share again.", err=True)
     return 0
 
 
@@ -130,7 +130,7 @@ def _tell(
     for each in lines:
         called = each.agent if each.name == each.agent else f"{each.agent} as {each.name}"
         whom = ", ".join(one_line(name_of(device)) for device in each.devices) or "nobody"
-        click.echo(f"Sharing {called} with {whom} (Ctrl-C ends it).", err=True)
+        click.echo(f"Sharing {called} with {whom} (Ctrl-C to stop).", err=True)
 
 
 def said_of(what: serve_shared.SharingEvent, name: str) -> str:
@@ -138,7 +138,7 @@ def said_of(what: serve_shared.SharingEvent, name: str) -> str:
     who = f"{name} ({what.requester})" if what.requester else name
     match what.event:
         case "asked":
-            return f"{who} asks {what.shared}" if what.shared else f"{who} asks, and does not say which agent"
+            return f"{who} calls {what.shared}" if what.shared else f"{who} calls without naming an agent"
         case "answered":
             return f"{what.shared} answered {who}"
         case "declined":
@@ -177,7 +177,7 @@ class _Watching:
         """Say that a device cannot be reached, or can be again; if it fails as it did before, nothing."""
         said = None if why is None else why.message
         if self._troubles.pop(device, None) != said:
-            self._say(f"{self.name(device)}: {f'{said}; it is tried again' if said else 'all is well again'}")
+            self._say(f"{self.name(device)}: {f'{said}; retrying' if said else 'recovered'}")
         if said is not None:
             self._troubles[device] = said
 
@@ -188,7 +188,7 @@ class _Watching:
             self._say(why)
         elif state == "waiting" and self._is_linked:
             self._is_linked = False
-            self._say(f"{why.rpartition('; ')[0]}; it is tried again until it is there")
+            self._say(f"{why.rpartition('; ')[0]}; retrying until it is available")
 
     def name(self, device: str) -> str:
         """Return what a device is called here."""

@@ -31,7 +31,7 @@ def follow(path: Path, name: str, *, as_json: bool, as_jsonl: bool) -> int:
             _follow(connection, run, tree, display, data if as_jsonl else None)
         except KeyboardInterrupt:
             display.close()
-            click.echo(f"\nNo longer watched; the {named(run)} goes on.\n→ remit runs cancel {short(run)}", err=True)
+            click.echo(f"\nStopped watching; the {named(run)} continues.\n→ remit runs cancel {short(run)}", err=True)
             return 130
         finally:
             display.close()
@@ -78,7 +78,7 @@ def _say_if_silent(connection: SqliteConnection, run: str, display: Display, *, 
     silent = known is not None and known.state == "silent"
     if silent and not before:
         display.say(
-            f"The process of the {named(run)} has not been heard of for a while: the next hub that opens takes it up.\n"
-            f"→ Ctrl-C leaves; remit runs cancel {short(run)} ends it."
+            f"The process of the {named(run)} shows no sign of life. The next hub that starts resumes it.\n"
+            f"→ Ctrl-C stops watching; remit runs cancel {short(run)} ends it."
         )
     return silent

@@ -14,19 +14,19 @@ from remit.relay.session.run import Overlay
 from remit.text.terminal import one_line
 
 COMMANDS = {
-    "approve": "send the draft as it is; also: a",
-    "edit": "change the draft in $EDITOR, or in the line below, and send it: /edit TEXT sends that; also: e",
-    "reject": "do not send it, and tell your agent why: /reject WHY; also: r WHY",
-    "show": "show the draft that waits, whole",
-    "pause": "send nothing more for now; so does Ctrl-C",
-    "resume": "go on, or try again after an error; /resume AGENT if the device shares several",
-    "stop": "end the run for good",
-    "take over": "write yourself: each line that you type is sent as yours",
+    "approve": "send the draft unchanged; also: a",
+    "edit": "edit the draft in $EDITOR or in the input line, then send it; /edit TEXT sends TEXT; also: e",
+    "reject": "reject the draft, and tell your agent why: /reject WHY; also: r WHY",
+    "show": "show the whole pending draft",
+    "pause": "pause the run; also: Ctrl-C",
+    "resume": "resume, or retry after an error; /resume AGENT if the device shares several",
+    "stop": "end the run permanently",
+    "take over": "write yourself: each line that you type is sent",
     "hand back": "let your agent write again",
-    "objective": "pursue something else: /objective TEXT",
+    "objective": "change the objective: /objective TEXT",
     "mode": "manual, semi_auto or full_auto: /mode full_auto",
-    "help": "what can be typed here",
-    "quit": "pause, and leave; so does a second Ctrl-C",
+    "help": "list the commands",
+    "quit": "pause and exit; also: Ctrl-C twice",
 }
 _LONGEST = max(map(len, COMMANDS))
 
@@ -35,7 +35,7 @@ HELP = [
     "",
     *(f"mode {mode}: {means}" for mode, means in MODES.items()),
     "",
-    "A line that is sent as yours and begins with / is typed with two of them.",
+    "To send a line that starts with /, type // instead.",
 ]
 
 
@@ -80,7 +80,7 @@ def understood(text: str, run: Overlay) -> Meaning | None:
     word, _, rest = text.partition(" ")
     if run.pending is not None and (meaning := _key(word.lower(), rest.strip(), run)) is not None:
         return meaning
-    return Tell(("Your agent writes here. /take over lets you write; /help lists what else can be typed.",))
+    return Tell(("Your agent is writing. /take over lets you write; /help lists the commands.",))
 
 
 def _key(word: str, rest: str, run: Overlay) -> Meaning | None:
@@ -128,13 +128,13 @@ def _command(typed: str, run: Overlay) -> Meaning:
     }
     if name not in alone and name not in events:
         near = did_you_mean(f"/{name}", [f"/{each}" for each in COMMANDS])
-        return Tell((f"There is no command /{one_line(name, 60)}{near or '; see /help'}",))
+        return Tell((f"No such command /{one_line(name, 60)}{near or '; see /help'}",))
     if rest:
-        return Tell((f"/{name} stands alone.",))
+        return Tell((f"/{name} takes no argument.",))
     if name == "take over" and run.decides == "person":
-        return Tell(("You write already; /hand back lets your agent write.",))
+        return Tell(("You are already writing; /hand back lets your agent write.",))
     if name == "hand back" and run.decides == "agent":
-        return Tell(("Your agent writes already; /take over lets you write.",))
+        return Tell(("Your agent is already writing; /take over lets you write.",))
     return _possible(events[name], run) if name in events else alone[name]
 
 
@@ -143,7 +143,7 @@ def _command(typed: str, run: Overlay) -> Meaning:
 
 def _approve(rest: str, run: Overlay) -> Meaning:
     if rest:
-        return Tell(("/approve sends the draft as it is; /edit TEXT sends something else.",))
+        return Tell(("/approve sends the draft unchanged; /edit TEXT sends TEXT instead.",))
     return _no_draft(run) if run.pending is None else _possible(moves.Approve(run.pending.id), run)
 
 
@@ -176,29 +176,27 @@ def _mode(rest: str, run: Overlay) -> Meaning:
             return _possible(moves.SetMode(mode), run)
     if not rest:
         return Tell((f"Mode {run.mode}: {MODES[run.mode]}.", "/mode manual, semi_auto or full_auto changes it."))
-    return Tell((f"There is no mode {one_line(rest, 60)}; there are {', '.join(MODES)}.",))
+    return Tell((f"No such mode {one_line(rest, 60)}; choose from {', '.join(MODES)}.",))
 
 
 def _say(text: str, run: Overlay) -> Meaning:
     if (run.state, moves.Say) in TABLE:
         return Do(moves.Say(text))
     what = (
-        "/resume first"
-        if run.state in {moves.SessionState.PAUSED, moves.SessionState.ERROR}
-        else "send it when that is done"
+        "/resume first" if run.state in {moves.SessionState.PAUSED, moves.SessionState.ERROR} else "send it afterwards"
     )
     return Tell((f"Not sent: {doing(run)}; {what}.",), again=text)
 
 
 def _no_draft(run: Overlay) -> Tell:
-    return Tell((f"No draft waits: {doing(run)}.",))
+    return Tell((f"No pending draft: {doing(run)}.",))
 
 
 def _possible(event: Event, run: Overlay) -> Meaning:
     if (run.state, type(event)) in TABLE:
         return Do(event)
     able = [f"/{name}" for name, kind in _CONTROLS.items() if (run.state, kind) in TABLE]
-    return Tell((f"Not now: {doing(run)}." + (f" You can: {', '.join(able)}." if able else ""),))
+    return Tell((f"Not possible now: {doing(run)}." + (f" You can: {', '.join(able)}." if able else ""),))
 
 
 _CONTROLS: dict[str, type[Event]] = {"pause": moves.Pause, "resume": moves.Resume, "stop": moves.Stop}

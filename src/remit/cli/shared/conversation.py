@@ -153,7 +153,7 @@ class SharedConversation:
             try:
                 await self._take(typed)
             except RemitError as error:
-                self._view.board.say(*f"Not done: {worded(error.fault)}".splitlines())
+                self._view.board.say(*f"Failed: {worded(error.fault)}".splitlines())
                 self._pausing = False
             self._view.remind()
 
@@ -202,7 +202,7 @@ class SharedConversation:
                 self._ahead.begin(f"/edit {run.pending.text}")
                 self._view.board.tick()
             else:
-                self._view.board.say("There is no $EDITOR: type the new text, as /edit TEXT.")
+                self._view.board.say("$EDITOR is not set. Type the new text: /edit TEXT")
             return
         self._editing = True
         try:
@@ -211,14 +211,14 @@ class SharedConversation:
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             self._view.board.say(
-                f"{one_line(editor)} did not do: {one_line(why or str(error))}. The draft still waits.",
-                "→ Set $EDITOR to one that works, or type the new text: /edit TEXT",
+                f"{one_line(editor)} failed: {one_line(why or str(error))}. The draft is still pending.",
+                "→ Set $EDITOR to a working editor, or type the new text: /edit TEXT",
             )
             return
         finally:
             self._editing = False
         if not text.strip() or text == run.pending.text:
-            self._view.board.say("Nothing was changed; the draft still waits.")
+            self._view.board.say("Nothing was changed. The draft is still pending.")
             return
         await self._do(moves.Approve(run.pending.id, text))
 
@@ -227,7 +227,9 @@ class SharedConversation:
     async def permit(self, question: PermissionRequest) -> str | None:
         """Ask whoever sits here; where nobody does, the answer is no."""
         if self._ahead is None:
-            self._view.board.say(f"Your agent asked leave, and nobody is here: {one_line(question.title, 300)}")
+            self._view.board.say(
+                f"Your agent asked for permission, but nobody is here to answer: {one_line(question.title, 300)}"
+            )
             return None
         async with self._asking:
             self._answer = asyncio.get_running_loop().create_future()
@@ -263,7 +265,7 @@ def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
     meaning = understood(typed.line, run)
     answers = isinstance(meaning, Edit) or (isinstance(meaning, Do) and isinstance(meaning.event, _ANSWERS))
     if answers and run.pending is not None and run.pending.id != typed.draft:
-        return Tell(("There is another draft by now; look at it first.",))
+        return Tell(("There is a newer draft. Read it first.",))
     return meaning
 
 
@@ -310,13 +312,13 @@ def continued(runs: tuple[Overlay, ...], wanted: Wanted) -> Overlay:
         return found[0]
     between = f"between {wanted.profile} and {wanted.device_name}"
     if not found:
-        why = f"there is no run {between} to go on with"
+        why = f"no run {between} can be continued"
         if name != NEWEST:
-            why = f"there is no run `{name[:100]}` {between}"
+            why = f"no such run `{name[:100]}` {between}"
     elif len(found) > 1:
         why = f"ambiguous id `{name[:100]}`: {', '.join(each.id for each in found)}"
     else:
-        why = f"the run {found[0].id} has ended, and that is final"
-    others = f"Those that can go on: {', '.join(each.id for each in left)}." if left else ""
-    advice = "Type more characters." if len(found) > 1 else others or "Begin one with --objective TEXT."
+        why = f"the run {found[0].id} has ended and cannot be continued"
+    others = f"Runs that can be continued: {', '.join(each.id for each in left)}." if left else ""
+    advice = "Type more characters." if len(found) > 1 else others or "Start one with --objective TEXT."
     raise RemitError(fault(Code.NOT_FOUND, why, suggestion=advice))

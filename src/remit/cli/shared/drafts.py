@@ -57,8 +57,8 @@ def answer(
             raise RemitError(
                 fault(
                     Code.STATE_CONFLICT,
-                    f"that answer came too late, and nothing was done: {why}",
-                    suggestion="See what waits now: remit pending list",
+                    f"the answer came too late and had no effect: {why}",
+                    suggestion="List pending drafts: remit pending list",
                 )
             )
         return not remote_commands.is_left(file, name)

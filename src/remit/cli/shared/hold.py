@@ -96,13 +96,13 @@ def _refuse_unknown(team: Team, profile: str) -> None:
     if profile in team.profiles:
         return
     known = list(team.profiles)
-    near = did_you_mean(profile, known) or f"; there are: {', '.join(known) or 'none'}"
+    near = did_you_mean(profile, known) or f"; known profiles: {', '.join(known) or 'none'}"
     raise RemitError(
         fault(
             Code.NOT_FOUND,
-            f"there is no profile `{profile[:100]}`{near}",
-            suggestion=f"Describe one in {team.file}: [profiles.NAME]. To talk to an agent of this team alone, "
-            "leave out the device.",
+            f"no such profile `{profile[:100]}`{near}",
+            suggestion=f"Add one to {team.file}: [profiles.NAME]. To chat with an agent of this team, "
+            "leave out DEVICE.",
         )
     )
 
@@ -126,7 +126,7 @@ def _clear(order: SharedOrder, team: Team) -> SharedOrder:
             return typed
         if typed.isdecimal() and 1 <= int(typed) <= len(names):
             return names[int(typed) - 1]
-        raise click.BadParameter(f"type a number from 1 to {len(names)}, or a name")
+        raise click.BadParameter(f"enter a number from 1 to {len(names)}, or a name")
 
     return replace(order, agent=click.prompt("Which one?", value_proc=meant, err=True))
 
@@ -139,9 +139,9 @@ def _in_words_of_the_file(error: RemitError, team: Team, peer: PeerDevice, profi
     message = error.fault.message.replace(peer.device, one_line(peer.card.name))
     suggestion = error.fault.suggestion.replace(peer.device, shlex.quote(peer.card.name))
     if not said.allow_shared_agent_calls:
-        suggestion = f"Write `allow_shared_agent_calls = true` into {where}, if it may."
+        suggestion = f"To allow it, set `allow_shared_agent_calls = true` in {where}."
     elif not said.devices & {peer.device, peer.card.name}:
-        suggestion = f'Add "{peer.card.name}" to `devices` of {where}, if it may.'
+        suggestion = f'To allow it, add "{peer.card.name}" to `devices` of {where}.'
     return RemitError(replace(error.fault, message=message, suggestion=suggestion))
 
 
@@ -149,8 +149,8 @@ def _revoked(peer: PeerDevice) -> RemitError:
     return RemitError(
         fault(
             Code.PERMISSION_DENIED,
-            f"{one_line(peer.card.name)} was revoked here, and that is final",
-            suggestion="Its owner makes a new device, and you pair with that one's link: remit devices pair LINK",
+            f"{one_line(peer.card.name)} was revoked here permanently",
+            suggestion="Ask its owner to create a new device, and pair with its link: remit devices pair LINK",
         )
     )
 
@@ -205,7 +205,7 @@ class _Held:
             if order.serves:
                 token = team.store_path.parent / TOKEN_FILE
                 address = await stack.enter_async_context(serve_shared(relay.host, changes, token=token))
-                board.say(f"The run can be shown and steered at {address}, with the token in {token}.")
+                board.say(f"Programs can show and control the run at {address}, with the token in {token}.")
             known = await relay.post.do(relay.sealer.peers.list)
             self._names = {each.device: each.card.name for each in known}
             peer = find_device(known, order.device)
@@ -214,7 +214,7 @@ class _Held:
                 raise _revoked(peer)
             if team.shared:
                 self._view.shared(
-                    f"Meanwhile others can ask {', '.join(map(one_line, team.shared))}, as [shared] says."
+                    f"Meanwhile other devices can call {', '.join(map(one_line, team.shared))}, as set in [shared]."
                 )
             wanted = Wanted(
                 profile=order.profile,
@@ -253,7 +253,7 @@ class _Held:
         which = "" if newest.id == run.id else f" {run.id}"
         order = self._order
         names = f"{shlex.quote(order.profile)} {shlex.quote(order.device)}"
-        stays = "stands still" if run.state is SessionState.ERROR else "stays paused"
+        stays = "is stopped by an error" if run.state is SessionState.ERROR else "stays paused"
         return f"The run {stays}.\n→ remit chat {names} --continue{which}{order.team}"
 
     @contextmanager

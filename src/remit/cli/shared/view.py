@@ -78,10 +78,10 @@ class SharedRunDisplay:
         if run.mode != before.mode:
             self._note(f"Mode {run.mode}: {wording.MODES[run.mode]}.")
         if run.decides != before.decides:
-            taken = "You write now: each line is sent as yours. /hand back lets your agent write."
+            taken = "You write now: each line that you type is sent. /hand back lets your agent write."
             self._note(taken if run.decides == "person" else "Your agent writes again.")
         if before.pending is not None and run.pending is None and run.guidance and run.guidance != before.guidance:
-            self._note("Not sent; your agent is told, and writes another.")
+            self._note("Not sent. Your agent receives the reason and writes another draft.")
 
     def _note_state(self, before: Overlay | None, run: Overlay) -> None:
         was = None if before is None else before.state
@@ -89,8 +89,8 @@ class SharedRunDisplay:
             return
         match run.state:
             case SessionState.PAUSED:
-                able = " /resume goes on; Ctrl-C again leaves." if self._ahead is not None else ""
-                self.board.say(f"Paused: nothing is sent.{able}")
+                able = " /resume continues; Ctrl-C again exits." if self._ahead is not None else ""
+                self.board.say(f"Paused. Nothing is sent.{able}")
             case SessionState.ERROR:
                 lines = wording.trouble(run, self._device, typed=self._ahead is not None)
                 self.board.tell(lines, fg="red", bold=True)
@@ -98,7 +98,7 @@ class SharedRunDisplay:
                 fg = "yellow" if run.banner else "green" if run.state is SessionState.COMPLETED else None
                 self.board.tell(wording.ending(run), fg=fg, bold=True)
             case _ if was in {SessionState.PAUSED, SessionState.ERROR}:
-                self._note("It goes on.")
+                self._note("Resumed.")
             case _:
                 pass
 
@@ -120,7 +120,7 @@ class SharedRunDisplay:
     def show_draft(self) -> None:
         """Show the draft that waits, whole."""
         run = self.run
-        self.board.tell(wording.draft_lines(run) if run is not None and run.waits else ["No draft waits."])
+        self.board.tell(wording.draft_lines(run) if run is not None and run.waits else ["No pending draft."])
 
     def remind(self) -> None:
         """Say again what waits for an answer, where it does not stay in sight by itself."""
@@ -129,7 +129,7 @@ class SharedRunDisplay:
         if self.asks is not None:
             self.board.say(wording.permission_keys(self.asks))
         elif self.run.state is SessionState.READY_TO_SEND and self.run.pending is not None:
-            self.board.say(f"A draft for turn {self.run.turn + 1} waits for you: {wording.KEYS} · /show")
+            self.board.say(f"The draft for turn {self.run.turn + 1} needs your review: {wording.KEYS} · /show")
 
     def finish(self) -> None:
         """Give the document of the whole run, if that is wanted."""
@@ -144,7 +144,7 @@ class SharedRunDisplay:
         if connection == "waiting" and not self._outage:
             self._outage = True
             # What follows is for who knows sockets; --verbose has it.
-            self._note(f"No connection: {one_line(re.split('[;:]', why)[0])}. It is tried again.")
+            self._note(f"No connection: {one_line(re.split('[;:]', why)[0])}. Retrying.")
         elif connection == "connected":
             if self._outage:
                 self._note("Connected again.")
@@ -158,19 +158,19 @@ class SharedRunDisplay:
         known = self._troubles.pop(device, None)
         if why is None:
             if known is not None:
-                self._note("What waited has been sent.")
+                self._note("Pending messages were sent.")
             return
         self._troubles[device] = why.message
         if known != why.message:
             name = one_line(self._device) or "The other device"
-            says = f"{name} is not reached yet: {one_line(why.message)}. It is tried again. {one_line(why.suggestion)}"
+            says = f"{name} is not reachable yet: {one_line(why.message)}. Retrying. {one_line(why.suggestion)}"
             self._note(says.rstrip())
 
     def unable(self, wish: RemoteCommand, why: str) -> None:
         """Say that what somebody wanted of the run in another terminal cannot be done."""
         if self.run is not None and wish.run == self.run.id:
             who = one_line(wish.by, 60) or "somebody"
-            self._note(f"What {who} wanted in another terminal was not done: {one_line(why)}.")
+            self._note(f"The command of {who} in another terminal failed: {one_line(why)}.")
 
     def shared(self, *lines: str) -> None:
         """Say what others ask of this team's agents meanwhile."""

@@ -20,14 +20,14 @@ SPEAKERS = {"local_agent": "Local agent", "remote_agent": "Remote agent", "user"
 COLOURS = {"local_agent": "cyan", "remote_agent": "magenta", "user": "green"}
 LABELS: dict[Label, str] = {"auto_sent": "auto-sent", "approved": "approved", "edited": "edited", "yours": "yours"}
 MODES: dict[Mode, str] = {
-    "manual": "you see every draft before it is sent",
-    "semi_auto": "you see a draft first if a rule asks for it",
-    "full_auto": "drafts are sent without asking you",
+    "manual": "you review every draft before it is sent",
+    "semi_auto": "you review a draft if a rule requires it",
+    "full_auto": "drafts are sent without review",
 }
 CONNECTIONS: dict[Connection, str] = {
     "connecting": "connecting",
     "connected": "connected",
-    "waiting": "no connection, trying again",
+    "waiting": "no connection, retrying",
     "ended": "disconnected",
 }
 KEYS = "a approve · e edit · r WHY reject · /help"
@@ -53,7 +53,7 @@ def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
     agent = f" ({one_line(run.agent)})" if run.agent else ""
     yield f"{one_line(run.profile)} works with {one_line(device)}{agent}: run {run.id}"
     yield f"Objective: {one_line(run.objective)}"
-    keys = "/help explains, Ctrl-C pauses." if typed else "Ctrl-C leaves it paused."
+    keys = "/help lists commands, Ctrl-C pauses." if typed else "Ctrl-C pauses it and exits."
     yield f"Mode {run.mode}: {MODES[run.mode]}. {keys}"
 
 
@@ -99,17 +99,17 @@ def ending(run: Overlay) -> Iterator[str]:
 def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[str]:
     """Yield what failed, and what can be typed; *device* is what the other device is called here."""
     why = one_line(run.failure.replace(run.device, device) if device else run.failure)
-    yield f"It does not go on: {why.removesuffix('.') or 'something failed'}."
+    yield f"Stopped by an error: {why.removesuffix('.') or 'something failed'}."
     if typed:
         unclear = not run.agent and run.failure.startswith(Code.AGENT_NOT_FOUND)
-        again = "/resume AGENT goes on with that one" if unclear else "/resume tries again"
+        again = "/resume AGENT continues with that agent" if unclear else "/resume retries"
         yield f"→ {again}, /take over lets you write, /stop ends it."
 
 
 def permission_lines(question: PermissionRequest) -> Iterator[str]:
     """Yield what the local agent asks leave for, and the answers that it takes."""
     kind = f" ({one_line(question.kind, 40)})" if question.kind else ""
-    yield f"Your agent asks leave{kind}: {one_line(question.title, 300)}"
+    yield f"Your agent asks for permission{kind}: {one_line(question.title, 300)}"
     if question.details:
         # All that the agent says of it: nobody shall agree to what they cannot see.
         yield f"    {one_line(question.details, 2_000)}"
@@ -151,7 +151,7 @@ def footer(
     if asks is not None:
         asked = [part for line in permission_lines(asks) for part in folded(line, width)]
         if (hidden := len(asked) - room + 1) > 1:
-            rest = cut(f"… {hidden} more lines: make the window higher to see them", width)
+            rest = cut(f"… {hidden} more lines: enlarge the window to see them", width)
             asked = [*asked[: room - 2], rest, asked[-1]]
     elif run.state is SessionState.READY_TO_SEND and run.pending is not None:
         asked = _draft(run, width, room, max(_FEWEST_ROWS, height // _SHARE))
@@ -159,7 +159,7 @@ def footer(
         why, todo = (folded(line, width) for line in trouble(run, device))
         asked = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
     elif run.state is SessionState.WAITING_REMOTE and connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS:
-        asked = folded("Its device may be away, or may not let this one in; what was sent waits at the gateway.", width)
+        asked = folded("Its device may be offline, or may not allow this one. The message waits at the gateway.", width)
     else:
         asked = []
     return [*above, *asked[:room], *keys, *below]
@@ -173,9 +173,9 @@ def able(run: Overlay) -> str:
         case SessionState.ERROR | SessionState.COMPLETED | SessionState.STOPPED:
             return ""
         case SessionState.PAUSED:
-            return "/resume goes on · /stop ends it · Ctrl-C leaves · /help"
+            return "/resume · /stop · Ctrl-C exits · /help"
         case SessionState.PLANNING | SessionState.PROCESSING_REMOTE if run.decides == "person":
-            return "what you type is sent · /hand back · /help"
+            return "type to send · /hand back · /help"
         case _:
             return f"/pause · {'/hand back' if run.decides == 'person' else '/take over'} · /stop · /help"
 
@@ -186,7 +186,7 @@ def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
     # Folded and not cut: nobody shall agree to the end of a line that they cannot see.
     whole = several_lines(run.pending.text).expandtabs(4).splitlines() or [""]
     text = [f"  │ {part}" for line in whole for part in folded(line, max(1, width - 4))]
-    why = [f"Draft for turn {run.turn + 1}; you are asked because of", *why_lines(run)]
+    why = [f"Draft for turn {run.turn + 1}; needs your review because of", *why_lines(run)]
     why = [part for line in why for part in folded(line, width)]
     if len(why) + min(len(text), _FEWEST_ROWS) + 1 > room:
         rules = ", ".join(one_line(review.rule) for review in run.pending.reviews)
@@ -275,14 +275,14 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
         case SessionState.IDLE | SessionState.PLANNING | SessionState.PROCESSING_REMOTE | SessionState.WAITING_LOCAL:
             return "your agent is writing"
         case SessionState.READY_TO_SEND:
-            return "sending" if run.pending is None else "a draft waits for you"
+            return "sending" if run.pending is None else "draft needs review"
         case SessionState.WAITING_REMOTE:
             return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
         case SessionState.PAUSED:
-            waits = "; a reply came" if run.kept else "; a draft waits" if run.pending else ""
+            waits = "; a reply arrived" if run.kept else "; a draft is pending" if run.pending else ""
             return f"paused{waits}"
         case SessionState.ERROR:
-            return "stands still"
+            return "stopped by an error"
         case SessionState.COMPLETED | SessionState.STOPPED:
             return "ended"
 

@@ -51,8 +51,8 @@ def _draft_fields(draft: SharedDraft) -> Iterator[tuple[str, str]]:
     yield "to be sent", f"as turn {draft.turn}, {draft.profile} → {draft.device_name or draft.device}"
     yield "objective", draft.objective
     yield "because", "\n".join(f"{each.rule}: {each.why}" for each in draft.reviews)
-    yield "paused", "an answer counts once the run goes on" if draft.paused else ""
-    yield "you may change", "text"
+    yield "paused", "an answer takes effect when the run resumes" if draft.paused else ""
+    yield "editable", "text"
     yield "run", draft.run
     yield "id", draft.draft
 
@@ -75,11 +75,11 @@ def _question_fields(question: Question) -> Iterator[tuple[str, str]]:
     yield "objective", request.objective
     yield "input", text_of(request.input)
     yield "because", request.reason
-    yield "for user", request.remit.user
+    yield "user", request.remit.user
     yield "through", " → ".join(request.remit.chain)
-    yield "may spend", f"{spoken(request.remit.time_ms)}, {request.remit.tokens} tokens"
-    yield "you may change", ", ".join(sorted(question.editable)) or "nothing"
+    yield "limits", f"{spoken(request.remit.time_ms)}, {request.remit.tokens} tokens"
+    yield "editable", ", ".join(sorted(question.editable)) or "nothing"
     yield "asked", clock_time(question.asked_ms)
-    yield "too late in", spoken(max(0, question.expires_ms - now_ms()))
+    yield "expires in", spoken(max(0, question.expires_ms - now_ms()))
     yield "run", request.run
     yield "id", question.id

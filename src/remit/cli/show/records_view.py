@@ -23,22 +23,22 @@ def find_run(connection: SqliteConnection, name: str) -> str:
     if name == LAST:
         newest = reader.runs(None, None, 1, now_ms())(connection)
         if not newest:
-            raise _not_found("there is no run yet", "Start one: remit run AGENT TASK")
+            raise _not_found("no runs yet", "Start one: remit run AGENT TASK")
         return newest[0].run
     if not name:  # of a shell variable that was never set; every id begins with it
-        raise _not_found("the name of a run is empty", "See them with `remit runs list`.")
+        raise _not_found("empty run id", "List them with `remit runs list`.")
     fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
     if not fitting and (shared := reader.shared_runs(name, 1)(connection)):
-        says = f"{shared[0]} is a run with another device's agent, and none of the hub"
+        says = f"{shared[0]} is a run with an agent of another device, not a run of the hub"
         raise _not_found(says, f"See its steps: remit audit tail --run {shared[0]}")
     if name in fitting or reader.records(name, None, 0, 1)(connection):
         return name  # one that was refused before it began has records, and is no run that could be listed
     if not fitting:
-        raise _not_found(f"no run begins with `{one_line(name, 60)}`", "See them with `remit runs list`.")
+        raise _not_found(f"no run id starts with `{one_line(name, 60)}`", "List them with `remit runs list`.")
     if len(fitting) > 1:
         shown = "\n".join(f"  {each.run}  {each.agent}: {one_line(each.objective, 60)}" for each in fitting.values())
         count = f"more than {MANY}" if len(fitting) > MANY else str(len(fitting))
-        raise _not_found(f"ambiguous id `{name}`: {count} runs begin with it:\n{shown}", _MORE)
+        raise _not_found(f"ambiguous id `{name}`: {count} runs match:\n{shown}", _MORE)
     return next(iter(fitting))
 
 

@@ -59,4 +59,4 @@ def print_replay(found: Replay) -> None:
         if step.preview:
             click.echo(" " * 12 + indent + styled(cut(one_line(step.preview), WIDTH), dim=True))
     if found.state != "finished":
-        click.echo(f"It has not ended: {found.state}.\n→ remit runs resume {short(found.run)}", err=True)
+        click.echo(f"The run has not ended: {found.state}.\n→ remit runs resume {short(found.run)}", err=True)

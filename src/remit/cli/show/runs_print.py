@@ -89,14 +89,14 @@ def print_details(found: RunDetails, tree: Tree) -> None:
     _heading("Answer", found.result)
     if found.result is not None:
         print_text(text_of(found.result))
-    _heading("Who asked whom", len(found.delegations) > 1)
+    _heading("Calls", len(found.delegations) > 1)
     if len(found.delegations) > 1:
         print_tree(tree)
     calls = tuple(history(found.delegations))
     _heading("Sub-agent calls", calls)
     for line in calls:
         print_text(line)
-    _heading("What people were asked", found.approvals)
+    _heading("Approvals", found.approvals)
     for approval in found.approvals:
         print_text(_asked(approval, waits=found.status is None))
     _heading("Notices", found.notices)

@@ -72,7 +72,7 @@ def _end(response: Response) -> str:
 def _use(use: ToolUse) -> str:
     tool = one_line(use.tool) + (f", which saw {', '.join(use.revealed)}" if use.revealed else "")
     if use.begun:
-        return f"begins to use {tool}"
+        return f"starts to use {tool}"
     if use.fault is not None:
         return f"could not use {tool}{_why(use.fault)}"
     return f"used {tool}" + (", from the journal" if use.replayed else f" ({spell_ms(use.duration_ms)})")

@@ -126,7 +126,7 @@ class Consent(NamedTuple):
         """What to type to answer it, or where."""
         if self.is_here:
             return f"remit pending approve {self.approval.id}"
-        return "That is asked, and answered, at the hub where this agent lives, or behind it: remit pending list"
+        return "Answer this question on the hub that runs this agent: remit pending list"
 
 
 class Tree:

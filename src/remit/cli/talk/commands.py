@@ -15,13 +15,13 @@ from remit.protocol.envelope import Message, Usage
 from remit.text.terminal import one_line, several_lines
 
 COMMANDS = {
-    "help": "what can be typed here",
-    "agents": "who can be asked, and whom this agent may call",
-    "history": "what was said: /history 50 shows the last 50 messages",
-    "calls": "the calls of sub-agents in this conversation: /calls 50 shows the last 50",
-    "budget": "what the last answer and this conversation took, and what one answer may take",
-    "cancel": "stop the answer that is being made; so does Ctrl-C",
-    "quit": "leave; so does Ctrl-D",
+    "help": "list the commands",
+    "agents": "list the agents, and those that this agent may call",
+    "history": "show messages: /history 50 shows the last 50",
+    "calls": "show calls of sub-agents: /calls 50 shows the last 50",
+    "budget": "show tokens and time spent, and the limits of one answer",
+    "cancel": "cancel the current answer; also: Ctrl-C",
+    "quit": "exit; also: Ctrl-D",
 }
 DEFAULT_COUNT = 20
 _LONGEST = max(map(len, COMMANDS))
@@ -29,8 +29,8 @@ _LONGEST = max(map(len, COMMANDS))
 HELP = [
     *(f"/{name:{_LONGEST}}  {means}" for name, means in COMMANDS.items()),
     "",
-    "Everything else is a request. One of several lines: end each but the last with \\, or paste it.",
-    "One that begins with / is typed with two of them.",
+    "Everything else is a request. For several lines, end each but the last with \\, or paste the text.",
+    "To send a request that starts with /, type // instead.",
 ]
 
 
@@ -71,7 +71,7 @@ class ChatCommands:
         }
         if name not in known:
             near = did_you_mean(f"/{name}", [f"/{each}" for each in COMMANDS])
-            return [f"There is no command /{one_line(name, 60)}{near or '; see /help'}"]
+            return [f"No such command /{one_line(name, 60)}{near or '; see /help'}"]
         argument = argument.strip()
         if argument and not (argument.isdecimal() and int(argument)):
             return [f"/{name} takes a number: /{name} {DEFAULT_COUNT}"]
@@ -90,10 +90,10 @@ class ChatCommands:
         ]
 
     async def _history(self, count: int) -> list[str]:
-        return list(format_messages(await self._past.messages(count))) or ["Nothing was said yet."]
+        return list(format_messages(await self._past.messages(count))) or ["No messages yet."]
 
     async def _calls(self, count: int) -> list[str]:
-        return list(history((await self._past.calls())[-count:])) or ["No agent has called another yet."]
+        return list(history((await self._past.calls())[-count:])) or ["No calls yet."]
 
     async def _budget(self, _: int) -> list[str]:
         tokens = self._order.max_tokens or self._limits.root_tokens
@@ -101,7 +101,7 @@ class ChatCommands:
         spent = await self._past.spent()
         root = self.last.root if self.last else None
         asked = many(spent.requests, "request")
-        last = "nothing was asked yet"
+        last = "no requests yet"
         if root is not None and root.response is not None:
             last = f"{_tokens(root.response.usage)}, {spell_ms(root.response.duration_ms)}"
         return [

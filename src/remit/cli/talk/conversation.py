@@ -110,7 +110,9 @@ class ChatSession:
                 session=session, agent=order.agent, user=order.user, messages=len(self.before), store=store
             )
             self._data.document(begun)
-        self.transcript.say(f"{one_line(order.agent)}, session {one_line(session)}; /help explains, Ctrl-D leaves.")
+        self.transcript.say(
+            f"{one_line(order.agent)}, session {one_line(session)}; /help lists commands, Ctrl-D exits."
+        )
         if self.before:
             self.transcript.say("Earlier in this conversation (/history shows more):")
             for line in shortly(self.before[-REMINDED:], shutil.get_terminal_size().columns - 1):
@@ -140,7 +142,7 @@ class ChatSession:
         """Take a line that was entered while an answer is being made."""
         if line is None:
             self.over = True
-            self.transcript.say("Leaves after this answer; /cancel stops it.")
+            self.transcript.say("Exiting after this answer; /cancel cancels it.")
         elif command_in(line) in LEAVING:
             self.over = True
             self.stop("/quit")
@@ -150,14 +152,14 @@ class ChatSession:
             task.add_done_callback(self._telling.discard)
         elif line.strip():
             self.waiting.append(line)
-            self.transcript.say(f"Asked next: {one_line(line)}")
+            self.transcript.say(f"Queued: {one_line(line)}")
 
     async def _carry_out(self, command: str) -> None:
         match command.strip():
             case name if name in LEAVING:
                 self.over = True
             case "cancel" if self._attendance is None:
-                self.transcript.say("There is nothing to cancel.")
+                self.transcript.say("Nothing to cancel.")
             case "cancel":
                 self.stop("/cancel")
             case other:
@@ -192,7 +194,7 @@ class ChatSession:
             return
         if task.cancelled():
             self.code = INTERRUPTED
-            self.transcript.say("Cancelled before it began.")
+            self.transcript.say("Cancelled before it started.")
             return
         self._commands.last = tree
         self._tell_end(tree, task.result(), stopped=attendance is not None and attendance.stopping)

@@ -54,8 +54,8 @@ def _refuse_profile(team: Team, name: str) -> None:
     raise RemitError(
         fault(
             Code.AGENT_NOT_FOUND,
-            f"`{name}` is no agent but a profile, whose agent works with one that another device shares",
-            suggestion=f"Say which device, and on what: remit chat {name} DEVICE --objective TEXT",
+            f"`{name}` is a profile, not an agent; it works with an agent that another device shares",
+            suggestion=f"Give the device and the objective: remit chat {name} DEVICE --objective TEXT",
         )
     )
 
@@ -75,7 +75,7 @@ def _converse(chat: ChatSession, beside: "_Beside", *, at_terminal: bool) -> Non
                 if not at_terminal:
                     chat.code = INTERRUPTED
                     return
-                click.echo("\n(Ctrl-D or /quit leaves.)", err=True)
+                click.echo("\n(Ctrl-D or /quit to exit.)", err=True)
                 continue
             except LeaveError:
                 chat.code = INTERRUPTED

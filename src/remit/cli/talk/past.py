@@ -45,15 +45,13 @@ class ConversationHistory:
             return
         # Of another's conversation not even the agent is told.
         whose = f"with {owner.agent}, not with {self._agent}" if owner.user == self._user else "of another user"
-        other = (
-            f"`remit chat {owner.agent}` goes on with it" if owner.user == self._user else "--user says in whose name"
-        )
+        other = f"`remit chat {owner.agent}` continues it" if owner.user == self._user else "--user sets the user"
         code = Code.PERMISSION_DENIED if owner.user == self._user else Code.USER_MISMATCH
         raise RemitError(
             fault(
                 code,
-                f"session {self._session} is a conversation {whose}",
-                suggestion=f"Leave out --session to begin a new one; {other}.",
+                f"session {self._session} belongs to a conversation {whose}",
+                suggestion=f"Leave out --session to start a new one; {other}.",
             )
         )
 
