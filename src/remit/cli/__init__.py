@@ -1,4 +1,4 @@
-"""The command line: stdout is data, stderr is progress, and the exit code says how it went."""
+"""The command line: data on stdout, progress on stderr, the outcome in the exit code."""
 
 from remit.cli.main import main
 

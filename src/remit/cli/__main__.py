@@ -1,4 +1,4 @@
-"""`python -m remit.cli`: the command line where no `remit` is on the path."""
+"""`python -m remit.cli`: the command line without the `remit` script."""
 
 from remit.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`remit agents`: who is in the team, and what each may do."""
+"""`remit agents`: the agents of the team and their permissions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +59,7 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
         for each in lines
     ]
     headings = ("agent", "description", "capabilities", "may call", "tools", "workflow steps", "location")
-    # A column in which nobody has anything says nothing.
+    # Empty columns are left out.
     kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
     print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
@@ -108,7 +108,7 @@ def show(
     team = team_of(team_file, overrides)
     cards = cards_of(team)
     if agent is None:
-        from remit.cli.ranking import print_ranking  # reads the record, which most of these commands do not
+        from remit.cli.ranking import print_ranking  # opens the record, which most of these commands do not need
 
         print_ranking(capability or "", team, cards.values(), as_json=as_json)
         return
@@ -150,7 +150,7 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
         yield "steps", "\n".join(map(_step, details.workflow.steps))
         yield "result", details.workflow.result or "the results of all steps, as one text"
     yield "capabilities", "\n".join(map(_capability, card.capabilities))
-    # What an agent elsewhere may do, its own hub says.
+    # The permissions of a remote agent are known only to its own hub.
     is_here = details.address is None and details.device is None
     yield "tools", ", ".join(sorted(card.tools)) or ("none" if is_here and not details.workflow else "")
     yield "may call", _may_call(card) if is_here else ""
@@ -172,7 +172,7 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
 
 
 def _step(step: Step) -> str:
-    """Return a step in one line: who does what, when, and what if not."""
+    """Return a step in one line: agent, task, condition and error handling."""
     who = " for ".join(each for each in (step.agent, step.capability) if each)
     waits = ", ".join(sorted(waits_for(step)))
     said = [f"after {waits}"] if waits else []

@@ -1,4 +1,4 @@
-"""`remit ask`: say what you want, and have the team find out who does it."""
+"""`remit ask`: describe what you want; the orchestrator chooses the agents."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`remit audit`: the record of what agents did."""
+"""`remit audit`: the audit record."""
 
 import time
 from pathlib import Path
@@ -16,9 +16,9 @@ from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
 from remit.text.terminal import json_for_terminal
 
-# How soon a record that is written is shown to whoever follows.
+# Poll interval of --follow.
 FOLLOW_S = 0.2
-# A service that takes notes answers in less.
+# Longer than a notary service needs to answer.
 POST_S = 15.0
 
 profile_option = click.option(
@@ -126,12 +126,12 @@ def _anchors(given: str) -> list[Checkpoint]:
 
 
 def _content(given: str) -> str | None:
-    """Return what is in a file of that name; None if there is none."""
+    """Return the content of a file; None if it does not exist."""
     try:
         return Path(given).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:  # a folder, no permission; a name that no file can have
+    except (OSError, ValueError) as error:  # a folder, no permission, or an invalid file name
         raise ValueError(f"cannot read it ({error})") from error
 
 
@@ -347,7 +347,7 @@ def export(
 
 
 def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:
-    """Write everything and return how many rows and checkpoints it was."""
+    """Write all rows and checkpoints, and return how many there were."""
     from msgspec.structs import asdict
 
     from remit.cli.places import reading
@@ -355,7 +355,7 @@ def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> 
     from remit.stores.checkpoints import read_checkpoints
     from remit.stores.export import linked_rows
 
-    # Read before the rows: of each that is here now, the rows are there then.
+    # Read before the rows, so that the signed rows of each checkpoint exist.
     seals = [AuditCheckpoint(**asdict(seal)) for seal in read_checkpoints(path) if seal and run is profile is None]
     rows = written = 0
     with reading(path) as connection:
@@ -365,7 +365,7 @@ def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> 
             while written < len(seals) and seals[written].seq <= row.seq:
                 _write(file, seals[written])
                 written += 1
-    for seal in seals[written:]:  # about rows that are gone
+    for seal in seals[written:]:  # checkpoints of missing rows
         _write(file, seal)
     return rows, len(seals)
 

@@ -1,4 +1,4 @@
-"""`remit chat`: talk to an agent, or have one's own talk to the one that somebody shares."""
+"""`remit chat`: chat with an agent, or let a local agent work with a shared one."""
 
 from pathlib import Path
 from typing import NoReturn, get_args
@@ -10,7 +10,7 @@ from remit.cli.options import json_option, jsonl_option, team_options
 from remit.cli.suggest import chat_names, device_names, offered_agents, session_ids, shared_run_ids
 from remit.relay.bridge.frames import Mode
 
-# Which options belong to which chat: with a device, and without one.
+# The options that need a device, and those that exclude one.
 _ALONE = {"session": "--session", "user": "--user", "max_tokens": "--budget", "deadline_ms": "--deadline"}
 _SHARED = {
     "shared_agent": "--agent",

@@ -1,4 +1,4 @@
-"""What `remit doctor` looks at, one check after another; none of them changes anything that is kept."""
+"""The checks of `remit doctor`; none of them changes stored data."""
 
 import asyncio
 import os
@@ -26,14 +26,14 @@ from remit.documents.team import Check
 from remit.protocol.errors import RemitError
 from remit.text.terminal import speaks_unicode
 
-if TYPE_CHECKING:  # most teams have no device, and all that belongs to one takes a while to load
+if TYPE_CHECKING:  # slow to load, and most teams have no device
     from remit.relay.e2e.account import Device
 
 PYTHON = (3, 11)
 
 
 def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Iterator[Check]:
-    """Return what was found, in the order in which one would mend it."""
+    """Return the findings, in the order in which to fix them."""
     yield _python()
     yield ok("remit", f"{__version__}, in {Path(__file__).parents[2]}")
     yield from _packages()
@@ -78,7 +78,7 @@ def _python() -> Check:
 
 
 def _sandbox() -> Check:
-    """Return whether an isolated agent could have a sandbox here."""
+    """Check whether isolated agents can be sandboxed here."""
     from remit.agents.landlock import version
     from remit.agents.sandbox import Sandbox, has_own_network, missing
 
@@ -94,7 +94,7 @@ _REQUIREMENT = re.compile(
 
 
 def _packages() -> Iterator[Check]:
-    """Return whether each package that remit needs is there and can be loaded, and which extras are."""
+    """Check that the required packages are installed and can be loaded, and which extras are installed."""
     modules = {_name(each): module for module, names in metadata.packages_distributions().items() for each in names}
     fine: list[str] = []
     for requirement in metadata.requires("remit") or ():
@@ -118,7 +118,7 @@ def _packages() -> Iterator[Check]:
             yield ok(f"extra {extra}", f"{name} {version}")
             continue
         try:
-            # Loaded, because a wheel that was built for another machine is installed and does not work.
+            # Loaded, because a wheel built for another platform can be installed and still not work.
             import_module(modules.get(_name(name), name))
         except ImportError as error:
             yield problem(name, f"{version} is installed but fails to load: {error}", f"{command} --force-reinstall")
@@ -128,7 +128,7 @@ def _packages() -> Iterator[Check]:
 
 
 def _name(distribution: str) -> str:
-    """Return a package's name in the one form that all its spellings share."""
+    """Return the normalized name of a package."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
@@ -168,7 +168,7 @@ def _peers(team: Team | None) -> Iterator[Check]:
     addresses = {} if team is None else {name: peer.url for name, peer in team.peers.items() if peer.url}
     if not addresses:
         return
-    from remit.cli.meeting import met  # most teams ask nobody elsewhere
+    from remit.cli.meeting import met  # most teams have no peers
 
     found = asyncio.run(met(set(addresses.values())))
     for name, url in addresses.items():
@@ -184,14 +184,14 @@ def _peers(team: Team | None) -> Iterator[Check]:
 
 
 def _device(team: Team | None) -> Iterator[Check]:
-    """Return whether the team's device could be at work, if it has one or says that it would."""
+    """Check the team's device, if the team has one or configures one."""
     if team is None or team.relay is None:
         return
     if find_spec("vodozemac") is None:
         says = "the team has a gateway, but the extra `relay` is not installed"
         yield warning("device", says, "pip install 'remit[relay]'")
         return
-    # Most teams have no device, and all that belongs to one takes a while to load.
+    # Slow to load, and most teams have no device.
     from remit.config.device import device_path, doubts, program_of, using_device
     from remit.relay.device.peers import Peers
 
@@ -215,7 +215,7 @@ def _device(team: Team | None) -> Iterator[Check]:
         if key == "acp" and find_spec("acp") is None:
             says = "the extra `acp` is not installed"
             yield warning(f"profiles.{name}.acp", says, "pip install 'remit[acp]'")
-        with suppress(RemitError):  # a secret that is missing is said above
+        with suppress(RemitError):  # a missing secret is reported above
             program = program_of(team, name)
             if not program.exists():
                 says = f"program `{program.command}` not found"
@@ -223,7 +223,7 @@ def _device(team: Team | None) -> Iterator[Check]:
 
 
 def _gateway(team: Team, device: "Device") -> Check:
-    """Return whether the team's gateway is there, is the one that is meant, and knows the device."""
+    """Check that the gateway is reachable, is the expected one, and knows this device."""
     from remit.cli.standing import standing
 
     assert team.relay is not None, "asked only where there is one"

@@ -1,4 +1,4 @@
-"""What `remit doctor` looks at of a store: the disk that it is on, its file, and what is in it."""
+"""The checks of `remit doctor` for a store: its disk, its file and its content."""
 
 import os
 import re
@@ -27,17 +27,17 @@ from remit.stores.faults import translate
 from remit.stores.reader import records, runs
 from remit.stores.schema import APPLICATION_ID, MIGRATIONS
 
-# Below this a store can stop any moment; below ten times as much one should know.
+# A problem below this; a warning below ten times as much.
 LEAST_FREE_BYTES = 100 * 1024 * 1024
-# Verifying so many rows takes about a second; of a larger record the newest are looked at.
+# Verifying this many rows takes about a second; of a larger record only the newest are checked.
 QUICK_ROWS = 100_000
-# Clocks of machines that share a store differ by less.
+# Synchronized clocks differ by less.
 CLOCK_MS = 60_000
 # Nothing was recorded before this program was written (2025-01-01).
 EPOCH_MS = 1_735_689_600_000
 # A hub holds the lock for a few milliseconds at a time.
 LOCK_SECONDS = 2
-# How many of the newest runs are looked at for those whose hub went silent.
+# How many of the newest runs are checked for a silent hub.
 RUNS = 200
 
 _LOCAL = "Move the store to a local disk: `path` in `[store]` of the team file."
@@ -51,7 +51,7 @@ NETWORK = re.compile(
 
 
 def disk(path: Path) -> Iterator[Check]:
-    """Return whether a store at *path* finds room, and a file system that can hold one."""
+    """Check free space and file system for a store at *path*."""
     folder = next(each for each in (path.absolute().parent, *path.absolute().parents) if each.exists())
     if not os.access(folder, os.W_OK | os.X_OK):
         yield problem("folder", f"{folder} is not writable", f"Make it writable for this user: chmod u+wx {folder}")
@@ -71,7 +71,7 @@ def disk(path: Path) -> Iterator[Check]:
 
 
 def _filesystem(folder: Path) -> str | None:
-    """Return the kind of the file system that holds a folder, where the system tells (Linux)."""
+    """Return the file system type of a folder (Linux only)."""
     mounts: dict[str, str] = {}
     with suppress(OSError):
         for line in Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -92,13 +92,13 @@ def _size(size: float) -> str:
 
 
 def durability(mode: Durability) -> Check:
-    """Return what an answer survives."""
+    """Report which failures an answer survives."""
     survives = "a power cut" if mode == "power" else "a killed process, but not a power cut"
     return ok("durability", f"{mode}: an answer survives {survives}")
 
 
 def store(path: Path) -> Iterator[Check]:
-    """Return how a store stands, and what is in it; nothing is written to it."""
+    """Check a store and its content without writing to it."""
     if not path.exists():
         yield ok("store", f"{path} does not exist yet; the first run creates it")
         yield _clock(None)
@@ -121,7 +121,7 @@ def store(path: Path) -> Iterator[Check]:
 
 
 def _older_version(path: Path) -> int | None:
-    """Return the version of a store that was not brought up to date yet; None for any other file."""
+    """Return the version of a store that needs an upgrade; None for any other file."""
     with suppress(apsw.Error):
         connection = connect_reader(path, LOCK_SECONDS)
         try:
@@ -140,7 +140,7 @@ def _opened(connection: SqliteConnection, path: Path) -> Check:
 
 
 def _lock(path: Path) -> Check:
-    """Try to write, as far as that goes without writing."""
+    """Take the write lock without writing."""
     try:
         connection = connect_writer(path, "process", LOCK_SECONDS)
         try:

@@ -1,4 +1,4 @@
-"""`remit completion`: the script with which a shell completes commands, agents, devices, runs and questions."""
+"""`remit completion`: shell completion of commands, agents, devices, runs and questions."""
 
 import click
 

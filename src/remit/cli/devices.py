@@ -1,4 +1,4 @@
-"""`remit devices`: this device, and those that it knows."""
+"""`remit devices`: this device and the paired ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from remit.cli.options import json_option, same_team, team_options
 from remit.cli.suggest import known_devices
 
-if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
+if TYPE_CHECKING:  # encryption is not loaded to show help
     from remit.config.team import Team
     from remit.documents.devices import DeviceShown, KnownDevice
     from remit.relay.device.identity import Card
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
 
 
 class UnmatchedError(click.ClickException):
-    """Two people saw different codes."""
+    """The two owners saw different codes."""
 
     exit_code = 4
 
@@ -140,7 +140,7 @@ def pair(
         code = comparable_code(device.card, card)
         peers = Peers(device.state)
         if any(each.revoked for each in peers.list() if each.device == card.device):
-            peers.pair(card)  # which says why it cannot be; there is no code to compare
+            peers.pair(card)  # raises the reason; there is no code to compare
         asks = not (verified or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
         if not as_json:
             click.echo(f"Code with {_called(card)}:", err=True)
@@ -287,7 +287,7 @@ def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
 
 
 def _own_name(team: Team) -> str:
-    """Return a name that is hardly any other device's: two of one name could be mistaken for each other."""
+    """Return a name that is probably unique, since equal names are easy to confuse."""
     import socket
 
     from remit.relay.device.identity import MAX_NAME
@@ -297,7 +297,7 @@ def _own_name(team: Team) -> str:
 
 
 def _do_they_match(card: Card) -> bool:
-    """Ask whether the other owner sees the same code; a no ends the command."""
+    """Ask whether the other owner sees the same code; `no` ends the command."""
     click.echo(
         "Compare it with the device's owner, who sees it after pairing with your link: remit devices show --link",
         err=True,
@@ -379,14 +379,14 @@ def _called(card: Card) -> str:
 
 
 def _typed(card: Card) -> str:
-    """Return how a device is named on a command line."""
+    """Return a device's name as a command-line argument."""
     import shlex
 
     return shlex.quote(card.name)
 
 
 def _offered(known: KnownDevice) -> str:
-    """Return what a device shares, as far as it has said."""
+    """Return the agents that a device shares, as far as known."""
     return _yes(known.shared) if known.offers is None else ", ".join(each.name for each in known.offers)
 
 

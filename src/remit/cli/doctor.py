@@ -1,4 +1,4 @@
-"""`remit doctor`: how this machine and this folder are, and what to do."""
+"""`remit doctor`: check this machine and this folder, and suggest fixes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`remit errors`: what each code means and what to do about it."""
+"""`remit errors`: explain error codes."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""What a check of `remit doctor` finds: that all is well, what one should know, or what has to be mended."""
+"""The results of a check: ok, warning or problem."""
 
 from remit.documents.team import Check
 

@@ -1,4 +1,4 @@
-"""`remit init`: a team that runs, to begin with."""
+"""`remit init`: create a working team."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ TEMPLATES = {
 DEFAULT = "function"
 IGNORED = ".remit/"
 _KEY = "export OPENAI_API_KEY=…"
-# What is typed to see it work.
+# The commands that show each template at work.
 NEXT = {
     "function": ('remit run assistant "Agents call agents, and every call is guarded."',),
     "receipts": ('remit run assistant "Sort my receipts"',),
@@ -33,7 +33,7 @@ NEXT = {
 
 
 class InTheWayError(click.ClickException):
-    """The folder cannot take the files: the command was right, the place is not."""
+    """The files cannot be written to this folder."""
 
     exit_code = 2
 
@@ -81,7 +81,7 @@ def init(folder: Path, name: str | None, template: str | None, yes: bool, as_jso
 
 
 def _in_order(commands: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what to type, the check of the file first, but after the key that it looks for."""
+    """Return the next commands: set the API key, validate, then run."""
     keys = tuple(each for each in commands if each.startswith("export "))
     return (*keys, "remit validate", *commands[len(keys) :])
 
@@ -115,7 +115,7 @@ def _is_name(text: str) -> bool:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the folder's name as a team may have it."""
+    """Return the folder's name as a valid team name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.")[:128] or "team"
 
 
@@ -152,7 +152,7 @@ def _write(folder: Path, contents: dict[str, str]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in contents.items():
-            # Not over one that was made this very moment.
+            # Never overwrite a file created in the meantime.
             with (folder / name).open("x", encoding="utf-8", newline="\n") as file:
                 written.append(folder / name)
                 file.write(text)
@@ -163,7 +163,7 @@ def _write(folder: Path, contents: dict[str, str]) -> None:
 
 
 def _ignore(folder: Path) -> tuple[str, ...]:
-    """Keep the record out of git: add a line to .gitignore unless it is there; return the file if it was changed."""
+    """Add the record to .gitignore, unless it is there already; return the file name if it changed."""
     file = folder / ".gitignore"
     known = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
     if any(each.strip().strip("/") == IGNORED.strip("/") for each in known.splitlines()):

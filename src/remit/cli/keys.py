@@ -1,4 +1,4 @@
-"""`remit keys`: this hub's key, and those of others."""
+"""`remit keys`: the keys of this hub and of its peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from remit.cli.options import json_option, team_options
 from remit.config.folders import make_private
 
-if TYPE_CHECKING:  # what it takes to sign is not loaded to show help
+if TYPE_CHECKING:  # signing is not loaded to show help
     from remit.config.team import Team
     from remit.documents.keys import KeysShown
     from remit.transports.credentials.keys import HubKey
@@ -19,13 +19,13 @@ OVERLAP = "168h"
 
 
 class UnfitError(click.ClickException):
-    """What was asked for cannot be done with the files as they are."""
+    """The key files do not allow the command."""
 
     exit_code = 2
 
 
 class KeyFiles(NamedTuple):
-    """Where keys are kept, and what the team says of peers."""
+    """The key files, and the peers of the team."""
 
     key: Path
     trusted: Path

@@ -1,4 +1,4 @@
-"""The `remit` command: which subcommands there are, and what happens when one fails."""
+"""The `remit` command: its subcommands and its error handling."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from remit.cli.options import AS_JSON, NAMED_TEAM
 
 
 class CommandSpec(NamedTuple):
-    """Where a command lives, and the line that `remit --help` shows for it."""
+    """The module of a command, and its line in `remit --help`."""
 
     module: str
     help: str
@@ -47,7 +47,7 @@ COMMANDS: dict[str, CommandSpec] = {
 }
 
 
-# What says that nothing more fits where the output goes.
+# Errors of a full disk or quota.
 _UNWRITABLE = (errno.ENOSPC, errno.EIO)
 
 
@@ -77,11 +77,11 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an error of ours becomes a sentence, what to do next, and an exit code."""
+        """Run a command; a Remit error becomes a message, a suggestion and an exit code."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Whoever read our output has had enough; Python would complain when it flushes what is left.
+            # The reader closed the pipe; prevent Python's error when it flushes the rest.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -115,7 +115,7 @@ class CommandGroup(click.Group):
 
 
 def _make_sayable(stream: Any) -> None:
-    """Let a stream that knows few letters write a question mark for the others; data that nobody looks at is UTF-8."""
+    """Make a non-UTF-8 stream replace unknown characters; redirected data is UTF-8."""
     if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
         if stream is sys.stdout and not stream.isatty():
             stream.reconfigure(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Whether the hubs that a team asks are there."""
+"""Checks that the peer hubs of a team are reachable."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 from remit.transports.http import HubPeer
 from remit.transports.http_reading import CONNECT_S, in_words
 
-# What every hub says to whoever asks whether it is alive.
+# The response of every hub to GET /healthz.
 _ALIVE = b"alive\n"
 
 
 async def met(urls: Iterable[str]) -> dict[str, str]:
-    """Say of each address why no hub is met there; an empty text: one is."""
+    """Return for each address why no hub is reachable; an empty text if one is."""
     async with asyncio.TaskGroup() as group:
         found = {url: group.create_task(_met(url)) for url in urls}
     return {url: task.result() for url, task in found.items()}

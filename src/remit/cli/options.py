@@ -1,4 +1,4 @@
-"""The options that commands share: which team, which store, and in which form the output comes."""
+"""Shared options: team, store and output format."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def team_options(command: F) -> F:
-    """Add `--team` and `--set`: where the team file is, and what is different this time."""
+    """Add `--team` and `--set`: the team file and overrides."""
     command = click.option(
         "--set",
         "overrides",
@@ -29,14 +29,14 @@ def team_options(command: F) -> F:
 
 
 def same_team(team_file: Path | None) -> str:
-    """Return how the team that was named is named in the next command; nothing if none was."""
+    """Return the `--team` option for a suggested command; empty if none was given."""
     from shlex import quote
 
     return f" --team {quote(str(team_file))}" if team_file else ""
 
 
 def store_option(command: F) -> F:
-    """Add `--store`: which record to look at."""
+    """Add `--store`: the store to read."""
     return click.option(
         "--store",
         "store_path",
@@ -46,7 +46,7 @@ def store_option(command: F) -> F:
 
 
 NAMED_TEAM = "remit.named_team"
-"""Where the context of a command knows which team file was named, for what it says to type next."""
+"""Context key of the given team file, for suggested commands."""
 
 
 def _note_team(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:  # noqa: ARG001 - click's
@@ -55,7 +55,7 @@ def _note_team(ctx: click.Context, param: click.Parameter, value: Path | None) -
 
 
 AS_JSON = "remit.as_json"
-"""Where the context of a command knows that an error is to be a document as well."""
+"""Context key: errors are also printed as documents."""
 
 
 def json_option(command: F) -> F:

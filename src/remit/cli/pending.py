@@ -1,4 +1,4 @@
-"""`remit pending`: what agents may only do, or send, if a person agrees."""
+"""`remit pending`: approve or reject what agents ask permission for."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from remit.runtime.ports import Decision, Question
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# How soon a question that is put is shown to whoever watches; nobody notices half a second.
+# Poll interval of --watch; nobody notices half a second.
 WATCH_S = 0.5
 
 
@@ -124,7 +124,7 @@ def show(
 
 
 def _todo(name: str, team_file: Path | None, store: Path | None, *, show: bool = False) -> str:
-    """Return what to type next, with the team and the store that were named."""
+    """Return the next command, with the given team and store."""
     where = same_team(team_file) + (f" --store {quote(str(store))}" if store else "")
     if show and where:
         return f"remit pending show {name}{where}, then the same with approve or reject"

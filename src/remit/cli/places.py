@@ -1,4 +1,4 @@
-"""Which team file and which store a command means, opened without disturbing whoever else uses it."""
+"""Finds and opens the team file and the store of a command."""
 
 import getpass
 import sys
@@ -117,7 +117,7 @@ def known_agent(name: str, known: Iterable[str]) -> str:
 
 
 def shorter(path: Path) -> Path:
-    """Return a path as one would type it here."""
+    """Return a path relative to the working directory, if shorter."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
@@ -136,7 +136,7 @@ def existing(path: Path) -> Path:
 
 @contextmanager
 def reading(path: Path) -> Generator[SqliteConnection]:
-    """Open a store to read it; nothing is written, and no hub is disturbed."""
+    """Open a store read-only, without disturbing hubs."""
     try:
         connection = connect_reader(existing(path), BUSY_SECONDS)
         try:
@@ -161,7 +161,7 @@ async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
 
 
 def whoever_types() -> str:
-    """Return the name of the person at the keyboard, as the system knows them."""
+    """Return the current user's name."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # no such user, and no variable that says who it is

@@ -1,4 +1,4 @@
-"""Whether an agent should hand a request on or handle it itself, as far as its team and its record can tell."""
+"""Decides from team and record whether an agent should delegate a request or handle it itself."""
 
 from collections.abc import Iterable, Mapping
 

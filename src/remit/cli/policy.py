@@ -1,4 +1,4 @@
-"""`remit policy`: what each guard says of a request, and why."""
+"""`remit policy`: explain the guards' decisions."""
 
 from pathlib import Path
 

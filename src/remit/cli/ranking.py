@@ -1,4 +1,4 @@
-"""Who is asked first for a capability, and why, as it follows from the record of whichever process wrote it."""
+"""Ranks the agents that offer a capability, from the record."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ from remit.stores.reader import recent, running
 
 
 def print_ranking(capability: str, team: Team, cards: Iterable[AgentCard], *, as_json: bool) -> None:
-    """Print how those stand who offer a capability."""
+    """Print the ranking of agents for a capability."""
     ranking = _ranking(_known(capability, cards), team)
     if as_json:
         print_json(ranking)

@@ -1,4 +1,4 @@
-"""`remit relay`: a gateway between devices, which can read nothing of what it carries."""
+"""`remit relay`: a gateway that forwards end-to-end encrypted messages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`remit reload`: have running hubs take over the changed team file."""
+"""`remit reload`: make running hubs apply the changed team file."""
 
 from pathlib import Path
 

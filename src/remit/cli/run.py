@@ -1,4 +1,4 @@
-"""`remit run`: ask an agent, and watch who asks whom."""
+"""`remit run`: ask an agent to do a task, and watch the calls."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`remit runs`: look at runs, follow them, cancel them, go on with them."""
+"""`remit runs`: list, show, watch, cancel and resume runs."""
 
 from pathlib import Path
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""`remit schema`: what may stand in a team file, and what `--json` prints."""
+"""`remit schema`: JSON Schemas of the team file and of the `--json` output."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`remit serve`: the team's agents, for whoever may ask them over HTTP."""
+"""`remit serve`: serve the team's agents over HTTP."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`remit share`: agents of the team, for devices that may ask them."""
+"""`remit share`: let other devices call agents of the team."""
 
 from pathlib import Path
 

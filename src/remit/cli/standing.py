@@ -1,4 +1,4 @@
-"""How a team's device stands with its gateway."""
+"""Checks the status of a team's device at its gateway."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from remit.transports.http_reading import CONNECT_S
 
 
 async def standing(team: Team, device: Device) -> DeviceStatus:
-    """Ask the gateway, by which nothing changes there; raises a `RemitError` that says why there is no answer."""
+    """Ask the gateway without changing anything there; raise a `RemitError` if it does not answer."""
     section = team.relay
     assert section is not None, "asked only of a team that has a gateway"
     authority = authority_of(team, section)

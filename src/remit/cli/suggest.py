@@ -1,4 +1,4 @@
-"""What the shell may complete: names of agents, profiles and devices, ids of runs, questions and drafts.
+"""Shell completion of agent, profile and device names, and of run, question and draft ids.
 
 Someone waits at a keyboard for each: none of these raises, and none imports more than it needs.
 """
@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from remit.cli.show.screen import now_ms
 
-# More than this nobody reads.
+# A longer list is not readable.
 MOST = 50
 # Where the team file's folder is noted beside what it says; no key of a section is called so.
 _FOLDER = "folder of the file"
@@ -29,7 +29,7 @@ _WORD = re.compile(r"[\w./@][\w./@%+=:,-]*")
 
 
 def _plain(complete: Completion) -> Completion:
-    """Leave out what a shell would act on, and show descriptions in one line."""
+    """Remove characters that a shell interprets, and shorten descriptions to one line."""
 
     @wraps(complete)
     def completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -1,4 +1,4 @@
-"""`remit validate`: everything that is wrong with a team file, at once."""
+"""`remit validate`: list all problems of a team file."""
 
 import re
 from collections.abc import Iterable, Sequence

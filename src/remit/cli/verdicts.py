@@ -1,4 +1,4 @@
-"""What each guard of a team says of a request that nobody makes."""
+"""Evaluates the guards of a team on a hypothetical request."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ Said = Verdict | Exception
 def explained(
     team: Team, origin: str, target: str, call: Call, user: str, *, simple: bool = False, lacks_data: bool = False
 ) -> Explanation:
-    """Return what would become of a call; nobody is called, and nothing is recorded.
+    """Return what would happen to a call; no agent is called, and nothing is recorded.
 
     *simple* and *lacks_data* say what nobody but its caller knows: that it needs no specialist, or what others have.
     """
@@ -90,12 +90,12 @@ def input_schema(request: Request, facts: Facts) -> Verdict:
 
 
 def name_of(guard: Guard) -> str:
-    """Return what a guard is called."""
+    """Return a guard's name."""
     return getattr(guard, "__name__", repr(guard))
 
 
 def sentence_of(guard: Guard) -> str:
-    """Return what holds if a guard does not object."""
+    """Return the condition that a guard checks."""
     return (guard.__doc__ or "").strip().partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""What `--json` and `--jsonl` print: each document with its schema's name and version, and what its fields mean.
+"""The documents that `--json` and `--jsonl` print, with their schema names, versions and field descriptions.
 
-A field may be added to a version; one that is renamed, removed or given another meaning makes a new version.
+Adding a field keeps the version. Renaming or removing a field, or changing its meaning, makes a new version.
 """

@@ -1,4 +1,4 @@
-"""The record, as it is checked and exported."""
+"""Documents of the audit record: verification and export."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from remit.runtime.audit import AuditFinding
 
 
 class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.verification/1"):
-    """Whether a record is what was written. Printed by `remit audit verify --json`."""
+    """Whether a record is intact. Printed by `remit audit verify --json`."""
 
     ok: Annotated[bool, Meta(description="Whether the record is intact.")]
     file: Annotated[str, Meta(description="The record file.")]
@@ -26,7 +26,7 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
 
 
 class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-row/1"):
-    """A row as it was hashed; docs/audit.md says how to check it. Printed by `remit audit export`."""
+    """A row as it was hashed; see docs/audit.md for how to verify it. Printed by `remit audit export`."""
 
     seq: Annotated[int, Meta(description="Row number.")]
     kind: Annotated[str, Meta(description="Kind of record.")]
@@ -39,7 +39,7 @@ class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit
 
 
 class AuditCheckpoint(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-checkpoint/1"):
-    """A signed statement about the chain. Printed by `remit audit anchor` and, after its row, `remit audit export`."""
+    """A signed checkpoint of the chain. Printed by `remit audit anchor` and, after its row, `remit audit export`."""
 
     number: Annotated[int, Meta(description="Sequence number. A gap shows that a checkpoint was removed.")]
     seq: Annotated[int, Meta(description="The last row that this checkpoint signs.")]

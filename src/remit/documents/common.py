@@ -1,4 +1,4 @@
-"""What many documents say in the same words, and what each command prints when it fails."""
+"""Fields that many documents share, and the document of a failed command."""
 
 from typing import Annotated, Literal
 
@@ -21,7 +21,7 @@ State = Annotated[
 
 
 class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.error/1"):
-    """Why a command could not do what it was asked for."""
+    """Why a command failed."""
 
     code: Annotated[Code, Meta(description="Error code; `remit errors CODE` explains it.")]
     message: Annotated[str, Meta(description="The error as a sentence.")]

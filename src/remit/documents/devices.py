@@ -8,7 +8,7 @@ DeviceId = Annotated[str, Meta(description="The device id, derived from its key.
 
 
 class GatewayUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.gateway/1"):
-    """A gateway that takes connections. Printed by `remit relay --json` once it does."""
+    """A running gateway. Printed by `remit relay --json` when it accepts connections."""
 
     name: Annotated[str, Meta(description="Its own name for itself.")]
     address: Annotated[str, Meta(description="The address to reach it at.")]
@@ -27,14 +27,14 @@ class DeviceShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
 
 
 class OfferedAgent(Struct, frozen=True, kw_only=True):
-    """An agent that another device says it shares with this one."""
+    """An agent that another device shares with this one."""
 
     name: Annotated[str, Meta(description="The name it is shared under: `remit chat … --agent NAME`.")]
     description: Annotated[str, Meta(description="The owner's description.")] = ""
 
 
 class KnownDevice(Struct, frozen=True, kw_only=True):
-    """A device that this one knows."""
+    """A paired device."""
 
     id: DeviceId
     name: Annotated[str, Meta(description="Its own name for itself.")]
@@ -50,20 +50,20 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
 
 
 class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.devices/1"):
-    """The devices that this one knows. Printed by `remit devices list --json`."""
+    """The paired devices. Printed by `remit devices list --json`."""
 
     device: DeviceId
     devices: Annotated[tuple[KnownDevice, ...], Meta(description="The known devices, by name.")]
 
 
 class DevicePaired(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pairing/1"):
-    """A device that is known from now on. Printed by `remit devices pair --json`."""
+    """A newly paired device. Printed by `remit devices pair --json`."""
 
     device: Annotated[KnownDevice, Meta(description="The device.")]
     code: Annotated[str, Meta(description="The code that both owners see if neither card was tampered with.")]
 
 
 class DeviceChanged(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.known-device/1"):
-    """What a device may do from now on. Printed by `remit devices allow --json` and `devices revoke --json`."""
+    """The new permissions of a device. Printed by `remit devices allow --json` and `devices revoke --json`."""
 
     device: Annotated[KnownDevice, Meta(description="The device.")]

@@ -8,7 +8,7 @@ from remit.protocol.errors import Code
 
 
 class ErrorCode(Struct, frozen=True, kw_only=True):
-    """What follows from an error code."""
+    """An error code with its properties."""
 
     code: Annotated[Code, Meta(description="The code; it is stable and never reused.")]
     meaning: Annotated[str, Meta(description="What it means.")]

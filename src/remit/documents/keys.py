@@ -33,7 +33,7 @@ class PeerKey(Struct, frozen=True, kw_only=True):
 
 
 class KeysShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.keys/1"):
-    """The keys of this hub and its peers, as they are now. Printed by the commands below `remit keys` with `--json`."""
+    """The current keys of this hub and its peers. Printed by all `remit keys` commands with `--json`."""
 
     file: Annotated[str, Meta(description="The file with this hub's key.")]
     keys: Annotated[tuple[OwnKey, ...], Meta(description="This hub's keys, oldest first; empty if it has none.")]

@@ -1,4 +1,4 @@
-"""What the guards would say."""
+"""Documents about guards and their verdicts."""
 
 from typing import Annotated, Literal
 
@@ -23,7 +23,7 @@ class Guards(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.g
 
 
 class GuardVerdict(Struct, frozen=True, kw_only=True):
-    """What one guard says of a request."""
+    """The verdict of one guard."""
 
     guard: Annotated[str, Meta(description="Its name.")]
     verdict: Annotated[
@@ -35,7 +35,7 @@ class GuardVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Struck(Struct, frozen=True, kw_only=True):
-    """Something personal or secret in a request; what it is is not said."""
+    """A personal or secret value in a request; the value itself is not included."""
 
     kind: Annotated[str, Meta(description="Kind of value: `EMAIL`, `IBAN`.")]
     place: Annotated[str, Meta(description="Location in the request: `objective`, `input.customer.iban`.")]
@@ -43,7 +43,7 @@ class Struck(Struct, frozen=True, kw_only=True):
 
 
 class Placing(Struct, frozen=True, kw_only=True):
-    """Whether an agent should hand a request on, or handle it itself."""
+    """Whether an agent should delegate a request or handle it itself."""
 
     agent: Annotated[str, Meta(description="The deciding agent: the caller, or the agent the user asks.")]
     decision: Annotated[
@@ -61,7 +61,7 @@ class Placing(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.explanation/1"):
-    """What would become of a request, guard by guard. Printed by `remit policy explain --json`."""
+    """What would happen to a request, with the verdict of each guard. Printed by `remit policy explain --json`."""
 
     origin: Annotated[str, Meta(description="The caller.")]
     target: Annotated[str, Meta(description="The callee.")]

@@ -1,4 +1,4 @@
-"""Questions and drafts that wait for a person."""
+"""Pending questions and drafts."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from remit.runtime.ports import Decision, Question
 
 
 class PendingQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.question/1"):
-    """A question that waits for a person. Printed by `remit pending show --json`, and by `pending list --jsonl`."""
+    """A pending question. Printed by `remit pending show --json`, and by `pending list --jsonl`."""
 
     question: Annotated[Question, Meta(description="The question and its request, redacted.")]
     run: RunId
@@ -18,7 +18,7 @@ class PendingQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag
 
 
 class Pending(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pending/1"):
-    """The questions that wait for a person. Printed by `remit pending list --json`."""
+    """The pending questions and drafts. Printed by `remit pending list --json`."""
 
     questions: Annotated[tuple[PendingQuestion, ...], Meta(description="The questions, oldest first.")]
     drafts: Annotated[
@@ -27,7 +27,7 @@ class Pending(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 
 class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.decision/1"):
-    """What was answered to a question. Printed by `remit pending approve --json` and `pending reject --json`."""
+    """The answer to a question. Printed by `remit pending approve --json` and `pending reject --json`."""
 
     question: Annotated[str, Meta(description="The question id.")]
     run: RunId
@@ -36,7 +36,7 @@ class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 
 class DraftAnswered(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.draft-answer/1"):
-    """What was answered to a draft. Printed by `remit pending approve --json` and `pending reject --json` for one."""
+    """The answer to a draft. Printed by `remit pending approve --json` and `pending reject --json` for a draft."""
 
     draft: Annotated[SharedDraft, Meta(description="The draft before the answer.")]
     agreed: Annotated[bool, Meta(description="Whether it is sent.")]

@@ -1,4 +1,4 @@
-"""Runs: one whole, many in a line each, their trees and their records."""
+"""Documents of runs: details, lists, trees and records."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from remit.protocol.records import Kind, Record
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """Tokens that were spent."""
+    """Tokens spent."""
 
     total: Annotated[int, Meta(description="Total.")]
     prompt: Annotated[int, Meta(description="Prompt tokens.")]
@@ -22,7 +22,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 class DelegationLine(Struct, frozen=True, kw_only=True):
-    """One delegation of a run: who was asked for what, and how it ended."""
+    """One delegation of a run: the callee, the objective, and the outcome."""
 
     delegation: DelegationId
     parent: Annotated[str | None, Meta(description="The parent delegation; null for the first.")]
@@ -53,7 +53,7 @@ class DelegationLine(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalLine(Struct, frozen=True, kw_only=True):
-    """A person was asked."""
+    """A question to a person."""
 
     question: Annotated[str, Meta(description="The question id, for `remit pending`.")]
     delegation: DelegationId
@@ -68,7 +68,7 @@ class ApprovalLine(Struct, frozen=True, kw_only=True):
 
 
 class NoticeLine(Struct, frozen=True, kw_only=True):
-    """Something that an operator should know of a delegation."""
+    """A notice to the operator about a delegation."""
 
     at_ms: AtMs
     delegation: DelegationId
@@ -78,7 +78,7 @@ class NoticeLine(Struct, frozen=True, kw_only=True):
 
 
 class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.run/1"):
-    """A run: what was asked, how it ended, and who did what. Printed by `remit run`, `runs show` and `runs watch`."""
+    """A run: the request, the outcome, and the delegations. Printed by `remit run`, `runs show` and `runs watch`."""
 
     run: RunId
     session: Annotated[str | None, Meta(description="The session id; `remit run --session` continues it.")]
@@ -115,8 +115,8 @@ class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.answer/1"):
-    """The answer of a run as its user gets it, what was redacted included. Printed by `runs answer`
-    and, for a run that is named, by `runs resume`.
+    """The answer of a run as its user gets it, redacted values included. Printed by `runs answer`
+    and, for a given run, by `runs resume`.
     """
 
     run: RunId
@@ -129,7 +129,7 @@ class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
 
 
 class Resumed(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.resumed/1"):
-    """What became of runs that had not ended. Printed by `runs resume --json` where no answer is all there is."""
+    """The outcome of resuming several runs. Printed by `runs resume --json`, unless it prints one answer."""
 
     answers: Annotated[tuple[RunAnswer, ...], Meta(description="Answers of the runs that ended.")] = ()
     waiting: Annotated[tuple[str, ...], Meta(description="Runs that are waiting for a person.")] = ()
@@ -138,7 +138,7 @@ class Resumed(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 
 class ReplayStep(Struct, frozen=True, kw_only=True):
-    """One thing that happened in a run."""
+    """One event of a run."""
 
     at_ms: AtMs
     elapsed_ms: Annotated[int, Meta(description="Time since the start of the run.")]
@@ -150,7 +150,7 @@ class ReplayStep(Struct, frozen=True, kw_only=True):
 
 
 class Replay(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.replay/1"):
-    """A run step by step, as it was recorded. Printed by `remit runs replay --json`."""
+    """The recorded steps of a run. Printed by `remit runs replay --json`."""
 
     run: RunId
     state: State
@@ -158,7 +158,7 @@ class Replay(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.r
 
 
 class ChatBegun(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.chat/1"):
-    """A conversation that begins, or goes on. Printed first by `remit chat --jsonl`; records follow."""
+    """The start or continuation of a conversation. Printed first by `remit chat --jsonl`, before the records."""
 
     session: Annotated[str, Meta(description="The session id; `remit chat --session` continues it.")]
     agent: Annotated[str, Meta(description="The agent in the conversation.")]
@@ -168,9 +168,9 @@ class ChatBegun(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
 
 
 class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.record/1"):
-    """One record, as it was committed. Printed by `remit run --jsonl`, `runs watch --jsonl` and `runs export`.
+    """One committed record. Printed by `remit run --jsonl`, `runs watch --jsonl` and `runs export`.
 
-    With `remit run --jsonl` and `remit chat --jsonl` there are also pieces of what agents say, as they come.
+    With `remit run --jsonl` and `remit chat --jsonl` the text of agents is also streamed in pieces.
     """
 
     seq: Annotated[
@@ -193,13 +193,13 @@ def record_line(record: Record) -> RecordLine:
 
 
 class Records(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.export/1"):
-    """Many records. Printed by `remit runs export --format json`."""
+    """A list of records. Printed by `remit runs export --format json`."""
 
     records: Annotated[tuple[RecordLine, ...], Meta(description="The records, in order.")]
 
 
 class RunLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.listed-run/1"):
-    """One line for one run. Printed by `remit runs list --jsonl`."""
+    """A run in a list. Printed by `remit runs list --jsonl`."""
 
     run: RunId
     user: Annotated[str, Meta(description="The user.")]
@@ -216,13 +216,13 @@ class RunLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 
 class Runs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.runs/1"):
-    """Runs, the newest first. Printed by `remit runs list --json`."""
+    """A list of runs, newest first. Printed by `remit runs list --json`."""
 
     runs: Annotated[tuple[RunLine, ...], Meta(description="The runs.")]
 
 
 class Branch(Struct, frozen=True, kw_only=True):
-    """A delegation with those that were asked for in it."""
+    """A delegation with its child delegations."""
 
     delegation: Annotated[DelegationLine, Meta(description="The delegation.")]
     children: Annotated[
@@ -231,14 +231,14 @@ class Branch(Struct, frozen=True, kw_only=True):
 
 
 class RunTree(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.tree/1"):
-    """Who asked whom, as a tree. Printed by `remit runs tree --json`."""
+    """The delegations of a run as a tree. Printed by `remit runs tree --json`."""
 
     run: RunId
     root: Annotated[Branch, Meta(description="The agent that the user asked, with all nested delegations.")]
 
 
 class Cancellation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.cancel/1"):
-    """What became of the wish to cancel a run. Printed by `remit runs cancel --json`."""
+    """The outcome of cancelling a run. Printed by `remit runs cancel --json`."""
 
     run: RunId
     outcome: Annotated[
@@ -252,7 +252,7 @@ class Cancellation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
 
 
 class Detached(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.detached/1"):
-    """A run that goes on by itself. Printed by `remit run --detach --json`."""
+    """A run in the background. Printed by `remit run --detach --json`."""
 
     run: RunId
     pid: Annotated[int, Meta(description="Id of the process that executes it.")]

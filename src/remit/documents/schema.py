@@ -1,4 +1,4 @@
-"""One JSON Schema for all that is printed."""
+"""One JSON Schema for all documents."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from remit import documents
 
-# The names by which readers of the schema know types that are called differently in the code.
+# Published type names that differ from the class names in the code.
 _PUBLISHED = {"AuditFinding": "Finding"}
 
 
 def outputs_schema() -> dict[str, Any]:
-    """Return one JSON Schema (draft 2020-12) for every document; which it is, its `schema` says."""
+    """Return one JSON Schema (draft 2020-12) for all documents; the field `schema` tells them apart."""
     schema = msgspec.json.schema(Union[tuple(_documents())])  # noqa: UP007 - made at run time
     schema["$defs"] = published(schema["$defs"], _PUBLISHED)
     return {
@@ -26,7 +26,7 @@ def outputs_schema() -> dict[str, Any]:
 
 
 def _documents() -> Iterator[type[Struct]]:
-    """Return whatever says of itself what it is, in the modules of this package."""
+    """Return the document types in the modules of this package."""
     for module in iter_modules(documents.__path__, f"{documents.__name__}."):
         for each in vars(import_module(module.name)).values():
             if isinstance(each, type) and issubclass(each, Struct) and each.__struct_config__.tag_field == "schema":
@@ -34,7 +34,7 @@ def _documents() -> Iterator[type[Struct]]:
 
 
 def published(types: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return the schemas of types under the names that *names* gives them, with every reference to them."""
+    """Return the schemas with types and references renamed by *names*."""
     return {names.get(name, name): cast("Any", _renamed(each, names)) for name, each in types.items()}
 
 
@@ -52,14 +52,14 @@ def _renamed(schema: object, names: dict[str, str]) -> object:
 
 
 def _names_in(schema: dict[str, object]) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """Return where a schema names a type: its title, or what it refers to."""
+    """Return the places where a schema names a type: titles and references."""
     for key in ("title", "$ref"):
         if isinstance(name := schema.get(key), str):
             yield key, name.rpartition("/")
 
 
 def as_others_read(schema: object) -> object:
-    r"""Return a schema whose patterns end as ECMA-262 has it: what is `\Z` to Python is `$` there."""
+    r"""Return a schema whose patterns end with `$`, as ECMA-262 requires, instead of Python's `\Z`."""
     match schema:
         case dict():
             members = cast("dict[str, object]", schema)

@@ -1,4 +1,4 @@
-"""Where a hub is served, and what it offers there."""
+"""Documents of servers: a served hub, and the tools of an MCP server."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 
 class ServerUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.serving/1"):
-    """A server that takes requests. Printed by `remit serve --json` once it does."""
+    """A running server. Printed by `remit serve --json` when it accepts requests."""
 
     team: Annotated[str, Meta(description="The hub's name.")]
     address: Annotated[str, Meta(description="The address of the server.")]
@@ -17,7 +17,7 @@ class ServerUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit
 
 
 class McpTool(Struct, frozen=True, kw_only=True):
-    """A tool of an MCP server, in the server's own words."""
+    """A tool of an MCP server, as the server describes it."""
 
     name: Annotated[str, Meta(description="Its name on the server.")]
     tool: Annotated[str | None, Meta(description="Its name in the hub; null if it is not in `allow`.")]

@@ -1,4 +1,4 @@
-"""Runs with shared agents, and what is asked of those that this device shares."""
+"""Documents of runs with shared agents, and of calls to the agents that this device shares."""
 
 from typing import Annotated, Literal
 
@@ -11,14 +11,14 @@ SharedRunId = Annotated[str, Meta(description="The run of the two agents; `remit
 
 
 class SharedReview(Struct, frozen=True, kw_only=True):
-    """Why a person sees a draft before it is sent."""
+    """Why a person must review a draft."""
 
     rule: Annotated[str, Meta(description="The rule that asks: `manual`, `paused`, `lost`, or one of `semi_auto`.")]
     why: Annotated[str, Meta(description="The reason as a sentence.")]
 
 
 class SharedDraft(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-draft/1"):
-    """A draft to a shared agent that waits for a person.
+    """A pending draft to a shared agent.
 
     Printed by `remit chat PROFILE DEVICE --jsonl`, and by `remit pending list --jsonl` and `pending show --json`.
     """
@@ -38,7 +38,7 @@ class SharedDraft(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
 
 
 class SharedTurn(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-turn/1"):
-    """Something that was said between two agents. Printed by `remit chat PROFILE DEVICE --jsonl`, as it comes."""
+    """A message between two agents. Printed by `remit chat PROFILE DEVICE --jsonl` as it arrives."""
 
     run: SharedRunId
     turn: Annotated[int, Meta(description="The turn number, from 1; 0: before the first turn.")]
@@ -104,18 +104,18 @@ class _Shared(Struct, frozen=True, kw_only=True):
 
 
 class SharedState(_Shared, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-state/1"):
-    """Where a run of two agents is now. Printed by `remit chat PROFILE DEVICE --jsonl`, first and after each change."""
+    """The state of a run of two agents. Printed by `remit chat PROFILE DEVICE --jsonl`, first and after each change."""
 
 
 class SharedRun(_Shared, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-run/1"):
-    """A run of two agents, whole. Printed by `remit chat PROFILE DEVICE --json`, at the end."""
+    """A complete run of two agents. Printed by `remit chat PROFILE DEVICE --json`, at the end."""
 
     draft: Annotated[SharedDraft | None, Meta(description="The pending draft, or the one left unsent.")] = None
     turns: Annotated[tuple[SharedTurn, ...], Meta(description="The messages, in order.")]
 
 
 class SharedAgent(Struct, frozen=True, kw_only=True):
-    """An agent that others may ask."""
+    """An agent that other devices may call."""
 
     name: Annotated[str, Meta(description="The name it is shared under.")]
     agent: Annotated[str, Meta(description="The agent of the team.")]
@@ -123,7 +123,7 @@ class SharedAgent(Struct, frozen=True, kw_only=True):
 
 
 class SharingUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.sharing/1"):
-    """A device that shares agents. Printed by `remit share --json` once it does."""
+    """A device that shares agents. Printed by `remit share --json` when it is sharing."""
 
     device: DeviceId
     gateway: Annotated[str, Meta(description="The gateway.")]
@@ -131,7 +131,7 @@ class SharingUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
 
 
 class SharedQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-question/1"):
-    """That somebody asked a shared agent, or what came of it; never what was said. Printed by `remit share --jsonl`."""
+    """A call to a shared agent, or its outcome, without its content. Printed by `remit share --jsonl`."""
 
     at_ms: AtMs
     device: DeviceId

@@ -1,4 +1,4 @@
-"""A team and its agents."""
+"""Documents of a team, its agents and its checks."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from remit.protocol.card import AgentCard, Authority
 
 
 class Written(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.init/1"):
-    """What was written. Printed by `remit init --json`."""
+    """A created team. Printed by `remit init --json`."""
 
     folder: Annotated[str, Meta(description="The team's folder.")]
     files: Annotated[
@@ -20,7 +20,7 @@ class Written(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 
 class TeamProblem(Struct, frozen=True, kw_only=True):
-    """Something that is wrong in a team file, or with what overrides it."""
+    """A problem in a team file or in an override."""
 
     where: Annotated[
         str, Meta(description="Location for people: `remit.toml:12 agents.clerk.run`, or the invalid variable or flag.")
@@ -31,7 +31,7 @@ class TeamProblem(Struct, frozen=True, kw_only=True):
 
 
 class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.validation/1"):
-    """Whether a team file can be used. Printed by `remit validate --json`."""
+    """Whether a team file is valid. Printed by `remit validate --json`."""
 
     ok: Annotated[bool, Meta(description="Whether the file is valid.")]
     file: Annotated[str, Meta(description="The team file.")]
@@ -50,7 +50,7 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """One check of `remit doctor`."""
 
     state: Annotated[Literal["ok", "warning", "problem"], Meta(description="Result of the check.")]
     about: Annotated[str, Meta(description="What was checked.")]
@@ -59,7 +59,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Checkup(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.doctor/1"):
-    """How this machine and this folder are. Printed by `remit doctor --json`."""
+    """The state of this machine and this folder. Printed by `remit doctor --json`."""
 
     ok: Annotated[bool, Meta(description="Whether there is no problem; there may be warnings.")]
     checks: Annotated[tuple[Check, ...], Meta(description="All checks.")]
@@ -89,7 +89,7 @@ class Agents(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.a
 
 
 class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.agent/1"):
-    """All that a team says of one agent. Printed by `remit agents show --json`."""
+    """The settings of one agent. Printed by `remit agents show --json`."""
 
     card: Annotated[AgentCard, Meta(description="Its card; absent fields have their defaults.")]
     run: Annotated[str | None, Meta(description="Its code, as named in the team file; null: not a code agent.")] = None
@@ -110,7 +110,7 @@ class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
 
 
 class RankedAgent(Struct, frozen=True, kw_only=True):
-    """How an agent stands at a capability."""
+    """The recent results of an agent for a capability."""
 
     agent: Annotated[str, Meta(description="Its name.")]
     quality: Annotated[float, Meta(description="Estimated success rate from recent calls, from 0 to 1; 0.5: unknown.")]
@@ -125,7 +125,7 @@ class RankedAgent(Struct, frozen=True, kw_only=True):
 
 
 class Ranking(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.ranking/1"):
-    """Who is asked first for a capability, and why. Printed by `remit agents show --capability CODE --json`."""
+    """The ranking of agents for a capability, with reasons. Printed by `remit agents show --capability CODE --json`."""
 
     capability: Annotated[str, Meta(description="The capability.")]
     at_ms: AtMs
@@ -136,7 +136,7 @@ class Ranking(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 
 class Reloading(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.reload/1"):
-    """Running hubs have been told to take over the team file. Printed by `remit reload --json`."""
+    """A request to running hubs to apply the team file. Printed by `remit reload --json`."""
 
     file: Annotated[str, Meta(description="The team file.")]
     store: Annotated[str, Meta(description="The store through which the hubs are notified.")]

@@ -1,1 +1,1 @@
-"""How the command line drives runs: in the foreground, in a process of their own, from another process."""
+"""Executing and controlling runs: in the foreground, in the background, and from other processes."""

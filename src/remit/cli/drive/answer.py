@@ -1,4 +1,4 @@
-"""Gives back the answer of a run that goes on, or went on, in another process."""
+"""Prints the answer of a run of another process."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ from remit.stores.sqlite import SqliteStore
 
 
 def give_answer(path: Path, run: str, key: bytes | None, *, wait: bool, as_json: bool) -> int:
-    """Print a run's answer as its user gets it, what was redacted included; return the exit code for how it ended."""
+    """Print a run's answer with redacted values restored; return the exit code."""
     (response,) = asyncio.run(answered(path, [run], key, wait=wait)).values()
     data = Data(sys.stdout)
     if as_json:
@@ -43,14 +43,14 @@ def document_of(run: str, response: Response) -> RunAnswer:
 
 
 def give(data: Data, response: Response) -> None:
-    """Print an answer, and on stderr why it is none."""
+    """Print an answer on stdout, or the error on stderr."""
     data.answer(response.result)
     if response.fault is not None:
         click.echo(worded(response.fault), err=True)
 
 
 async def answered(path: Path, runs: Sequence[str], key: bytes | None, *, wait: bool = False) -> dict[str, Response]:
-    """Return how runs ended, as their users get it."""
+    """Return the responses of runs, as their users get them."""
     async with writing(path) as store:
         redactor = Redactor(None, key)
         redactor.open(store)

@@ -1,4 +1,4 @@
-"""The person at the terminal, asked whether a request may go on."""
+"""Asks the person at the terminal for approval."""
 
 import asyncio
 import os
@@ -19,12 +19,12 @@ from remit.runtime.approvers import check_edits
 from remit.runtime.ports import Decision, Question
 from remit.text.terminal import json_for_terminal, one_line, several_lines
 
-# A person reads the beginning of a long input; `?` shows it whole.
+# Long inputs are cut; `?` shows them in full.
 MAX_SHOWN = 300
 
 
 class TerminalApprover:
-    """Puts each question to the person at the terminal, one after the other; implements `ports.Approver`."""
+    """Asks the person at the terminal one question at a time; implements `ports.Approver`."""
 
     def __init__(self, display: Display, who: str, terminal: int) -> None:
         self._display = display
@@ -42,7 +42,7 @@ class TerminalApprover:
     async def _asked(self, question: Question) -> Decision:
         for line in described(question):
             self._display.say(line)
-        # What was typed before the question was there is no answer to it.
+        # Discard what was typed before the question appeared.
         termios.tcflush(self._terminal, termios.TCIFLUSH)
         while True:
             answer = await self._line(f"{_choices(question)} > ")
@@ -65,7 +65,7 @@ class TerminalApprover:
     # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _edited(self, question: Question) -> dict[str, Json] | None:
-        """Return what the person changed, or None if it cannot be so."""
+        """Return the edits of the person, or None if they are invalid."""
         edits: dict[str, Json] = {}
         try:
             for field in sorted(question.editable):
@@ -90,7 +90,7 @@ class TerminalApprover:
         return text if is_text else msgspec.json.decode(text)
 
     async def _line(self, prompt: str) -> str | None:
-        """Return the next line that is typed, None at the end of input; the event loop goes on meanwhile."""
+        """Return the next typed line, or None at the end of input, without blocking the event loop."""
         os.write(2, prompt.encode(errors="replace"))
         loop = asyncio.get_running_loop()
         typed: asyncio.Future[bytes] = loop.create_future()
@@ -106,12 +106,12 @@ class TerminalApprover:
 
 
 async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
-    """Return a text as it is after someone has edited it; raise `ValueError` if the editor says that it failed."""
+    """Return a text after editing it in an editor; raise `ValueError` if the editor fails."""
     with tempfile.TemporaryDirectory(prefix="remit-") as folder:
         file = Path(folder) / f"{field}{suffix}"
         file.write_text(text + "\n", encoding="utf-8")
         process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
-        if code := await process.wait():  # so one leaves vim with :cq, to say that nothing shall be done
+        if code := await process.wait():  # vim exits like this on :cq, which cancels the edit
             raise ValueError(f"exited with code {code}")
         return file.read_text(encoding="utf-8").removesuffix("\n")
 
@@ -120,7 +120,7 @@ async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
 
 
 def described(question: Question, *, whole: bool = False) -> Iterator[str]:
-    """Yield what a person needs to know to answer; everything in it is redacted already."""
+    """Yield the facts for the decision, already redacted."""
     request = question.request
     yield ""
     yield f"Approval needed: {one_line(question.text)}"

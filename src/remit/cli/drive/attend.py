@@ -1,4 +1,4 @@
-"""One run in this process, shown while it goes on, and stopped when whoever started it says so."""
+"""Executes one run in this process, shows its progress, and cancels it on request."""
 
 import asyncio
 import sys
@@ -24,18 +24,18 @@ from remit.protocol.records import Approval, Record
 from remit.runtime.ports import Approver
 from remit.text.terminal import one_line
 
-# As often as one sees a difference in a figure that counts seconds.
+# Often enough for a counter in seconds.
 TICK_S = 0.25
-# A question that the team answers itself is answered by then, and need not be announced.
+# Questions that the team answers itself are answered by then and need no notice.
 ANNOUNCE_S = 0.3
 
 
 Heard = Callable[[Record, Hub], Awaitable[None]]
-"""Is told each record as it is committed."""
+"""Receives each committed record."""
 
 
 class FinishedRun(NamedTuple):
-    """A run that is over."""
+    """A finished run."""
 
     tree: Tree
     response: Response
@@ -46,9 +46,9 @@ class FinishedRun(NamedTuple):
 async def attend(
     order: Order, team: Team, heard: Heard, *, verbose: bool, speakers: Collection[str] | None = None
 ) -> FinishedRun:
-    """Carry out an order and return how it ended.
+    """Execute an order and return the outcome.
 
-    If there are *speakers*, whoever watches is a user: they read what these say, and not who does the work.
+    With *speakers*, the output is for an end user: it shows what these agents say, not which agents do the work.
     """
     tree = Tree()
     display = display_for(tree) if speakers is None else PlainDisplay(speakers)
@@ -96,12 +96,12 @@ class Attendance:
         return response
 
     def stop(self, signal_name: str) -> None:
-        """Cancel the run; what it has finished is kept."""
+        """Cancel the run; finished parts are kept."""
         self.stopping = True
         root = self._tree.root
         if root is None:
             assert self._task is not None
-            self._task.cancel()  # nothing of it is recorded, so there is nothing to wait for
+            self._task.cancel()  # nothing was recorded, so there is nothing to wait for
             return
         self._display.say("Stopping; press Ctrl-C again to exit at once.")
         self._hub.cancel(root.path, f"interrupted by {whoever_types()} ({signal_name})")
@@ -128,7 +128,7 @@ class Attendance:
 
 
 def terminal_approver(team: Team, display: Display) -> Approver | None:
-    """Return who asks the person at the terminal, if the team wants that and there is one."""
+    """Return the approver for the terminal, if the team uses it and there is one."""
     if team.approvals.otherwise != "terminal" or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     from remit.cli.drive.approver import TerminalApprover
@@ -137,7 +137,7 @@ def terminal_approver(team: Team, display: Display) -> Approver | None:
 
 
 def refuse_unknown(agent: str, hub: Hub) -> None:
-    """Raise a `RemitError` for an agent that is not there, with those that are."""
+    """Raise a `RemitError` for an unknown agent, with the known ones."""
     if agent in hub.cards:
         return
     names = ", ".join(hub.cards) or "no agents yet"

@@ -1,4 +1,4 @@
-"""Ends a run from outside: by its hub if that is there, else by taking the run over."""
+"""Cancels a run of another process: through its hub, or by taking the run over."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ POLL_S = 0.1
 
 
 async def cancel_run(path: Path, name: str, reason: str, *, as_json: bool) -> int:
-    """Cancel the run that *name* means, say what became of that, and return the exit code."""
+    """Cancel the run *name*, print the outcome, and return the exit code."""
     with reading(path) as connection:
         run = find_run(connection, name)
         known = summary_of(connection, run)
@@ -57,14 +57,14 @@ def _cancellation_text(done: Cancellation) -> str:
 
 
 async def _cancelled(store: SqliteStore, run: str, reason: str) -> Cancellation:
-    """Tell the run's hub, or end the run if there is none, and wait a little for how it ends."""
+    """Notify the run's hub, or end the run if there is no hub; then wait briefly for the outcome."""
     by = whoever_types()
     await store.control(run, "cancel", by, reason)
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         known = await _known(store, run)
         if (response := known.response) is not None:
-            # One that waited for a person is refused for having been cancelled: it never began.
+            # A run that waited for approval never started, so it is refused as cancelled.
             heeded = response.fault is not None and response.fault.code is Code.CANCELLED
             return Cancellation(run=run, outcome="cancelled" if heeded else "over", status=response.status)
         if await _taken_over(store, known, f"by {by}" + (f", {reason}" if reason else "")):
@@ -74,7 +74,7 @@ async def _cancelled(store: SqliteStore, run: str, reason: str) -> Cancellation:
 
 
 async def _taken_over(store: SqliteStore, known: RunSummary, why: str) -> bool:
-    """End a run whose hub has lost its claim; False if it has not."""
+    """End a run whose hub lost its lease; return False if the lease is held."""
     epoch = await store.claim(known.run, f"cancel-{os.getpid()}", LEASE_MS)
     if epoch is None:
         return False
@@ -92,12 +92,12 @@ async def _taken_over(store: SqliteStore, known: RunSummary, why: str) -> bool:
     for question in await store.pending():
         if question.request.run == known.run:
             await store.withdraw(question.id)
-    # One that had not begun may be asked for again under the same id.
+    # A run that had not started may be requested again under the same id.
     return await store.finish(known.run, epoch, response, now_ms(), keep=known.state != "waiting")
 
 
 def _clean(store: SqliteStore, run: str, text: str) -> str:
-    """Return what may be recorded of what a person wrote, as the run's own hub would have recorded it."""
+    """Return a person's text redacted, as the run's own hub would record it."""
     redactor = Redactor(pipeline(), None)
     redactor.open(store)
     return redactor.clean(text, redactor.sealing(run))

@@ -1,4 +1,4 @@
-"""Stdout for data alone: what agents print goes to stderr, and what a terminal would act on is taken out."""
+"""Keeps stdout for data: output of agents goes to stderr, and terminal control codes are removed."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ class Data:
         self._write(json_for_terminal(text) if self.is_terminal else text)
 
     def answer(self, result: Json) -> None:
-        """Write an answer: a text as it is, anything else as JSON."""
+        """Write an answer: text unchanged, anything else as JSON."""
         if result is None:
             return
         if isinstance(result, str):
@@ -37,7 +37,7 @@ class Data:
             self._write(encode(result).decode())
 
     def piece(self, text: str) -> None:
-        """Write a part of an answer, as it comes; whoever has the parts has made them safe."""
+        """Write a part of a streamed answer; the caller has removed control codes."""
         self._out.write(text)
         self._out.flush()
 
@@ -52,7 +52,7 @@ class Data:
 
 @contextmanager
 def data_only() -> Generator[Data]:
-    """Keep stdout for what is written to the value that is yielded; everything else that is printed goes to stderr."""
+    """Yield a writer to stdout; redirect everything else that is printed to stderr."""
     ours = sys.stdout
     try:
         is_real = ours.fileno() == 1
@@ -62,7 +62,7 @@ def data_only() -> Generator[Data]:
         with redirect_stdout(sys.stderr):
             yield Data(ours)
         return
-    # What an agent starts inherits the number and not Python's stream, so it is the number that is turned away.
+    # Child processes inherit the file descriptor, not Python's stream, so redirect the descriptor.
     ours.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""A run as a process of its own: started, handed its order through a pipe, and left once it is safely recorded."""
+"""Starts a run in a background process, and returns once the run is recorded."""
 
 import os
 import subprocess
@@ -19,13 +19,13 @@ from remit.documents.runs import Detached
 from remit.protocol.errors import Code, RemitError, fault
 from remit.text.terminal import several_lines
 
-# What a process says before it dies is at the end.
+# The last messages before a process died are at the end.
 LAST_WORDS = 2_000
 
 
 def detach(order: Order, *, as_json: bool) -> int:
-    """Start a run by itself and return as soon as it is durable; an error before that is raised here."""
-    # What is wrong with the file itself is known at once; the agents' code is imported by the other process alone.
+    """Start a background run and return when it is durable; earlier errors are raised here."""
+    # Check the team file here; only the other process imports the agents' code.
     team = load_team(Path(order.team_file), overrides=order.overrides, serving=False, code=False)
     log = _make_log(team.store_path.parent / "runs")
     try:
@@ -61,7 +61,7 @@ def _make_log(folder: Path) -> Path:
 
 def _started(order: Order, log: Path) -> Detached:
     read_end, write_end = os.pipe()
-    # -P: what lies in the working directory shadows no module. The agent's name is there for `ps`, and nothing else.
+    # -P: files in the working directory cannot shadow modules. The agent's name is only for `ps`.
     command = [sys.executable, "-P", "-m", "remit.cli.drive.detached", order.agent, str(write_end), str(log)]
     with open(read_end, "rb") as answers, log.open("ab") as output:
         try:
@@ -90,7 +90,7 @@ def _started(order: Order, log: Path) -> Detached:
     report: Detached | Failure = msgspec.json.decode(answer, type=Detached | Failure)
     match report:
         case Detached() as started:
-            process.returncode = 0  # it is meant to outlive us, which Python would warn of
+            process.returncode = 0  # it outlives this process; prevents Python's warning
             return started
         case Failure(code=code, message=message, suggestion=suggestion, problems=problems):
             process.wait()

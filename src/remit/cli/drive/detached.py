@@ -1,4 +1,4 @@
-"""The process of a run that goes on by itself: `python -m remit.cli.drive.detached AGENT REPORT LOG`.
+"""The background process of a run: `python -m remit.cli.drive.detached AGENT REPORT LOG`.
 
 It reads its order from stdin, says on the file REPORT once whether the run is durable, and writes everything else to
 its log.
@@ -37,7 +37,7 @@ class Report:
         self._log = log
 
     async def heard(self, record: Record, hub: Hub) -> None:
-        """Tell how the first record stands: with it the run is durable, or was refused."""
+        """Report the first record: the run is durable, or was refused."""
         if self._number is None:
             return
         match record.body:
@@ -52,7 +52,7 @@ class Report:
                 self._tell(Detached(run=record.run, pid=os.getpid(), log=str(log), state=known.state))
 
     def failed(self, why: Fault) -> None:
-        """Tell why there is no run."""
+        """Report why the run could not start."""
         self._tell(failure_of(why))
 
     def _tell(self, message: Detached | Failure) -> None:
@@ -72,9 +72,9 @@ async def _standing(hub: Hub, run: str) -> RunSummary:
 
 
 def main() -> int:
-    """Carry out the order on stdin, and return the exit code for how it ended."""
+    """Execute the order from stdin, and return the exit code."""
     _, _, number, log = sys.argv
-    os.set_inheritable(int(number), False)  # an agent's process would keep it open
+    os.set_inheritable(int(number), False)  # otherwise an agent's process would keep it open
     report = Report(int(number), Path(log))
     for each in (signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)

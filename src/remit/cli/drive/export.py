@@ -1,4 +1,4 @@
-"""Writes records as JSON, to stdout or into a file that is there whole or not at all."""
+"""Exports records as JSON, to stdout or atomically to a file."""
 
 import os
 import sys
@@ -42,9 +42,9 @@ def _as_one(lines: Iterator[str]) -> Iterator[str]:
 
 @contextmanager
 def written_whole(out: Path | None) -> Generator[IO[str]]:
-    """Open what is exported to, stdout if nothing is named; a file gets its name once it is whole.
+    """Open the output, stdout by default; a file is renamed into place when complete.
 
-    It holds what agents said, so only its owner may read it. What is no file, such as a pipe, is written to as it is.
+    It contains the text of agents, so only its owner may read it. Pipes and devices are written directly.
     """
     try:
         if out is None or (out.exists() and not out.is_file()):

@@ -1,4 +1,4 @@
-"""A run that someone watches: the answer or its records on stdout, what it came to on stderr."""
+"""Executes a run in the foreground: answer or records on stdout, summary on stderr."""
 
 import asyncio
 import shlex
@@ -31,7 +31,7 @@ def carry_out(
     named_team: Path | None,
     speakers: Collection[str] | None = None,
 ) -> int:
-    """Carry out an order, and return the exit code for how it ended; *speakers* are those who speak to a user."""
+    """Execute an order, and return the exit code; *speakers* are the agents that address the user."""
     with data_only() as data:
 
         async def heard(record: Record, _: Hub) -> None:
@@ -47,7 +47,7 @@ def carry_out(
             _tell(_closing_lines(ended, named_team))
         _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
         if speakers is not None:
-            # How to reply is said after what is asked.
+            # The reply command comes after the question.
             _tell(_told_plainly(ended, named_team))
         if stuck:
             leaving.leave(exit_code(ended.response))
@@ -68,7 +68,7 @@ def _give(ended: FinishedRun, data: Data, *, as_json: bool, as_jsonl: bool) -> N
 
 
 def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
-    """Yield what the run came to; of one that was interrupted, what is left of it."""
+    """Yield the summary of a run, or what remains of an interrupted one."""
     response = ended.response
     interrupted = ended.interrupted and exit_code(response) == INTERRUPTED
     yield ""
@@ -84,7 +84,7 @@ def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]
 
 
 def _told_plainly(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
-    """Yield what the run came to, for the user who asked: in the words in which they read everything else."""
+    """Yield the summary of a run in plain words, for the user who asked."""
     response = ended.response
     yield ""
     yield from summary(ended.tree, response, plainly=True)

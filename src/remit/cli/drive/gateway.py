@@ -1,4 +1,4 @@
-"""A gateway that someone watches: where it is, and that it ends well."""
+"""Runs a gateway in the foreground until it is stopped."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from remit.relay.gateway.listener import serve_gateway
 
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([KMGT]?B)", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
-# Its own: the file and its log, what it listens at, what Python has open.
+# Files that the gateway itself needs: its store and log, its socket, Python's own.
 _OTHER_FILES = 64
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -37,7 +37,7 @@ async def attend(
     certificate: Certificate | None,
     data: Data | None,
 ) -> int:
-    """Run a gateway until it is told to end, and return the exit code."""
+    """Run a gateway until it is stopped, and return the exit code."""
     _make(folder)
 
     def started(address: str) -> None:
@@ -82,12 +82,12 @@ def _make(folder: Path) -> None:
 
 
 def certificate_of(certificate: Path | None, key: Path | None) -> Certificate | None:
-    """Return the certificate that is given, if there is one."""
+    """Return the TLS certificate, if one was given."""
     return None if certificate is None or key is None else Certificate(certificate, key)
 
 
 class GatewayOptions(Struct, frozen=True, kw_only=True):
-    """What a command line says of how much a gateway takes on."""
+    """The limits of a gateway, as given on the command line."""
 
     keep: str
     forget: str
@@ -99,7 +99,7 @@ class GatewayOptions(Struct, frozen=True, kw_only=True):
 
 
 def limits_of(asked: GatewayOptions) -> GatewayLimits:
-    """Return the bounds that were asked for, or raise a `UsageError` that names what is none."""
+    """Return the limits, or raise a `UsageError` that names the invalid option."""
     usual = GatewayLimits()
     keep_s, forget_s = _seconds("--keep", asked.keep), _seconds("--forget", asked.forget)
     least_s = max(keep_s, usual.repeat_days * DAY_S)
@@ -129,10 +129,10 @@ def networks_of(option: str, texts: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 def within_files(limits: GatewayLimits) -> GatewayLimits:
-    """Let this process open as many files as it may, and return the bounds for which these are enough."""
+    """Raise the open-file limit as far as allowed, and return limits that fit it."""
     try:
         import resource
-    except ImportError:  # there is no such bound elsewhere
+    except ImportError:  # not available on other systems
         return limits
     needed = limits.max_connections + limits.max_unauthenticated + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""What tells a command to end: which signals those are, and what two of them mean."""
+"""Handles stop signals: the first one stops gently, the second one at once."""
 
 import asyncio
 import os
@@ -12,9 +12,9 @@ INTERRUPTED = 130
 
 @contextmanager
 def hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    """Have *hear* called at each signal to end, while the block lasts.
+    """Call *hear* at each stop signal, within the block.
 
-    What this process ignores, as one that was started with `nohup` does, it goes on ignoring.
+    Signals that this process ignores, as under `nohup`, stay ignored.
     """
     known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     wanted = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
@@ -28,7 +28,7 @@ def hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
 
 @contextmanager
 def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Generator[None]:
-    """Call *stop* in the event loop at the first signal to end, and at the second *leave*, and exit at once."""
+    """Call *stop* in the event loop at the first stop signal; at the second, call *leave* and exit at once."""
     loop = asyncio.get_running_loop()
     heard: list[int] = []
 

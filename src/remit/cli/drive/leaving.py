@@ -1,4 +1,4 @@
-"""Runs a coroutine as `asyncio.run` does, without waiting for tasks that nothing stops."""
+"""Like `asyncio.run`, but does not wait for tasks that ignore cancellation."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ LAST_S = 0.5
 
 
 def run(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """Return what *work* returns, and whether a task of it goes on that ignores its cancellation: then `leave`."""
+    """Return the result of *work*, and whether a task ignored its cancellation; then call `leave`."""
     runner = asyncio.Runner()
     stuck = True
     try:
@@ -29,7 +29,7 @@ def run(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
 
 
 def _stop_all(runner: asyncio.Runner) -> bool:
-    """Cancel what is left, and say whether any of it did not end."""
+    """Cancel the remaining tasks; return whether any did not end."""
     left = asyncio.all_tasks(runner.get_loop())
     for task in left:
         task.cancel()
@@ -42,7 +42,7 @@ async def _outlasted(left: set[asyncio.Task[Any]]) -> bool:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process, whatever still runs in it; nothing that was said is lost."""
+    """Flush the output and end this process, whatever still runs in it."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""What the hub logs, as single lines on stderr between what a run shows."""
+"""Shows log messages of the hub as single lines on stderr."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -24,7 +24,7 @@ class _Handler(logging.Handler):
 
 
 def _gist(message: str) -> str:
-    """Return a message in one line: of a traceback, what it is about and what was raised."""
+    """Return a message in one line; of a traceback, its message and the exception."""
     first, *others = [line for line in message.split(NEXT_LINE) if line.strip()] or [""]
     return one_line(
         f"{first.removesuffix('Traceback (most recent call last):').rstrip()} {others[-1]}" if others else first
@@ -33,7 +33,7 @@ def _gist(message: str) -> str:
 
 @contextmanager
 def logging_to(say: Callable[[str], None], *, verbose: bool) -> Generator[None]:
-    """Say what the hub logs: warnings in one line each, or everything as it is."""
+    """Show log messages: warnings as one line each, or everything unchanged."""
     log = logging.getLogger("remit")
     handler, level = _Handler(say, whole=verbose), log.level
     log.addHandler(handler)

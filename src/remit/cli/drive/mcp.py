@@ -1,4 +1,4 @@
-"""A hub that an MCP host has started: open until the host has had enough."""
+"""Serves a hub to an MCP host over stdin and stdout."""
 
 import asyncio
 import os

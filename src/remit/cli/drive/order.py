@@ -1,4 +1,4 @@
-"""What a person asks for on the command line, as a value that can be handed to another process."""
+"""The order of a command line as a value that another process can receive."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from remit.runtime.root_request import AskOptions
 
 
 class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An agent, what it is asked, in whose name, and within which bounds; and the team that it belongs to."""
+    """A request to an agent, with user, limits and team."""
 
     agent: str
     text: str
@@ -24,7 +24,7 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_tokens: int | None = None
     deadline_ms: int | None = None
     retry_of: str | None = None
-    """The id of the request that it tries again."""
+    """The id of the request that it retries."""
     besides: dict[str, Any] = {}
     """What else was said of that one, and is said again."""
     team_file: str
@@ -44,7 +44,7 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_task(task: str | None, given_input: str | None, capability: str | None) -> tuple[str, Json]:
-    """Return the text and the input that the arguments mean; `-` stands for stdin, `@` for a file."""
+    """Return text and input from the arguments; `-` reads stdin, `@` reads a file."""
     if task == "-" and given_input == "-":
         raise click.UsageError("TASK and --input cannot both be read from stdin")
     if task is None and given_input is None and capability is None:

@@ -1,4 +1,4 @@
-"""Takes up runs whose process is gone, and follows them until they have ended."""
+"""Resumes runs whose process is gone, and follows them until they end."""
 
 import asyncio
 import time
@@ -44,7 +44,7 @@ LOOKED_AT = 10_000
 
 
 def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
-    """Take up the run that *name* means, or all that can be, print what came of it, and return the exit code."""
+    """Resume the run *name*, or all that can be resumed; print the outcome and return the exit code."""
     with reading(path) as connection:
         found = _unended(connection) if name is None else [_known(connection, name)]
     mine = [each for each in found if each.agent in team.everyone]
@@ -78,7 +78,7 @@ def _known(connection: SqliteConnection, name: str) -> RunSummary:
 
 
 def _unended(connection: SqliteConnection) -> list[RunSummary]:
-    """Return the runs that have not ended, the oldest first."""
+    """Return the unfinished runs, oldest first."""
     newest = reader.runs(None, None, LOOKED_AT, now_ms())(connection)
     return [each for each in reversed(newest) if each.response is None]
 

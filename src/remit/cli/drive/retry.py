@@ -1,4 +1,4 @@
-"""A run that did not come to its end, asked for again as its user asked for it."""
+"""Repeats a run that did not succeed, with its original request."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A server that someone watches: where it is, and that it ends well."""
+"""Runs a server in the foreground until it is stopped."""
 
 import click
 
@@ -12,7 +12,7 @@ from remit.server.server import Server
 
 
 async def attend(team: Team, host: str | None, port: int | None, data: Data | None) -> int:
-    """Serve a team until it is told to end, and return the exit code."""
+    """Serve a team until it is stopped, and return the exit code."""
     async with serving(team, host=host, port=port) as up:
         up.server.when_started = lambda: _tell(team, up, data)
         up.server.when_told = lambda: _tell_of_the_wait(up.server)

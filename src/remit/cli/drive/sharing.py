@@ -1,4 +1,4 @@
-"""Shared agents that someone watches: who asks whom, and what it came to."""
+"""Shares agents in the foreground, and shows calls and their outcomes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ class Documents(NamedTuple):
 
 
 def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[str, SharedSection]:
-    """Return what is to be shared, or raise a `RemitError` if nothing is, or who is named is not known."""
+    """Return the agents to share; raise a `RemitError` if there are none, or a device is unknown."""
     if agent is None:
         if not team.shared:
             raise RemitError(
@@ -75,7 +75,7 @@ def _able(peer: PeerDevice) -> PeerDevice:
 
 
 async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents | None) -> int:
-    """Share agents of a team until told to end, and return the exit code."""
+    """Share agents of a team until stopped, and return the exit code."""
     loop = asyncio.get_running_loop()
     told_to_end: asyncio.Future[str] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Follows a run in whichever process it goes on, by reading what it records."""
+"""Follows a run of any process by reading its records."""
 
 import time
 from pathlib import Path
@@ -15,14 +15,14 @@ from remit.cli.show.tree import Tree
 from remit.documents.runs import record_line
 from remit.stores.connection import SqliteConnection
 
-# Soon enough to look live, seldom enough to disturb nobody.
+# Short enough to look live, long enough not to load the store.
 POLL_S = 0.1
 # How often it is looked whether the run's process is still heard of.
 STANDING_S = 1.0
 
 
 def follow(path: Path, name: str, *, as_json: bool, as_jsonl: bool) -> int:
-    """Show a run until it ends, and return the exit code for how it did."""
+    """Show a run until it ends, and return its exit code."""
     with reading(path) as connection, data_only() as data:
         run = find_run(connection, name)
         tree = Tree()

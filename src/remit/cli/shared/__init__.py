@@ -1,1 +1,1 @@
-"""A chat with a shared agent: one's own agent speaks, and a person watches, decides and steps in."""
+"""A chat with a shared agent: the local agent writes, and a person reviews and intervenes."""

@@ -1,4 +1,4 @@
-"""The terminal of a chat with a shared agent: what was said scrolls by, and a footer below it stays."""
+"""The terminal of a chat with a shared agent: messages scroll above a fixed footer."""
 
 import shutil
 import sys
@@ -20,7 +20,7 @@ _UP = "\x1b[A\x1b[2K"
 PROMPT = "> "
 
 Footer = Callable[[int, int], list[str]]
-"""Gives the lines that stay, for a width and a height; none if nothing does."""
+"""Returns the footer lines for a width and a height; may be empty."""
 
 
 class Board:
@@ -47,7 +47,7 @@ class Board:
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """Have the terminal, and give it back."""
+        """Use the terminal within the block, and restore it after."""
         self._begin()
         try:
             yield
@@ -56,11 +56,11 @@ class Board:
             self._has = "nothing"
 
     def say(self, *lines: str) -> None:
-        """Say something above the footer."""
+        """Print text above the footer."""
         self.tell(lines)
 
     def tell(self, lines: Iterable[str], *, fg: str | None = None, bold: bool = False, dim: bool = False) -> None:
-        """Say lines above the footer; what is said while someone else has the terminal is said after that."""
+        """Print lines above the footer; lines printed while the terminal is lent out appear afterwards."""
         text = list(lines)
         if self._ahead is not None:  # else lines are read by a program, or by somebody else's terminal later
             width = shutil.get_terminal_size().columns
@@ -81,7 +81,7 @@ class Board:
 
     @contextmanager
     def cleared(self) -> Generator[None]:
-        """Take the footer away while something is written to the same terminal by another stream."""
+        """Remove the footer while another stream writes to the terminal."""
         with self._lock:
             self._write(self._erased())
             try:
@@ -91,7 +91,7 @@ class Board:
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """Give the terminal away, as it was, for a while."""
+        """Lend the terminal, in its original state, within the block."""
         self._end()
         try:
             yield
@@ -126,7 +126,7 @@ class Board:
             self._err.flush()
 
     def _erased(self) -> str:
-        """Return what takes the footer away; a window that was made narrower has folded its lines."""
+        """Return the codes that erase the footer, also when a narrower window wrapped its lines."""
         if not self._shown:
             return ""
         width = max(1, shutil.get_terminal_size().columns)
@@ -156,7 +156,7 @@ class Board:
         return [*(self._fitting(each, room) for each in footer), PROMPT + typed]
 
     def _fitting(self, line: str, room: int) -> str:
-        """Return a line that takes no more than so many cells."""
+        """Return a line cut to a number of cells."""
         line = line if self._unicode else plain_ascii(line)
         while cells(line) > room:
             line = line[:-1]

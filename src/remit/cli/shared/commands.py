@@ -1,4 +1,4 @@
-"""What one can type in a chat with a shared agent, and what each of it means for the run: pure."""
+"""The commands of a chat with a shared agent, parsed into events of the run. Pure."""
 
 from collections.abc import Callable
 from typing import get_args
@@ -40,13 +40,13 @@ HELP = [
 
 
 class Do(Struct, frozen=True):
-    """Something for the run."""
+    """An event for the run."""
 
     event: Event
 
 
 class Tell(Struct, frozen=True):
-    """Something for whoever typed it."""
+    """A message to the person who typed."""
 
     lines: tuple[str, ...]
     again: str = ""
@@ -54,22 +54,22 @@ class Tell(Struct, frozen=True):
 
 
 class Edit(Struct, frozen=True):
-    """They want to change the draft."""
+    """Edit the draft."""
 
 
 class Show(Struct, frozen=True):
-    """They want to see the draft whole."""
+    """Show the whole draft."""
 
 
 class Leave(Struct, frozen=True):
-    """They want to leave."""
+    """Exit the chat."""
 
 
 Meaning = Do | Tell | Edit | Show | Leave
 
 
 def understood(text: str, run: Overlay) -> Meaning | None:
-    """Return what was typed means; None: nothing was."""
+    """Return the meaning of a typed line; None if it is empty."""
     text = text.strip()
     if not text:
         return None

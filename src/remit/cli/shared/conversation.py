@@ -1,4 +1,4 @@
-"""A person at a run of two agents: what they type reaches the run, and what happens in it reaches them."""
+"""Connects a person with a run of two agents: input goes to the run, its events to the screen."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from remit.relay.session.run import Overlay
 from remit.relay.session_service import NEWS_S, SessionService
 from remit.text.terminal import one_line
 
-# How often the time that has passed is shown: a second is what it is counted in.
+# Refresh interval of the elapsed time, which counts seconds.
 TICK_S = 0.5
 # So often it is looked whether the other device has said what it shares.
 POLL_S = 0.1
@@ -59,7 +59,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 class SharedConversation:
-    """A run, and whoever sits at it; without a terminal, nobody does."""
+    """A run and the person at the terminal, if there is one."""
 
     def __init__(self, view: SharedRunDisplay, ahead: TypeAhead | None) -> None:
         self._view = view
@@ -74,12 +74,12 @@ class SharedConversation:
         self._editing = False
         self.is_leaving = False
         self.code = 0
-        """The exit code for how it ended."""
+        """The exit code."""
 
     # ── from its beginning to its end ─────────────────────────────────────────────────────────────────────────────────
 
     async def hold(self, host: SessionService, wanted: Wanted, ended: "asyncio.Future[RemitError]") -> None:
-        """Have the run, until it ends or whoever sits here leaves; then it stays paused."""
+        """Execute the run until it ends or the person exits, which pauses it."""
         self._host = host
         run = await _begun(host, wanted, self._person)
         view = self._view
@@ -110,7 +110,7 @@ class SharedConversation:
             self.code = EXIT[run.ended]
             self._over.set()
         elif run.state is SessionState.ERROR and self._ahead is None:
-            # Nobody is here to say what comes next.
+            # Nobody is here to decide what comes next.
             self.code = TABLE[Code.DELEGATION_FAILED].exit_code
             self._over.set()
 
@@ -129,13 +129,13 @@ class SharedConversation:
     # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def entered(self, line: str | None) -> None:
-        """Take a line that was typed; None: there will be no more."""
+        """Handle a typed line; None is the end of input."""
         run = self._view.run
         seen = run.pending.id if run is not None and run.pending is not None else None
         self._queue.put_nowait(Leave() if line is None else _Typed(line, seen))
 
     def interrupt(self, *, leave: bool) -> None:
-        """Take a Ctrl-C: the first pauses the run, and one while it is paused leaves."""
+        """Handle Ctrl-C: pause the run, or exit if it is paused."""
         run = self._view.run
         if self._editing and not leave:
             return  # it was meant for the editor
@@ -225,7 +225,7 @@ class SharedConversation:
     # ── what the local agent asks leave for ───────────────────────────────────────────────────────────────────────────
 
     async def permit(self, question: PermissionRequest) -> str | None:
-        """Ask whoever sits here; where nobody does, the answer is no."""
+        """Ask the person at the terminal; without one, the answer is no."""
         if self._ahead is None:
             self._view.board.say(
                 f"Your agent asked for permission, but nobody is here to answer: {one_line(question.title, 300)}"
@@ -261,7 +261,7 @@ class _Typed(NamedTuple):
 
 
 def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
-    """Return what a line means; an answer to a draft is none to the one that has come since."""
+    """Return the meaning of a line; an answer applies only to the draft that was shown when it was typed."""
     meaning = understood(typed.line, run)
     answers = isinstance(meaning, Edit) or (isinstance(meaning, Do) and isinstance(meaning.event, _ANSWERS))
     if answers and run.pending is not None and run.pending.id != typed.draft:
@@ -273,7 +273,7 @@ def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
 
 
 async def _begun(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
-    """Start a run, or go on with one."""
+    """Start or continue a run."""
     if wanted.continued is None:
         return await _started(host, wanted, by)
     run = continued(host.runs, wanted)
@@ -301,7 +301,7 @@ def _now(host: SessionService, run: str) -> Overlay:
 
 
 def continued(runs: tuple[Overlay, ...], wanted: Wanted) -> Overlay:
-    """Return the run to go on with, or raise a `RemitError` that says which there are."""
+    """Return the run to continue, or raise a `RemitError` that lists the candidates."""
     ours = [each for each in runs if (each.profile, each.device) == (wanted.profile, wanted.device)]
     name = wanted.continued or NEWEST
     found = [each for each in ours if name != NEWEST and (each.id.startswith(name) or each.id.endswith(name))]

@@ -1,4 +1,4 @@
-"""A run of two agents as programs read it: what happens in it, and no key, token or sealed word."""
+"""A run of two agents as JSON documents, without keys, tokens or encrypted text."""
 
 from remit.cli.shared.wording import Connection
 from remit.documents.shared import SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
@@ -7,7 +7,7 @@ from remit.relay.session.run import Overlay, TimelineEntry
 
 
 def turn(run: Overlay, entry: TimelineEntry) -> SharedTurn:
-    """Return something that was said."""
+    """Return one message."""
     return SharedTurn(
         run=run.id,
         turn=entry.turn,
@@ -39,7 +39,7 @@ def draft(run: Overlay, device_name: str) -> SharedDraft | None:
 
 
 def state(run: Overlay, connection: Connection) -> SharedState:
-    """Return where a run is."""
+    """Return the state of a run."""
     limits = run.limits
     return SharedState(
         run=run.id,
@@ -65,7 +65,7 @@ def state(run: Overlay, connection: Connection) -> SharedState:
 
 
 def whole(run: Overlay, connection: Connection, device_name: str) -> SharedRun:
-    """Return a run with all that was said."""
+    """Return a run with all messages."""
     now = state(run, connection)
     shared = {name: getattr(now, name) for name in now.__struct_fields__}
     turns = tuple(turn(run, each) for each in (*run.timeline, *run.kept))

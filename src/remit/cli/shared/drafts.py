@@ -1,4 +1,4 @@
-"""Drafts to shared agents that wait for a person, seen and answered from another process."""
+"""Lists and answers pending drafts of another process."""
 
 import time
 from collections.abc import Generator, Sequence
@@ -26,7 +26,7 @@ _LOOK_S = 0.05
 
 
 def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> list[SharedDraft]:
-    """Return the drafts in a device's file that nobody has answered yet, of the oldest run first."""
+    """Return the unanswered drafts in a device's file, oldest run first."""
     with _opened(path, team_file, overrides) as file:
         peers = {peer.device: peer.card.name for peer in Peers(file).list()}
         found = [documents.draft(run, peers.get(run.device, "")) for run in remote_commands.waiting(file)]
@@ -65,7 +65,7 @@ def answer(
 
 
 def is_at_work(path: Path) -> bool:
-    """Say whether a process speaks for the device just now."""
+    """Return whether a process currently represents the device."""
     try:
         from fcntl import LOCK_NB, LOCK_SH, flock
 

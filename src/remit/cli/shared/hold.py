@@ -1,4 +1,4 @@
-"""Holds a chat with a shared agent: opens the team's device and whatever agent speaks, and hears signals."""
+"""Runs a chat with a shared agent: opens the device and the local agent, and handles signals."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ PATIENCE = 2
 
 
 class SharedOrder(Struct, frozen=True, kw_only=True):
-    """What a person asks for on the command line."""
+    """The chat that the command line asks for."""
 
     profile: str
     device: str
@@ -57,7 +57,7 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
     mode: Mode | None
     continued: str | None
     serves: bool
-    """Whether other programs of this user may show and steer the run."""
+    """Whether other programs of this user may show and control the run."""
     team_file: str
     overrides: tuple[str, ...]
     as_json: bool
@@ -72,7 +72,7 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
 
 
 def hold_shared(order: SharedOrder) -> int:
-    """Hold a chat to its end, and return the exit code for how it ended."""
+    """Run a chat to its end, and return the exit code."""
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides)
         _refuse_unknown(team, order.profile)
@@ -170,7 +170,7 @@ class _Held:
         self._device = ""
         self._names: dict[str, str] = {}
         self.hint = ""
-        """What to type to go on later."""
+        """The command that continues the chat later."""
 
     async def serve(self, team: Team) -> None:
         board, order = self._view.board, self._order
@@ -269,7 +269,7 @@ class _Held:
 
     @contextmanager
     def _hearing(self) -> Generator[None]:
-        """Hear signals while the chat lasts."""
+        """Handle signals during the chat."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "signals are heard in a task"
         heard = 0

@@ -1,4 +1,4 @@
-"""What is told of a run of two agents as it changes: on the terminal, as plain lines, or as JSON."""
+"""Shows the changes of a run of two agents: on the terminal, as plain lines, or as JSON."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class SharedRunDisplay:
         self.run: Overlay | None = None
         self.connection: Connection = "connecting"
         self.asks: PermissionRequest | None = None
-        """What the local agent asks leave for."""
+        """The permission that the local agent asks for."""
         self.answer_elsewhere: Callable[[Overlay], str] = lambda _: ""
         """Says what to type elsewhere to answer a draft, where nobody can type here."""
         self._device = ""
@@ -118,7 +118,7 @@ class SharedRunDisplay:
             self.board.tell([*wording.draft_lines(run), wording.KEYS])
 
     def show_draft(self) -> None:
-        """Show the draft that waits, whole."""
+        """Show the whole pending draft."""
         run = self.run
         self.board.tell(wording.draft_lines(run) if run is not None and run.waits else ["No pending draft."])
 
@@ -139,7 +139,7 @@ class SharedRunDisplay:
     # ── around it ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def linked(self, connection: Connection, why: str) -> None:
-        """Show how the way to the gateway stands; each time that it breaks, why."""
+        """Show the state of the connection to the gateway, and why it broke."""
         before, self.connection = self.connection, connection
         if connection == "waiting" and not self._outage:
             self._outage = True
@@ -154,7 +154,7 @@ class SharedRunDisplay:
         self.board.tick()
 
     def troubled(self, device: str, why: Fault | None) -> None:
-        """Say what is wrong with the other device, once, and that it is right again."""
+        """Report a problem with the other device once, and its recovery."""
         known = self._troubles.pop(device, None)
         if why is None:
             if known is not None:
@@ -177,7 +177,7 @@ class SharedRunDisplay:
         self._note(*lines)
 
     def asked(self, question: PermissionRequest | None) -> None:
-        """Show what the local agent asks leave for; None: it is answered."""
+        """Show a permission request of the local agent; None if it is answered."""
         self.asks = question
         if question is not None and not self.board.redraws:
             self.board.tell(wording.permission_lines(question))

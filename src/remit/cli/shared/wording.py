@@ -1,4 +1,4 @@
-"""How a run of two agents reads in a terminal: pure, from the run to lines that are safe to show."""
+"""Formats a run of two agents as terminal-safe lines. Pure."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -49,7 +49,7 @@ _SHOWN_MS, _LONG_MS = 5_000, 30_000
 
 
 def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
-    """Yield what a chat begins with; *typed* says whether anybody can type here."""
+    """Yield the heading of a chat; *typed* says whether there is keyboard input."""
     agent = f" ({one_line(run.agent)})" if run.agent else ""
     yield f"{one_line(run.profile)} works with {one_line(device)}{agent}: run {run.id}"
     yield f"Objective: {one_line(run.objective)}"
@@ -58,7 +58,7 @@ def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
 
 
 def entry_lines(entry: TimelineEntry) -> Iterator[str]:
-    """Yield something that was said, below who said it and who let it go."""
+    """Yield a message with its speaker and its approval."""
     label = f", {LABELS[entry.label]}" if entry.label else ""
     turn = f"turn {entry.turn}" if entry.turn else "before the first turn"
     yield f"{clock_time(entry.at_ms)}  {SPEAKERS[entry.role]} ({turn}{label})"
@@ -66,7 +66,7 @@ def entry_lines(entry: TimelineEntry) -> Iterator[str]:
 
 
 def draft_lines(run: Overlay) -> Iterator[str]:
-    """Yield the draft that waits, whole, and why a person is asked."""
+    """Yield the whole pending draft and the reasons for its review."""
     assert run.pending is not None, "asked only of a run with a draft"
     yield f"Draft for turn {run.turn + 1}, not sent yet:"
     yield from (f"    {line}" for line in several_lines(run.pending.text).splitlines() or [""])
@@ -74,13 +74,13 @@ def draft_lines(run: Overlay) -> Iterator[str]:
 
 
 def why_lines(run: Overlay) -> Iterator[str]:
-    """Yield each rule that wants a person to see the draft, with its reason."""
+    """Yield each rule that requires a review, with its reason."""
     for review in run.pending.reviews if run.pending else ():
         yield f"  {one_line(review.rule)}: {one_line(review.why)}"
 
 
 def ending(run: Overlay) -> Iterator[str]:
-    """Yield how a run ended; at a limit, as a banner."""
+    """Yield the outcome of a run; a reached limit is shown as a banner."""
     if run.banner:
         rule = "═" * min(72, max(20, len(run.banner)))
         yield from (rule, one_line(run.banner), rule)
@@ -97,7 +97,7 @@ def ending(run: Overlay) -> Iterator[str]:
 
 
 def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[str]:
-    """Yield what failed, and what can be typed; *device* is what the other device is called here."""
+    """Yield the failure and the possible commands; *device* is the local name of the other device."""
     why = one_line(run.failure.replace(run.device, device) if device else run.failure)
     yield f"Stopped by an error: {why.removesuffix('.') or 'something failed'}."
     if typed:
@@ -107,7 +107,7 @@ def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[s
 
 
 def permission_lines(question: PermissionRequest) -> Iterator[str]:
-    """Yield what the local agent asks leave for, and the answers that it takes."""
+    """Yield a permission request of the local agent and its possible answers."""
     kind = f" ({one_line(question.kind, 40)})" if question.kind else ""
     yield f"Your agent asks for permission{kind}: {one_line(question.title, 300)}"
     if question.details:
@@ -199,7 +199,7 @@ def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
 
 
 def _titled(title: str, width: int) -> str:
-    """Return a line that separates, with a title in it."""
+    """Return a separator line with a title."""
     shown = f"── {title} "
     while cells(shown) > width:
         shown = shown[:-2] + "…"
@@ -257,7 +257,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def meters(run: Overlay, now_ms: int) -> str:
-    """Return what has been used of each limit."""
+    """Return the usage of each limit."""
     limits = run.limits
     active_ms = run.spent_ms(now_ms)
     time = spoken(active_ms - active_ms % 1_000) if active_ms >= 1_000 else "0 s"

@@ -15,7 +15,7 @@ MAX_TASK = 200
 
 
 def call_line(node: Node) -> str:
-    """Return who calls whom, and for what."""
+    """Return caller, callee and objective of a call."""
     caller = node.request.origin if node.request else node.parent.agent if node.parent else ""
     wanted = (node.request.objective or node.request.capability or "") if node.request else ""
     task = one_line(wanted, MAX_TASK)
@@ -23,7 +23,7 @@ def call_line(node: Node) -> str:
 
 
 def return_line(node: Node) -> str:
-    """Return how a call ended, what it took, and with which tools."""
+    """Return status, cost and tools of a call."""
     assert node.response is not None, "it has ended"
     response, tools = node.response, tools_used(node)
     took = [f"{response.usage.total:,} tokens"] if response.usage.total else []

@@ -1,4 +1,4 @@
-"""How a run is shown on stderr while it goes on: as a tree that is redrawn, or as one line per record."""
+"""Shows a running run on stderr: as a redrawn tree, or as one line per record."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ class Display(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """Say something beside what the records tell."""
+        """Show a message that is not from a record."""
         ...
 
     def aside(self) -> AbstractContextManager[None]:
@@ -40,7 +40,7 @@ class Display(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Give the terminal back at once, whatever is being drawn just now: the process is about to end."""
+        """Restore the terminal at once, because the process is about to end."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""How what waits for a person reads: a question of a rule, or a draft to a shared agent."""
+"""Formats pending questions and drafts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,7 @@ def row_of(asked: Asked, among: Sequence[Asked]) -> tuple[str, str, str, str]:
 
 
 def fields_of(asked: Asked) -> Iterator[tuple[str, str]]:
-    """Return all that is known of it, field by field."""
+    """Return all its fields."""
     return _question_fields(asked) if isinstance(asked, Question) else _draft_fields(asked)
 
 

@@ -1,4 +1,4 @@
-"""What users read of a run while it goes on: what is being done, in plain words, and nothing of who does it."""
+"""Shows the progress of a run to end users, without names of agents."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Runs as they stand in a store: found by name, read record by record."""
+"""Finds runs in a store by id, and reads their records."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ MANY = 10
 
 
 def find_run(connection: SqliteConnection, name: str) -> str:
-    """Return the id of the run that *name* means: the whole id, an unmistakable beginning of it, or `last`."""
+    """Return the id of the run *name*: a full id, the unique start of one, or `last`."""
     if name == LAST:
         newest = reader.runs(None, None, 1, now_ms())(connection)
         if not newest:
@@ -66,7 +66,7 @@ def records_of(connection: SqliteConnection, run: str | None, after: int = 0) ->
 
 
 def tree_of(connection: SqliteConnection, run: str) -> Tree:
-    """Return who asked whom in a run."""
+    """Return the tree of a run."""
     tree = Tree()
     for record in records_of(connection, run):
         tree.feed(record)
@@ -86,5 +86,5 @@ def _not_found(message: str, suggestion: str) -> RemitError:
 
 
 def named(run: str) -> str:
-    """Return how a run is named to people."""
+    """Return a run's display name."""
     return f"run {short(run)}"

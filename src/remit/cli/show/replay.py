@@ -1,4 +1,4 @@
-"""A recorded run, step by step: when, who, what, and what came of it."""
+"""The recorded steps of a run."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ WIDTH = 100
 
 
 def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
-    """Return what happened in a run, in order; nobody is called."""
+    """Return the steps of a run in order; no agent is called."""
     tree, steps, began_ms, elapsed_ms = Tree(), list[ReplayStep](), None, 0
     for record in records:
         node = tree.feed(record)

@@ -1,4 +1,4 @@
-"""A run in the end: what it came to in a few lines, and as a document."""
+"""The summary of a finished run, as text and as a document."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs on paper: the list, one run with all that is known of it, and its tree."""
+"""Prints runs as text: the list, one run with its details, and its tree."""
 
 import os
 import shutil

@@ -9,7 +9,7 @@ from remit.text.terminal import one_line
 
 
 def sentence(record: Record, node: Node) -> str:
-    """Return what a record tells of *node*, the delegation that it is about."""
+    """Return one record of the delegation *node* as a sentence."""
     match record.body:
         case Request() as request:
             return f"{_who(request)} asks {one_line(request.target)}{_for(request)}"

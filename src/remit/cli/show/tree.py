@@ -1,4 +1,4 @@
-"""Who asked whom in a run, and where each delegation stands: a fold over the run's records."""
+"""The delegations of a run and their states, folded from the run's records."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ SAYING = 4_000
 
 
 class Node:
-    """One delegation as far as it is known."""
+    """One delegation, as far as known."""
 
     def __init__(self, path: str, parent: "Node | None", agent: str, at_ms: int) -> None:
         self.path = path
@@ -31,7 +31,7 @@ class Node:
         """None: it is known only by what was said of it."""
         self.response: Response | None = None
         self.lost = False
-        """Whether the run ended without a word of it."""
+        """Whether the run ended without recording its outcome."""
         self.started_ms = at_ms
         self.children: list[Node] = []
         self.size = 1
@@ -123,7 +123,7 @@ class Consent(NamedTuple):
 
     @property
     def todo(self) -> str:
-        """What to type to answer it, or where."""
+        """The command that answers it, or where to answer it."""
         if self.is_here:
             return f"remit pending approve {self.approval.id}"
         return "Answer this question on the hub that runs this agent: remit pending list"
@@ -149,7 +149,7 @@ class Tree:
         return self.root.response if self.root else None
 
     def feed(self, record: Record) -> Node:
-        """Take the next record of the run, and return the delegation that it is about."""
+        """Apply the next record of the run, and return its delegation."""
         match record.body:
             case Request() as request:
                 return self._asked(record, request)

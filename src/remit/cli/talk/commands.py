@@ -1,4 +1,4 @@
-"""What one can type in a conversation besides requests, and what each tells."""
+"""The slash commands of a conversation."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
@@ -35,7 +35,7 @@ HELP = [
 
 
 def command_in(text: str) -> str | None:
-    """Return the command that was typed, without its slash; None if it is a request."""
+    """Return the typed command without its slash; None if the line is a request."""
     text = text.strip()
     return text[1:] if text.startswith("/") and not text.startswith("//") else None
 
@@ -60,7 +60,7 @@ class ChatCommands:
         """The newest run."""
 
     async def tell(self, command: str) -> list[str]:
-        """Return what a command tells; for one that is none, which may be meant."""
+        """Return the output of a command, or a suggestion for an unknown one."""
         name, _, argument = command.partition(" ")
         known: dict[str, Callable[[int], Awaitable[list[str]]]] = {
             "help": self._help,

@@ -1,4 +1,4 @@
-"""One conversation with an agent: each request is a run in the same session, shown while it goes on."""
+"""One conversation with an agent: each request is a run in the same session."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ LEAVING = ("quit", "exit")
 
 
 def new_session() -> str:
-    """Return a name for a conversation that nobody else has."""
+    """Return a unique session id."""
     return f"chat-{os.urandom(6).hex()}"
 
 
@@ -121,7 +121,7 @@ class ChatSession:
     # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def take(self, text: str) -> None:
-        """Carry out a command, or have a request answered."""
+        """Execute a command or a request."""
         self.transcript.catch_up()
         command = command_in(text)
         if command is not None:

@@ -1,4 +1,4 @@
-"""Holds a conversation: reads in this thread, where readline and signals are, and has the hub in one beside it."""
+"""Runs a conversation: reads input in the main thread, for readline and signals, and runs the hub in a second one."""
 
 import asyncio
 import os
@@ -26,11 +26,11 @@ from remit.protocol.errors import Code, RemitError, fault
 
 
 class LeaveError(Exception):
-    """This process was told to end while it waited for a line."""
+    """A stop signal arrived while waiting for input."""
 
 
 def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None) -> int:
-    """Hold a conversation to its end, and return the exit code for how its last run ended."""
+    """Run a conversation to its end, and return the exit code of its last run."""
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         _refuse_profile(team, order.agent)

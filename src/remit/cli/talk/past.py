@@ -1,4 +1,4 @@
-"""What the store knows of a conversation: what was said, who called whom meanwhile, and what it took."""
+"""The stored history of a conversation: messages, calls and costs."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class ConversationHistory:
         self._redactor = Redactor(None, key)
 
     async def check(self) -> None:
-        """Raise a `RemitError` if it is a conversation of somebody else, or with another agent."""
+        """Raise a `RemitError` if the session belongs to another user or another agent."""
         owner = await self._store.owner(self._session)
         if owner is None or owner == (self._user, self._agent):
             return

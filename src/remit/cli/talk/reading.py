@@ -1,4 +1,4 @@
-"""Where the lines of a conversation come from: someone types them, or they come through a pipe."""
+"""Input of a conversation: typed lines or a pipe."""
 
 import os
 import sys

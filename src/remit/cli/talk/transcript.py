@@ -1,4 +1,4 @@
-"""A conversation on the screen: answers on stdout as they come, and on stderr who is called meanwhile."""
+"""Shows a conversation: streamed answers on stdout, calls of other agents on stderr."""
 
 import asyncio
 import io

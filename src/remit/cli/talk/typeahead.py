@@ -1,4 +1,4 @@
-"""What is typed while an answer is being made: readline has the terminal only between answers."""
+"""Reads keys while an answer is streamed; readline has the terminal only between answers."""
 
 import asyncio
 import codecs
