@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from command_line import remit
 from remit.cli.audit import audit
-from remit.cli.checkup_store import store
+from remit.cli.doctor_store_checks import store
 from remit.protocol.records import Kind
 from remit.runtime.signing import read_key
 from remit.stores.sqlite import SqliteStore

@@ -11,8 +11,8 @@ import pytest
 
 from command_line import document, make_team, remit
 from remit import Brief, Hub
-from remit.cli import checkup, checkup_store
-from remit.cli.checkup_store import NETWORK
+from remit.cli import doctor_checks, doctor_store_checks
+from remit.cli.doctor_store_checks import NETWORK
 from remit.documents.team import Check
 from remit.policy.rules import Rule, guard_of
 from remit.stores.sqlite import SqliteStore
@@ -176,11 +176,11 @@ async def test_a_run_whose_hub_went_silent_is_a_warning(tmp_path: Path) -> None:
 async def test_of_a_large_record_the_newest_rows_are_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_team(folder)
     await run_once(folder)
-    monkeypatch.setattr(checkup_store, "QUICK_ROWS", 3)
+    monkeypatch.setattr(doctor_store_checks, "QUICK_ROWS", 3)
     monkeypatch.chdir(folder)
 
     def audit() -> Check:
-        return next(each for each in checkup.examine(Path(".remit/hub.db"), None, ()) if each.about == "audit")
+        return next(each for each in doctor_checks.examine(Path(".remit/hub.db"), None, ()) if each.about == "audit")
 
     assert (audit().state, audit().says) == ("ok", "the newest 3 of 6 rows are intact")
     database = sqlite3.connect(folder / ".remit" / "hub.db")

@@ -28,7 +28,7 @@ def doctor(store_path: Path | None, team_file: Path | None, overrides: tuple[str
       remit doctor
       remit doctor --json
     """
-    from remit.cli.checkup import examine
+    from remit.cli.doctor_checks import examine
 
     checks = tuple(examine(store_path, team_file, overrides))
     problems = sum(each.state == "problem" for each in checks)

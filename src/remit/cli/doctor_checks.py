@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remit import __version__
-from remit.cli.checkup_store import disk, durability, store
-from remit.cli.findings import ok, problem, warning
+from remit.cli.doctor_results import ok, problem, warning
+from remit.cli.doctor_store_checks import disk, durability, store
 from remit.cli.places import DEFAULT_STORE, shorter
 from remit.cli.show.screen import many
 from remit.config.checks import secrets_of, unset
@@ -168,9 +168,9 @@ def _peers(team: Team | None) -> Iterator[Check]:
     addresses = {} if team is None else {name: peer.url for name, peer in team.peers.items() if peer.url}
     if not addresses:
         return
-    from remit.cli.meeting import met  # most teams have no peers
+    from remit.cli.peer_health import check_hubs  # most teams have no peers
 
-    found = asyncio.run(met(set(addresses.values())))
+    found = asyncio.run(check_hubs(set(addresses.values())))
     for name, url in addresses.items():
         if why := found[url]:
             todo = (
@@ -224,12 +224,12 @@ def _device(team: Team | None) -> Iterator[Check]:
 
 def _gateway(team: Team, device: "Device") -> Check:
     """Check that the gateway is reachable, is the expected one, and knows this device."""
-    from remit.cli.standing import standing
+    from remit.cli.gateway_status import device_status
 
     assert team.relay is not None, "asked only where there is one"
     about, at = "gateway", team.relay.gateway
     try:
-        found = asyncio.run(standing(team, device))
+        found = asyncio.run(device_status(team, device))
     except RemitError as error:
         return warning(about, f"{at}: {error.fault.message}", error.fault.suggestion)
     if not found.known:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from remit.cli.findings import ok, problem, warning
+from remit.cli.doctor_results import ok, problem, warning
 from remit.cli.places import reading
 from remit.cli.show.screen import clock_time, many, spoken
 from remit.documents.team import Check

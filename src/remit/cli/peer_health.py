@@ -12,14 +12,14 @@ from remit.transports.http_reading import CONNECT_S, in_words
 _ALIVE = b"alive\n"
 
 
-async def met(urls: Iterable[str]) -> dict[str, str]:
+async def check_hubs(urls: Iterable[str]) -> dict[str, str]:
     """Return for each address why no hub is reachable; an empty text if one is."""
     async with asyncio.TaskGroup() as group:
-        found = {url: group.create_task(_met(url)) for url in urls}
+        found = {url: group.create_task(_check_hub(url)) for url in urls}
     return {url: task.result() for url, task in found.items()}
 
 
-async def _met(url: str) -> str:
+async def _check_hub(url: str) -> str:
     peer = HubPeer(url)
     try:
         async with (

@@ -15,7 +15,7 @@ from remit.relay.wire import MAX_FRAME, PATH, Bye, DeviceStatus, Malformed
 from remit.transports.http_reading import CONNECT_S
 
 
-async def standing(team: Team, device: Device) -> DeviceStatus:
+async def device_status(team: Team, device: Device) -> DeviceStatus:
     """Ask the gateway without changing anything there; raise a `RemitError` if it does not answer."""
     section = team.relay
     assert section is not None, "asked only of a team that has a gateway"
