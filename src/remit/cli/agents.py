@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from remit.cli.completion_words import agent_names, capability_codes
 from remit.cli.options import json_option, team_options
 from remit.cli.show.screen import many, print_fields, print_json, print_table, spoken
-from remit.cli.suggest import agent_names, capability_codes
 from remit.documents.team import AgentDetails, AgentLine, Agents
 from remit.policy.permission import authority_of
 from remit.policy.plan import Step, waits_for

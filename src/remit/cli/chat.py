@@ -5,9 +5,9 @@ from typing import NoReturn, get_args
 
 import click
 
+from remit.cli.completion_words import chat_names, device_names, offered_agents, session_ids, shared_run_ids
 from remit.cli.drive.order import Duration, Order
 from remit.cli.options import json_option, jsonl_option, team_options
-from remit.cli.suggest import chat_names, device_names, offered_agents, session_ids, shared_run_ids
 from remit.relay.bridge.frames import Mode
 
 # The options that need a device, and those that exclude one.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remit.cli.completion_words import known_devices
 from remit.cli.options import json_option, same_team, team_options
-from remit.cli.suggest import known_devices
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
     from remit.config.team import Team

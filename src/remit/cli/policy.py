@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from remit.cli.completion_words import agent_names, agents_and_user
 from remit.cli.drive.order import Duration, read_task
 from remit.cli.options import json_option, team_options
 from remit.cli.show.screen import many, print_fields, print_json, print_table, print_text, spoken, styled
-from remit.cli.suggest import agent_names, agents_and_user
 from remit.documents.policy import Explanation, GuardLine, Guards, Placing
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 import click
 
+from remit.cli.completion_words import open_run_ids, run_ids
 from remit.cli.drive.order import Duration
 from remit.cli.options import json_option, jsonl_option, store_option, team_options
-from remit.cli.suggest import open_run_ids, run_ids
 
 STATES = ("waiting", "running", "silent", "success", "partial", "failed", "timeout", "refused", "cancelled")
 # So many of the newest are looked at for those in a certain state.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from remit.cli.completion_words import known_devices, shared_agents
 from remit.cli.options import json_option, jsonl_option, team_options
-from remit.cli.suggest import known_devices, shared_agents
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from remit.cli.places import cards_of
-from remit.cli.placing import placed
+from remit.cli.routing_advice import placed
 from remit.config.composition import guards_of
 from remit.config.detectors import detector_of
 from remit.config.team import Team
