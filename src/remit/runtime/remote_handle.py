@@ -13,7 +13,7 @@ from remit.runtime import journal
 from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import verified
-from remit.runtime.delegation.slots import regain_slot
+from remit.runtime.delegation.slots import give_up_slot, regain_slot
 from remit.runtime.frames import Frame
 from remit.runtime.ports import Departure
 
@@ -127,7 +127,9 @@ class LocalRemoteHandle:
             clock = self._dispatch.parts.clock
             self._waits_since = clock.now()
             self._stop_waiting = clock.call_at(self._waits_since + self._patience_s, self.close)
+            # The peer says when it begins and ends to wait, so this is no `async with`.
             self._dispatch.tasks.pause(self._frame)
+            give_up_slot(self._frame)
 
     async def _go_on(self) -> None:
         if self._stop_waiting is not None:
@@ -141,6 +143,7 @@ class LocalRemoteHandle:
             self._stop_waiting()
             self._stop_waiting = None
             self._patience_s -= self._dispatch.parts.clock.now() - self._waits_since
+            self._frame.waiting -= 1
             self._dispatch.tasks.unpause(self._frame)
 
     # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────────────

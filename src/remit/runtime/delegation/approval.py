@@ -17,7 +17,7 @@ from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.guards import GUARDS
 from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import presentable
-from remit.runtime.delegation.slots import regain_slot
+from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.delegation.tasks import DelegationTasks
 from remit.runtime.frames import Frame
 from remit.runtime.ports import Approver, Decision, Question, StoreError
@@ -166,13 +166,12 @@ class Approvals:
 
     async def consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
         """Ask a person while the clock stands still for those who wait; return the edits of the person who agreed."""
-        self.tasks.pause(parent)
-        try:
-            return await self.ask_person(request, ask, questions, parent.run.sealing)
-        finally:
-            self.tasks.unpause(parent)
-            if parent.stopping is None:  # whoever continues, also after a refusal, needs a slot
-                await regain_slot(parent)
+        async with SlotGivenUp(parent):
+            self.tasks.pause(parent)
+            try:
+                return await self.ask_person(request, ask, questions, parent.run.sealing)
+            finally:
+                self.tasks.unpause(parent)
 
 
 def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:

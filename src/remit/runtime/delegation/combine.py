@@ -14,7 +14,7 @@ from remit.protocol.errors import Code, Fault, fault
 from remit.runtime import journal
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.fan_out import refused_whole, shared_out
-from remit.runtime.delegation.slots import give_slot, regain_slot
+from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.frames import Frame, RoutedCall
 from remit.text.components import Component, Findings
 
@@ -70,28 +70,24 @@ async def _gather_responses(
     """Return the responses that were enough, and the outcome of each call; none is in flight any more."""
     several = ParallelCalls(dispatch, parent, calls)
     aggregation = start(strategy, len(calls))
-    give_slot(parent)
-    try:
-        if past is not None:
-            aggregation = await _heard_before(several, aggregation, past)
-        if past is None or past.came is None:
-            if not aggregation.enough:
-                several.ask(place for place in range(len(calls)) if place not in several.responses)
-            while not aggregation.enough:
-                place = await several.next()
-                aggregation = aggregation.add(several.responses[place], place)
+    async with SlotGivenUp(parent):
+        try:
             if past is not None:
-                _note(dispatch, parent, past, [(place, several.refused.get(place)) for place, _ in aggregation.came])
-        await several.end(ANSWERED)
-        return aggregation, several.all_responses()
-    except BaseException:
-        await several.end(GAVE_UP)
-        raise
-    finally:
-        parent.waiting -= 1
-        # A caller that only gave up waiting, by its own time-out, continues to work and needs a slot.
-        if parent.stopping is None:
-            await regain_slot(parent)
+                aggregation = await _heard_before(several, aggregation, past)
+            if past is None or past.came is None:
+                if not aggregation.enough:
+                    several.ask(place for place in range(len(calls)) if place not in several.responses)
+                while not aggregation.enough:
+                    place = await several.next()
+                    aggregation = aggregation.add(several.responses[place], place)
+                if past is not None:
+                    came = [(place, several.refused.get(place)) for place, _ in aggregation.came]
+                    _note(dispatch, parent, past, came)
+            await several.end(ANSWERED)
+            return aggregation, several.all_responses()
+        except BaseException:
+            await several.end(GAVE_UP)
+            raise
 
 
 # ── the calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────

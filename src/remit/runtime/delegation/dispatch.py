@@ -24,7 +24,7 @@ from remit.runtime.delegation.refusals import DelegationRefusals, undrafted
 from remit.runtime.delegation.repeats import given_again
 from remit.runtime.delegation.replay import JournalReplay, go_on
 from remit.runtime.delegation.routing import Routing
-from remit.runtime.delegation.slots import give_slot
+from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.delegation.tasks import DelegationTasks
 from remit.runtime.frames import Frame, RoutedCall
 from remit.runtime.ports import Remote
@@ -53,16 +53,12 @@ class Dispatch:
         if isinstance(begun, Response):
             await asyncio.sleep(0)  # an agent that asks again and again must not keep others from running
             return begun
-        give_slot(parent)
-        try:
-            response = await (begun.outcome if begun.route is None else self.routed(parent, begun))
-        except asyncio.CancelledError:
-            await self.tasks.give_up(parent, (begun,))
-            raise
-        parent.waiting -= 1
-        if parent.waiting == 0 and parent.slot is not None and not parent.slot.regain_now():
-            await parent.slot.regain()
-        return response
+        async with SlotGivenUp(parent):
+            try:
+                return await (begun.outcome if begun.route is None else self.routed(parent, begun))
+            except asyncio.CancelledError:
+                await self.tasks.end((begun,), "its caller was cancelled")
+                raise
 
     async def begin(
         self,

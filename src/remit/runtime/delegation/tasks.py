@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from remit.policy.weight import is_light_response
 from remit.protocol.envelope import Response
@@ -17,7 +17,7 @@ from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.repeats import circling, watch
 from remit.runtime.delegation.response import ended_response, stopped
 from remit.runtime.delegation.settlement import Settlement
-from remit.runtime.delegation.slots import give_slot, regain_slot
+from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.delegation.timer_wheel import TimerWheel
 from remit.runtime.frames import Frame
 from remit.runtime.ports import NobodyServesError, Remote
@@ -71,28 +71,12 @@ class DelegationTasks:
 
         *outcomes* are awaited in place of the frames' own, where those may not be final.
         """
-        if parent is not None:
-            give_slot(parent)
-        try:
-            responses = [await outcome for outcome in outcomes or [frame.outcome for frame in frames]]
-        except asyncio.CancelledError:
-            await self.give_up(parent, frames)
-            raise
-        if parent is not None:
-            parent.waiting -= 1
-            await regain_slot(parent)
-        return responses
-
-    async def give_up(self, parent: Frame | None, frames: Sequence[Frame]) -> None:
-        """End delegations that the caller does not wait for any more."""
-        try:
-            await self.end(frames, "its caller was cancelled")
-        finally:
-            if parent is not None:
-                parent.waiting -= 1
-                # A caller that only gave up waiting, by its own time-out, continues to work and needs a slot.
-                if parent.stopping is None:
-                    await regain_slot(parent)
+        async with nullcontext() if parent is None else SlotGivenUp(parent):
+            try:
+                return [await outcome for outcome in outcomes or [frame.outcome for frame in frames]]
+            except asyncio.CancelledError:
+                await self.end(frames, "its caller was cancelled")
+                raise
 
     async def end(self, frames: Iterable[Frame], reason: str) -> None:
         """Stop what is still in flight and return once it has ended or was abandoned."""
@@ -213,18 +197,16 @@ class DelegationTasks:
         self._wheel.stop()
 
     def pause(self, frame: Frame) -> None:
-        """Stop the clocks of *frame* and all above it, and free its slot, until `unpause`; calls may nest."""
+        """Stop the clocks of *frame* and all above it until `unpause`; several may do so at once."""
         now = self.parts.clock.now()
         for each in frame.lineage():
             each.pauses += 1
             if each.pauses == 1:
                 each.paused_since = now
                 self._wheel.discard(each, each.tick)
-        give_slot(frame)
 
     def unpause(self, frame: Frame) -> None:
         """Restart the clocks; the time in between counts for nobody."""
-        frame.waiting -= 1
         now = self.parts.clock.now()
         for each in frame.lineage():
             each.pauses -= 1
