@@ -1,0 +1,8 @@
+"""The audit chain and its verification."""
+
+from remit.runtime.audit.chain import GENESIS, ChainRow, link
+from remit.runtime.audit.findings import AuditFinding, AuditVerdict, Tampering
+from remit.runtime.audit.verification import verify
+from remit.runtime.audit.walk import Unsigned
+
+__all__ = ["GENESIS", "AuditFinding", "AuditVerdict", "ChainRow", "Tampering", "Unsigned", "link", "verify"]
