@@ -648,7 +648,7 @@ def test_without_a_terminal_it_has_to_be_said_which_of_several_agents_is_meant(s
     )
     wrong = remit("chat", "mine", "bob", "--agent", "exprt", "--objective", "it", folder=several)
     assert wrong.returncode == 2
-    assert "bob shares no agent `exprt` with this device, but: expert, helper\n" in wrong.stderr
+    assert "bob shares no agent `exprt` with this device; it shares: expert, helper\n" in wrong.stderr
 
 
 # ── a team that shares, too ───────────────────────────────────────────────────────────────────────────────────────────

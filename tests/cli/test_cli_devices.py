@@ -207,8 +207,8 @@ def test_a_revoked_device_is_over_for_good(annas: Path, bobs: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("pair", "remit:pair#abc"), 2, "Ask for the card again, and copy all of it."),
-        (("pair", "https://example.com"), 2, "Copy the whole link, from `remit:pair#` or `https://` to its end."),
+        (("pair", "remit:pair#abc"), 2, "Ask for the card again and copy all of it."),
+        (("pair", "https://example.com"), 2, "Copy the whole link, from `remit:pair#` or `https://` to the end."),
         (("allow", "bib"), 2, "there is no device `bib`; none is known yet"),
         (("revoke", "bib"), 2, "See them all with `remit devices list`"),
         (("allow",), 2, "Missing argument 'DEVICE'"),

@@ -155,7 +155,7 @@ async def test_a_gateway_with_a_certificate_is_reached_by_who_trusts_it_and_nobo
             file.write_text(text.replace("[relay]", f"[relay]\n{authority}"))
             (found,) = await asyncio.to_thread(gateway_checks, bobs)
             assert found["state"] == "warning"
-            assert "the gateway cannot be reached: its certificate is not trusted" in found["says"]
+            assert "cannot reach the gateway: its certificate is not trusted" in found["says"]
             assert "`authority` in `[relay]` names whose certificates count" in found["says"]
             with Terminal([REMIT, "share"], folder=bobs) as terminal:
                 terminal.wait_for("its certificate is not trusted")
@@ -181,7 +181,7 @@ async def test_the_doctor_says_how_the_device_stands_with_its_gateway(tmp_path: 
     (found,) = gateway_checks(bobs)
     assert (found["state"], found["says"]) == (
         "warning",
-        "ws://127.0.0.1:9: the gateway cannot be reached: Connection refused",
+        "ws://127.0.0.1:9: cannot reach the gateway: Connection refused",
     )
     assert "`gateway` in `[relay]`" in found["todo"]
     with relay(tmp_path) as gateway:
@@ -203,7 +203,7 @@ async def test_the_doctor_says_how_the_device_stands_with_its_gateway(tmp_path: 
         file.write_text(file.read_text().replace("[relay]", '[relay]\nname = "elsewhere"'))
         (found,) = gateway_checks(bobs)
         assert found["state"] == "warning"
-        assert "the server calls itself '127.0.0.1', not 'elsewhere'" in found["says"]
+        assert "the name of the server is '127.0.0.1', not 'elsewhere'" in found["says"]
         assert "name and address belong together" in found["todo"]
 
 
@@ -328,7 +328,7 @@ async def test_a_gateway_of_another_name_gets_no_signature_and_that_ends_it(tmp_
         bobs = make_bobs(tmp_path / "bobs", gateway.said["address"])
         done = await asyncio.to_thread(remit, "share", folder=bobs)
         assert done.returncode == 4, done.stderr
-        assert "the server calls itself 'elsewhere', not '127.0.0.1'" in done.stderr
+        assert "the name of the server is 'elsewhere', not '127.0.0.1'" in done.stderr
         assert "name and address belong together: `name` and `gateway` in `[relay]`" in done.stderr
 
 

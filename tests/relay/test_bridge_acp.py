@@ -127,12 +127,12 @@ async def test_what_it_spent_is_found_where_agents_put_it_or_not_known(make: Mak
 async def test_a_turn_that_ends_otherwise_fails_and_the_next_may_succeed(make: Make) -> None:
     agent = make()
     for step, reason in (
-        (("stop", "max_tokens"), "the local agent stopped at its own limit of tokens"),
-        (("stop", "max_turn_requests"), "the local agent stopped at its own limit of steps"),
-        (("stop", "refusal"), "the local agent refuses to go on"),
+        (("stop", "max_tokens"), "the local agent stopped at its own token limit"),
+        (("stop", "max_turn_requests"), "the local agent stopped at its own step limit"),
+        (("stop", "refusal"), "the local agent refused to continue"),
         (("stop", "cancelled"), "the local agent cancelled its turn"),
         (("fail", -32_603), "the local agent says: the model is not there"),
-        (("think", "nothing to say"), "the local agent answered without a message"),
+        (("think", "nothing to say"), "the local agent returned no message"),
     ):
         assert failed(await agent.prompt(steps(step)), hard=False) == reason
     assert drafted(await agent.prompt(steps(("say", "Hello"), number=2))) == "Hello"
@@ -144,8 +144,8 @@ async def test_a_turn_that_ends_otherwise_fails_and_the_next_may_succeed(make: M
 @pytest.mark.parametrize(
     ("constraints", "reason"),
     [
-        ({"max_tool_rounds": 2}, "the local agent used tools 3 times in one turn, where at most 2 may be used"),
-        ({"allow_tool_use": False}, "the local agent used tools 1 times in one turn, where none may be used"),
+        ({"max_tool_rounds": 2}, "the local agent used tools 3 times in one turn; at most 2 may be used"),
+        ({"allow_tool_use": False}, "the local agent used tools 1 times in one turn; tools are not allowed"),
     ],
 )
 async def test_one_tool_call_too_many_cancels_the_turn(
@@ -165,7 +165,7 @@ async def test_a_text_that_is_too_long_cancels_the_turn(make: Make, tmp_path: Pa
     agent = make()
     asked = steps(*[("say", "x" * 60)] * 3, ("wait", ""), max_output_chars=50)
     assert failed(await agent.prompt(asked), hard=False) == (
-        "the local agent's message is longer than the 50 characters it may have"
+        "the local agent's message is longer than the limit of 50 characters"
     )
     assert "cancelled theirs-1" in (tmp_path / "notes").read_text()
     assert "longer than" in failed(await agent.prompt(steps(("say", "x" * 51), max_output_chars=50)), hard=False)
@@ -223,7 +223,7 @@ async def test_where_no_tools_may_be_used_the_user_is_not_even_asked(make: Make)
         return "id-allow_once"
 
     outcome = await make(ask_user=ask_user).prompt(steps(("ask", ALL), allow_tool_use=False))
-    assert failed(outcome, hard=False) == "the local agent used tools 1 times in one turn, where none may be used"
+    assert failed(outcome, hard=False) == "the local agent used tools 1 times in one turn; tools are not allowed"
     assert asked == []
 
 
@@ -331,7 +331,7 @@ async def test_one_that_stops_after_a_no_is_said_to_have_been_stopped_by_it(make
     reason = how[1] if how[0] == "stop" else "end_turn"
     asked = steps(("ask", {"toolCallId": "t", "title": "Write it"}), ("result", {"stopReason": reason}))
     assert failed(await agent.prompt(asked), hard=False) == (
-        "the local agent stopped, because it was not allowed to: Write it"
+        "the local agent stopped because this was not allowed: Write it"
     )
 
 
@@ -346,12 +346,12 @@ async def test_it_may_read_the_files_of_its_folder_where_the_profile_says_so(
     asked = ("read", str(tmp_path / "a.txt"))
     assert drafted(await agent.prompt(steps(asked))) == "All is well."
     assert (tmp_path / "notes").read_text().splitlines()[0] == "greeted 1 True False False"
-    assert drafted(await agent.prompt(steps(("read", "/etc/passwd")))) == f"only files in {tmp_path} are read"
+    assert drafted(await agent.prompt(steps(("read", "/etc/passwd")))) == f"only files in {tmp_path} can be read"
     outcome = drafted(await agent.prompt(steps(asked, allow_tool_use=False)))
-    assert outcome == "no tools may be used in this turn"
+    assert outcome == "tools are not allowed in this turn"
     monkeypatch.setattr(acp_client, "MAX_FILES", 1)
     outcome = drafted(await agent.prompt(steps(asked, asked)))
-    assert outcome == "All is well.no more than 1 files are read in a turn"
+    assert outcome == "All is well.the limit of 1 files in one turn is reached"
 
 
 # ── giving up ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -456,7 +456,7 @@ async def test_a_prompt_that_is_cancelled_while_it_starts_leaves_nothing_behind(
 async def test_one_that_dies_in_its_turn_fails_hard(make: Make) -> None:
     """S4, S14 (verification 9)."""
     assert failed(await make("dies").prompt(request()), hard=True) == (
-        "the local agent's process ended without an answer: exit code 5; it said last: out of luck"
+        "the local agent's process ended without an answer: exit code 5; last output: out of luck"
     )
 
 
@@ -466,7 +466,7 @@ async def test_one_that_died_between_turns_fails_the_next_prompt(make: Make) -> 
     assert drafted(await agent.prompt(request(1))) == "Hello"
     await down(agent)
     assert failed(await agent.prompt(request(2)), hard=True) == (
-        "the local agent's process died since its last turn: exit code 6; it said last: cannot go on"
+        "the local agent's process ended after its last turn: exit code 6; last output: cannot go on"
     )
 
 
@@ -479,7 +479,7 @@ async def test_what_comes_after_the_end_of_a_turn_belongs_to_none(
     await noted(tmp_path / "notes")
     assert drafted(await agent.prompt(request(2))) == "first 2"
     assert [record.getMessage() for record in caplog.records if record.name == "remit.relay"] == [
-        "profile p-1: its agent tells of turns that are not in flight; it is ignored"
+        "profile p-1: ignoring updates of turns that have ended"
     ]
 
 
@@ -495,7 +495,7 @@ async def test_what_is_no_message_is_passed_over_and_logged_once_without_its_wor
     assert drafted(await agent.prompt(request(1))) == "Hello"
     assert drafted(await agent.prompt(request(2))) == "Hello"
     assert [record.getMessage() for record in caplog.records] == [
-        "profile p-1: its agent writes lines that are no messages; they are passed over"
+        "profile p-1: ignoring lines of its agent that are not messages"
     ]
 
 
@@ -562,18 +562,18 @@ async def test_one_that_floods_its_output_is_ended(
 @pytest.mark.parametrize(
     ("how", "hard", "reason"),
     [
-        ("no reason", False, "the local agent says: it failed and did not say how"),
-        ("wrong result", True, "the local agent's answer is not what ACP asks for"),
+        ("no reason", False, "the local agent says: unspecified error"),
+        ("wrong result", True, "invalid ACP response from the local agent"),
         (
             "locked",
             True,
             "the local agent is not logged in: log in with its own program, in a terminal, or give it a key by `env` "
             "of its profile; it says: No key is set; it offers: Log in with Google (Run `x login`)",
         ),
-        ("newer", True, "the local agent speaks version 2 of ACP, and not version 1"),
-        ("misgreets", True, "the local agent's greeting is not what ACP asks for"),
+        ("newer", True, "the local agent uses ACP version 2; version 1"),
+        ("misgreets", True, "invalid initialize response from the local agent"),
         ("declines", True, "the local agent does not want to begin: not today"),
-        ("exits", True, "the local agent's process ended before it greeted: exit code 4"),
+        ("exits", True, "the local agent's process ended before initialization: exit code 4"),
     ],
 )
 async def test_whatever_it_does_wrong_is_told_in_a_sentence(make: Make, how: str, hard: bool, reason: str) -> None:
@@ -582,7 +582,7 @@ async def test_whatever_it_does_wrong_is_told_in_a_sentence(make: Make, how: str
 
 async def test_one_that_does_not_greet_is_given_up(make: Make) -> None:
     reason = failed(await make("mute", start_s=1).prompt(request()), hard=True)
-    assert reason == "the local agent had not greeted after 1 s; it said last: fetching a lot"
+    assert reason == "the local agent was not ready after 1 s; last output: fetching a lot"
 
 
 async def test_one_that_is_fetched_first_is_better_installed(tmp_path: Path) -> None:
@@ -590,7 +590,7 @@ async def test_one_that_is_fetched_first_is_better_installed(tmp_path: Path) -> 
     program = Program(command=str(tmp_path / "npx"), args=(str(TESTS / "acp_rogue.py"), "mute"))
     agent = AcpAgent("p-1", program, start_s=0.3)
     reason = failed(await agent.prompt(request()), hard=True)
-    assert reason.endswith("; it may still be fetched: install it first, and name its own program")
+    assert reason.endswith("; it may still be downloading: install it first, and configure its own program")
     await agent.close()
 
 

@@ -44,15 +44,15 @@ def test_a_folder_that_is_itself_behind_a_link_is_read_by_either_name(folder: Pa
 
 
 def test_nothing_outside_of_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
-    only = f"only files in {folder} are read"
+    only = f"only files in {folder} can be read"
     assert refusal(folder, tmp_path / "outside.txt") == only
     assert refusal(folder, f"{folder}-else/a.py") == only
     assert refusal(folder, folder) == only
     assert refusal(folder, "/etc/passwd") == only
-    assert refusal(folder, f"{folder}/../outside.txt") == "a path with .. in it is not followed"
-    assert refusal(folder, f"{folder}/src/../src/a.py") == "a path with .. in it is not followed"
-    assert refusal(folder, "src/a.py") == "the path of a file has to be absolute"
-    assert refusal(folder, f"{folder}/src/a.py\0") == "the path of a file has to be absolute"
+    assert refusal(folder, f"{folder}/../outside.txt") == "the path must not contain .."
+    assert refusal(folder, f"{folder}/src/../src/a.py") == "the path must not contain .."
+    assert refusal(folder, "src/a.py") == "the path must be absolute"
+    assert refusal(folder, f"{folder}/src/a.py\0") == "the path must be absolute"
 
 
 def test_no_link_is_followed(folder: Path, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_no_link_is_followed(folder: Path, tmp_path: Path) -> None:
     (folder / "up").symlink_to(tmp_path)
     (folder / "same").symlink_to(folder / "src")
     for path, name in (("link.txt", "link.txt"), ("up/outside.txt", "outside.txt"), ("same/a.py", "a.py")):
-        assert refusal(folder, folder / path) == f"{name} cannot be read: a link on the way to it is not followed"
+        assert refusal(folder, folder / path) == f"{name} cannot be read: symbolic links are not followed"
 
 
 def test_hidden_files_are_not_read(folder: Path) -> None:
@@ -69,7 +69,7 @@ def test_hidden_files_are_not_read(folder: Path) -> None:
     (folder / ".remit" / "device.key").write_text("key")
     (folder / ".env").write_text("KEY=1")
     for path in (".env", ".remit/device.key"):
-        assert refusal(folder, folder / path) == "hidden files are not read"
+        assert refusal(folder, folder / path) == "hidden files cannot be read"
 
 
 def test_only_texts_of_some_length_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +77,9 @@ def test_only_texts_of_some_length_are_read(folder: Path, monkeypatch: pytest.Mo
     (folder / "image").write_bytes(b"\x89PNG\xff")
     assert refusal(folder, folder / "pipe") == "pipe is not a file"
     assert refusal(folder, folder / "src") == "src is not a file"
-    assert refusal(folder, folder / "image") == "image is not a text in UTF-8"
+    assert refusal(folder, folder / "image") == "image is not UTF-8 text"
     assert refusal(folder, folder / "none.txt") == "none.txt cannot be read: No such file or directory"
     monkeypatch.setattr(files, "MAX_BYTES", 13)
-    assert refusal(folder, folder / "src" / "a.py") == "a.py is longer than the 13 bytes that are read of a file"
+    assert refusal(folder, folder / "src" / "a.py") == "a.py is larger than the limit of 13 bytes"
     monkeypatch.setattr(files, "MAX_BYTES", 14)
     assert FolderReader(str(folder)).read(str(folder / "src" / "a.py")) == "one\ntwo\nthree\n"

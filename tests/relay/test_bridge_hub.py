@@ -120,11 +120,11 @@ async def test_an_answer_says_that_all_is_done_by_its_last_line_or_its_metadata(
 @pytest.mark.parametrize(
     ("constraints", "hard", "reason"),
     [
-        ({"max_output_chars": 5}, False, "the local agent's message is longer than the 5 characters it may have"),
+        ({"max_output_chars": 5}, False, "the local agent's message is longer than the limit of 5 characters"),
         (
             {"max_tool_rounds": 1, "remote_message": "LOOK LOOK"},
             True,
-            "the local agent used tools 2 times in one turn, where at most 1 may be used",
+            "the local agent used tools 2 times in one turn; at most 1 may be used",
         ),
     ],
 )

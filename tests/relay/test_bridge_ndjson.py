@@ -192,7 +192,7 @@ async def test_a_response_to_something_else_is_ignored_and_logged_as_a_violation
     """S3: unknown ids are ignored and logged as violations, without what they say."""
     assert drafted(await make(rogue("wrong id")).prompt(request())) == "Review this API!"
     logged = [record.getMessage() for record in caplog.records if record.name == "remit.relay"]
-    assert logged == ["profile p-1: protocol violation: a response to no request that is in flight"] * 3
+    assert logged == ["profile p-1: protocol violation: response to no open request"] * 3
 
 
 async def test_many_violations_are_logged_a_few_times_and_told_in_the_end(
@@ -202,7 +202,7 @@ async def test_many_violations_are_logged_a_few_times_and_told_in_the_end(
     assert drafted(await agent.prompt(request(1))) == "Review this API!"
     outcome = await agent.prompt(request(2, local_turn_timeout_ms=2_000))
     assert failed(outcome, hard=True) == (
-        "the local agent did not answer within 2 s; it wrote 50 responses to something else"
+        "the local agent did not answer within 2 s; it wrote 50 responses to other requests"
     )
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [""] * 4 + [
         "more of them are not logged"
@@ -235,7 +235,7 @@ async def test_what_it_prints_is_passed_over_and_logged_once_without_its_words(
     assert drafted(await agent.prompt(request(1))) == "Review this API!"
     assert drafted(await agent.prompt(request(2))) == "Review this API!"
     logged = [record.getMessage() for record in caplog.records if record.name == "remit.relay"]
-    assert logged == ["profile p-1: its agent prints lines that are no responses; they are passed over"]
+    assert logged == ["profile p-1: ignoring output of its agent that is not a response"]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ async def test_a_response_with_wrong_types_fails_hard_and_names_the_field(
     make: Make, said: dict[str, Any], reason: str
 ) -> None:
     outcome = await make(rogue(json.dumps(said))).prompt(request())
-    assert failed(outcome, hard=True) == f"the local agent's response is not valid: {reason}"
+    assert failed(outcome, hard=True) == f"invalid response from the local agent: {reason}"
 
 
 async def test_an_error_is_told_in_the_agents_words_and_spoils_this_turn_alone(make: Make, clock: TurnedClock) -> None:
@@ -275,25 +275,25 @@ async def test_a_message_that_is_too_long_is_not_taken(make: Make) -> None:
     agent = make(rogue(json.dumps({"draft_message": "ä" * 20})))
     assert len(drafted(await agent.prompt(request(1, max_output_chars=20)))) == 20
     reason = failed(await agent.prompt(request(2, max_output_chars=19)), hard=False)
-    assert reason == "the local agent's message is longer than the 19 characters it may have"
+    assert reason == "the local agent's message is longer than the limit of 19 characters"
 
 
 async def test_a_response_that_is_too_long_to_be_read_is_not_taken(make: Make) -> None:
     reason = failed(await make(rogue("long line")).prompt(request()), hard=False)
-    assert reason == "the local agent's message is longer than the 12000 characters it may have"
+    assert reason == "the local agent's message is longer than the limit of 12000 characters"
 
 
 async def test_an_answer_without_a_message_is_none(make: Make) -> None:
     agent = make(rogue('{"draft_message": " "}'))
-    assert failed(await agent.prompt(request()), hard=False) == "the local agent answered without a message"
+    assert failed(await agent.prompt(request()), hard=False) == "the local agent returned no message"
 
 
 @pytest.mark.parametrize(
     ("constraints", "reason"),
     [
-        ({"max_tool_rounds": 3}, "the local agent used tools 4 times in one turn, where at most 3 may be used"),
-        ({"allow_tool_use": False}, "the local agent used tools 4 times in one turn, where none may be used"),
-        ({"max_tool_rounds": -1}, "the local agent used tools 4 times in one turn, where none may be used"),
+        ({"max_tool_rounds": 3}, "the local agent used tools 4 times in one turn; at most 3 may be used"),
+        ({"allow_tool_use": False}, "the local agent used tools 4 times in one turn; tools are not allowed"),
+        ({"max_tool_rounds": -1}, "the local agent used tools 4 times in one turn; tools are not allowed"),
     ],
 )
 async def test_more_tool_rounds_than_allowed_fail_hard(make: Make, constraints: dict[str, Any], reason: str) -> None:
@@ -356,7 +356,7 @@ async def test_one_that_floods_its_output_is_ended(
 ) -> None:
     """However it does that, with lines or without, no more than a few megabytes of it are ever held."""
     reason = failed(await make(rogue(how)).prompt(request()), hard=True)
-    assert re.fullmatch(f"the local agent wrote {much}, and no answer among them", reason), reason
+    assert re.fullmatch(f"the local agent wrote {much} without an answer", reason), reason
     assert "floods its output" in caplog.text
 
 
@@ -368,7 +368,7 @@ async def test_one_that_complains_at_length_never_has_to_wait(make: Make) -> Non
 
 async def test_of_many_complaints_a_crash_shows_the_last_few(make: Make) -> None:
     reason = failed(await make(rogue("complains and dies")).prompt(request()), hard=True)
-    assert reason.startswith("the local agent's process ended without an answer: exit code 3; it said last: ")
+    assert reason.startswith("the local agent's process ended without an answer: exit code 3; last output: ")
     assert reason.endswith("yyy")
     assert len(reason) < 500
 
@@ -380,7 +380,7 @@ async def test_one_that_is_killed_in_the_middle_fails_hard_at_once(make: Make) -
     """S4, S14 (verification 9): how it ended and its last words are told, without its secrets or terminal codes."""
     agent = make(rogue("killed", env={"API_KEY": "s3cret-key", "SHORT": "is"}))
     assert failed(await agent.prompt(request()), hard=True) == (
-        "the local agent's process ended without an answer: signal 9; it said last: "
+        "the local agent's process ended without an answer: signal 9; last output: "
         "Traceback MemoryError: all of it is gone, and the key is ***"
     )
 
@@ -407,7 +407,7 @@ async def test_after_a_crash_the_next_prompt_starts_it_anew_but_not_before_a_pau
         assert "signal 9" in failed(await prompt, hard=True)
         clock.turn(pause_s - 0.5)
         assert failed(await agent.prompt(request()), hard=True) == (
-            f"the local agent failed {times}; it is started again in 0.5 s at the earliest"
+            f"the local agent failed {times}; it can be started again in 0.5 s"
         )
         clock.turn(0.5)
     file.with_suffix(".go").touch()
@@ -440,7 +440,7 @@ async def test_one_that_closes_its_input_fails_hard_at_the_next_prompt(make: Mak
     agent = make(rogue("stops reading", tmp_path / "file"))
     assert drafted(await agent.prompt(request(1))) == "Review this API!"
     reason = failed(await agent.prompt(request(2, remote_message="x" * 1_000_000)), hard=True)
-    assert reason == "the local agent's process takes no input any more"
+    assert reason == "the local agent's process no longer accepts input"
 
 
 async def test_one_that_died_between_turns_fails_the_next_prompt(make: Make, clock: TurnedClock) -> None:
@@ -449,7 +449,7 @@ async def test_one_that_died_between_turns_fails_the_next_prompt(make: Make, clo
     assert drafted(await agent.prompt(request(1))) == "Review this API!"
     await down(agent)
     assert failed(await agent.prompt(request(2)), hard=True) == (
-        "the local agent's process died since its last turn: exit code 7; it said last: cannot go on"
+        "the local agent's process ended after its last turn: exit code 7; last output: cannot go on"
     )
     assert "failed once" in failed(await agent.prompt(request(3)), hard=True)
     clock.turn(1)
@@ -468,19 +468,19 @@ async def test_one_that_ended_well_between_turns_is_simply_started_again(make: M
 
 async def test_a_command_that_is_not_there_is_named(make: Make, tmp_path: Path) -> None:
     nothing = make(Program(command="no-such-agent"))
-    expected = "there is no program no-such-agent to start the local agent with"
+    expected = "the local agent's program no-such-agent was not found"
     # Nothing was started, so nothing has to be waited for.
     assert [failed(await nothing.prompt(request()), hard=True) for _ in range(2)] == [expected] * 2
     here = make(Program(command="./agent", folder=str(tmp_path)))
     assert failed(await here.prompt(request()), hard=True) == (
-        f"there is no program {tmp_path}/agent to start the local agent with"
+        f"the local agent's program {tmp_path}/agent was not found"
     )
 
 
 async def test_a_command_that_may_not_be_executed_is_named(make: Make, tmp_path: Path) -> None:
     (tmp_path / "agent").write_text("#!/bin/sh\n")
     agent = make(Program(command="./agent", folder=str(tmp_path)))
-    expected = f"permission denied: {tmp_path}/agent, which the local agent is started with, may not be executed"
+    expected = f"permission denied: the local agent's program {tmp_path}/agent is not executable"
     assert failed(await agent.prompt(request()), hard=True) == expected
 
 
@@ -496,12 +496,14 @@ async def test_a_command_that_is_no_program_is_named(make: Make, tmp_path: Path)
 
 async def test_a_folder_that_is_not_there_is_named(make: Make, tmp_path: Path) -> None:
     agent = make(rogue("echo", folder=str(tmp_path / "away")))
-    assert failed(await agent.prompt(request()), hard=True) == f"the local agent's folder {tmp_path}/away is not there"
+    assert (
+        failed(await agent.prompt(request()), hard=True) == f"the local agent's folder {tmp_path}/away does not exist"
+    )
 
 
 async def test_an_argument_that_no_program_can_be_given_is_refused(make: Make) -> None:
     reason = failed(await make(rogue("a\0b")).prompt(request()), hard=True)
-    assert reason == "the local agent's process cannot be started: embedded null byte"
+    assert reason == "cannot start the local agent's process: embedded null byte"
 
 
 # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────────────────

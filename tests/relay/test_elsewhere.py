@@ -402,7 +402,7 @@ async def test_a_device_that_goes_away_fails_what_waits_and_what_is_asked_later(
         assert (later.fault and later.fault.code) is Code.DELEGATION_UNAVAILABLE
         waited = await asking
         assert waited.fault is not None
-        assert waited.fault.message == "the device of this team has stopped"
+        assert waited.fault.message == "the device of this team was stopped"
         assert not slow.stopped.is_set()
 
 
@@ -505,7 +505,7 @@ async def test_a_device_that_is_not_known_or_not_allowed_is_not_asked(tmp_path: 
     anna.sealer.peers.allow(bob.id, allowed=False)
     async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):
         for agent, code, words in (
-            ("lost", Code.DELEGATION_UNAVAILABLE, "lives on the device nobody, which is not known here"),
+            ("lost", Code.DELEGATION_UNAVAILABLE, "lives on unknown device nobody, which"),
             ("carls-expert", Code.DELEGATION_UNAVAILABLE, "lives on the device carl, which was revoked"),
             ("bobs-expert", Code.PERMISSION_DENIED, "is known, but not allowed"),
         ):
@@ -551,7 +551,7 @@ async def test_a_hub_without_a_device_at_work_says_so(tmp_path: Path) -> None:
         response = await anna.hub.ask("bobs-expert", "which one?", user=USER)
     assert response.fault is not None
     assert response.fault.code is Code.DELEGATION_UNAVAILABLE
-    assert "the device of this team is not at work in this process" in response.fault.message
+    assert "the device of this team is not running in this process" in response.fault.message
 
 
 # ── what others say ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -294,7 +294,7 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
         (GatewayLimits(sender_bytes=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
         (GatewayLimits(receiver_messages=2, full_retry_ms=77), "has not fetched what others sent it"),
         (GatewayLimits(receiver_bytes=2, full_retry_ms=77), "has not fetched what others sent it"),
-        (GatewayLimits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway holds as much as it may"),
+        (GatewayLimits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway is full"),
     ],
 )
 async def test_what_does_not_fit_is_refused_with_when_to_come_back(

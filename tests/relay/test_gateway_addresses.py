@@ -162,7 +162,7 @@ async def test_one_address_has_only_so_many_connections_and_others_do_not_notice
     async with proxied(tmp_path, GatewayLimits(address_connections=2)) as at, AsyncExitStack() as stack:
         for name in ("a", "b"):
             assert isinstance((await greeted(stack, at, ONE, name)).answer, Welcome)
-        assert await refused(stack, at, ONE) == "too many connections are open from this network address; try later\n"
+        assert await refused(stack, at, ONE) == "too many open connections from this network address; try again later\n"
         assert isinstance((await greeted(stack, at, OTHER, "c")).answer, Welcome)
 
 
@@ -210,7 +210,7 @@ async def test_only_so_many_new_devices_come_from_one_address_and_known_ones_alw
         answer = (await greeted(stack, at, ONE, "c")).answer
         assert isinstance(answer, Bye)
         assert (answer.code, answer.retry_after_ms) == ("full", 60_000)
-        assert answer.reason == "too many new devices have come from this network address; try later"
+        assert answer.reason == "too many new devices from this network address; try again later"
         assert isinstance((await greeted(stack, at, ONE, "a")).answer, Welcome)
         assert isinstance((await greeted(stack, at, OTHER, "c")).answer, Welcome)
         clock.turn(1_801)
@@ -280,7 +280,7 @@ async def test_a_link_says_that_there_is_no_room_and_comes_back(tmp_path: Path) 
         async with link, asyncio.timeout(PATIENCE_S):
             while (said := await heard.get())[0] != "waiting":
                 pass
-    assert "takes no further connection from this network address for now (status 429)" in said[1]
+    assert "accepts no more connections from this network address for now (status 429)" in said[1]
     assert "the next attempt is in 30." in said[1]
 
 

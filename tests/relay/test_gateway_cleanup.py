@@ -38,7 +38,7 @@ from waiting import PATIENCE_S
 A, B, C = id_of("a"), id_of("b"), id_of("c")
 MONTH_S = 31 * DAY_S
 YEAR_S = 366 * DAY_S
-WHY = "it was not fetched for 30 days"
+WHY = "not fetched for 30 days"
 
 
 def rows(folder: Path, statement: str) -> list[tuple[object, ...]]:
@@ -342,7 +342,7 @@ async def test_a_full_gateway_takes_no_keys_and_no_new_device_but_a_shorter_list
         await b.say(Publish(request=2, bundle=b"signed"))
         denied = await b.hear()
         assert isinstance(denied, Denied)
-        assert (denied.code, denied.reason) == ("full", "the gateway holds as much as it may")
+        assert (denied.code, denied.reason) == ("full", "the gateway is full")
         await b.say(AllowSenders(request=3, senders=()))
         assert isinstance(await b.hear(), Done)
         async with client_at(at.url, "a") as a:

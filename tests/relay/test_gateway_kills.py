@@ -269,5 +269,5 @@ async def test_a_device_without_a_gateway_waits_and_says_so(tmp_path: Path) -> N
         while (news := await states.get())[0] != "waiting":
             pass
         assert "cannot be reached" in news[1]
-    with pytest.raises(RemitError, match="the link is closed"):
+    with pytest.raises(RemitError, match="the connection is closed"):
         await link.receive()

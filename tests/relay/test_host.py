@@ -187,7 +187,7 @@ async def test_a_driver_that_breaks_puts_its_run_in_error_and_says_so(tmp_path: 
 
     async with together(tmp_path, say) as pair:
         run = await pair.until(await pair.start(), SessionState.ERROR)
-        assert run.failure == "what drives the agent failed (KeyError); the log says more"
+        assert run.failure == "the driver of the agent failed (KeyError); see the log"
         await pair.host.act(run.id, moves.Resume())
         run = await pair.until(run, SessionState.READY_TO_SEND)
         assert run.pending is not None

@@ -150,7 +150,7 @@ async def test_a_repeat_that_is_a_surprise_is_told(tmp_path: Path) -> None:
 
 async def test_a_message_that_is_too_large_is_refused_at_once(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, both(at.url) as (a, b):
-        with pytest.raises(RemitError, match=r"body: a message has 1 to 262144 bytes, this one 262145"):
+        with pytest.raises(RemitError, match=r"body: a message must have 1 to 262144 bytes, not 262145"):
             a.put(b.device, 1, bytes(MAX_BODY + 1))
         with pytest.raises(RemitError, match="body"):
             a.put(b.device, 1, b"")
@@ -228,7 +228,7 @@ async def test_whoever_waits_hears_that_the_link_has_ended(tmp_path: Path) -> No
             asked = asyncio.ensure_future(a.publish())
             await asyncio.sleep(0)
         for waiting in (outcome, asked, a.receive()):
-            with pytest.raises(RemitError, match="the link is closed"):
+            with pytest.raises(RemitError, match="the connection is closed"):
                 await waiting
 
 
@@ -269,13 +269,16 @@ async def odd_server(*frames: str | bytes, version: int = 1) -> AsyncGenerator[s
 @pytest.mark.parametrize(
     ("frames", "why"),
     [
-        (("hello",), "this is no gateway: control frame"),
-        ((b"\x00",), "a control frame is text"),
-        (('{"type":"done","request":1}',), "no welcome followed the hello"),
-        ((f'{{"type":"welcome","device":"{A}","one_time_left":0}}', b"\x00"), "this is no gateway: delivery"),
+        (("hello",), "invalid answer, perhaps not a gateway: control frame"),
+        ((b"\x00",), "a control frame must be text"),
+        (('{"type":"done","request":1}',), "expected a welcome after the hello"),
+        (
+            (f'{{"type":"welcome","device":"{A}","one_time_left":0}}', b"\x00"),
+            "invalid answer, perhaps not a gateway: delivery",
+        ),
         (
             (f'{{"type":"welcome","device":"{A}","one_time_left":0}}',) * 2,
-            "this is no gateway: an unexpected welcome",
+            "invalid answer, perhaps not a gateway: unexpected frame welcome",
         ),
         (('{"type":"bye","code":"full","reason":"too many"}',), "too many"),
     ],
@@ -380,7 +383,7 @@ async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
             await a.put(B, 1, b"x")
             clock.turn(31 * 86_400)
             await gateway.tidy()
-            assert await heard.get() == Expired(to=B, number=1, reason="it was not fetched for 30 days")
+            assert await heard.get() == Expired(to=B, number=1, reason="not fetched for 30 days")
             await a.put(B, 2, b"y")
             assert a.state == "connected"
 
@@ -388,13 +391,13 @@ async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "says", "after_ms"),
     [
-        (handshake(429, "7"), "the gateway takes no further connection from this network address for now", 7_000),
-        (handshake(503, "5"), "the gateway takes no further connection from anyone for now", 5_000),
+        (handshake(429, "7"), "the gateway accepts no more connections from this network address for now", 7_000),
+        (handshake(503, "5"), "the gateway accepts no more connections for now", 5_000),
         (handshake(503, "99999999999999999999"), "the gateway takes no further connection", 600_000),
         (handshake(503, "Tue, 1 Jan"), "the gateway takes no further connection", 0),
-        (handshake(404, None), "the gateway cannot be reached: who answers there is no gateway (status 404)", 0),
-        (TimeoutError(), "the gateway cannot be reached: it does not answer", 0),
-        (ServerDisconnectedError(), "it hangs up; one with a certificate is reached by wss://", 0),
+        (handshake(404, None), "cannot reach the gateway: the server at this address is not a gateway (status 404)", 0),
+        (TimeoutError(), "cannot reach the gateway: no answer", 0),
+        (ServerDisconnectedError(), "it closed the connection; use wss:// for a gateway with a certificate", 0),
         (untrusted("self-signed certificate"), "is not trusted (self-signed certificate); `authority` in `[relay]`", 0),
         (untrusted("Hostname mismatch, certificate is not valid for 'b'."), "for another host (Hostname mismatch,", 0),
     ],

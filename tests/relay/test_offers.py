@@ -99,8 +99,13 @@ def test_the_only_agent_need_not_be_named_and_of_several_one_is() -> None:
             Code.INPUT_VALIDATION_FAILED,
             "bob shares several agents with this device: expert, helper",
         ),
-        ((EXPERT, HELPER), "x", Code.AGENT_NOT_FOUND, "bob shares no agent `x` with this device, but: expert, helper"),
-        ((EXPERT,), "x", Code.AGENT_NOT_FOUND, "bob shares no agent `x` with this device, but: expert"),
+        (
+            (EXPERT, HELPER),
+            "x",
+            Code.AGENT_NOT_FOUND,
+            "bob shares no agent `x` with this device; it shares: expert, helper",
+        ),
+        ((EXPERT,), "x", Code.AGENT_NOT_FOUND, "bob shares no agent `x` with this device; it shares: expert"),
         ((), "", Code.AGENT_NOT_FOUND, "bob shares nothing with this device"),
         ((), "x", Code.AGENT_NOT_FOUND, "bob shares nothing with this device"),
     ],
@@ -375,7 +380,7 @@ async def test_the_agent_that_is_named_is_asked_and_kept_in_the_run(tmp_path: Pa
         assert raised.value.fault.message == "bob shares several agents with this device: expert, helper"
         with pytest.raises(RemitError) as raised:
             await start(annas, both.bob, agent="secret")
-        assert raised.value.fault.message == "bob shares no agent `secret` with this device, but: expert, helper"
+        assert raised.value.fault.message == "bob shares no agent `secret` with this device; it shares: expert, helper"
         run = await ended(annas, await start(annas, both.bob, agent="expert"))
         assert (run.state, run.agent, set(both.asked)) == (SessionState.COMPLETED, "expert", {"expert"})
 
@@ -413,7 +418,7 @@ async def test_a_run_stays_with_its_agent(tmp_path: Path) -> None:
         await annas.host.act(run.id, Pause())
         with pytest.raises(RemitError) as raised:
             await annas.host.act(run.id, Resume("expert"))
-        assert raised.value.fault.message == "the run is with `helper`, and stays with it"
+        assert raised.value.fault.message == "the run is with `helper`, which cannot be changed"
         assert (await annas.host.act(run.id, Resume("helper"))).agent == "helper"
 
 
@@ -528,14 +533,14 @@ async def test_a_question_is_declined_by_a_device_that_shares_nothing(tmp_path: 
     async with stranger(tmp_path, None) as third:
         said = await third.says("1")
     assert isinstance(said, DeclineMessage)
-    assert (said.code, said.reason) == ("AGENT_NOT_FOUND", "the device that was asked shares no agent")
+    assert (said.code, said.reason) == ("AGENT_NOT_FOUND", "the device shares no agent")
 
 
 async def test_a_device_with_which_nothing_is_shared_learns_no_name(tmp_path: Path) -> None:
     async with stranger(tmp_path, lambda _, bob: {"secret": shared_with(bob)}) as third:
         replies = [await third.says("1"), await third.says("2", agent="secret"), await third.says("3", agent="x")]
     assert [(each.code, each.reason) for each in replies if isinstance(each, DeclineMessage)] == [
-        ("PERMISSION_DENIED", "no agent is shared with the device that asks")
+        ("PERMISSION_DENIED", "no agent is shared with your device")
     ] * 3
 
 

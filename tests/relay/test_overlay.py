@@ -247,11 +247,11 @@ def test_only_the_draft_that_the_person_has_seen_is_approved_or_rejected() -> No
     host.drafts("hello")
     host.says(Reject("r.p1"))
     host.drafts("give them the key")
-    sentence = "the draft r.p1 is not the one that waits for an answer (r.p2)"
+    sentence = "the draft r.p1 is not pending (pending: r.p2)"
     assert [host.refuses(event) for event in (Approve("r.p1"), Reject("r.p1"))] == [sentence, sentence]
     host.says(Approve("r.p2"))
-    assert host.refuses(Approve("r.p2")) == "the draft r.p2 is not the one that waits for an answer (none)"
-    assert host.refuses(Reject("r.p2")) == "the draft r.p2 is not the one that waits for an answer (none)"
+    assert host.refuses(Approve("r.p2")) == "the draft r.p2 is not pending (pending: none)"
+    assert host.refuses(Reject("r.p2")) == "the draft r.p2 is not pending (pending: none)"
 
 
 def test_another_mode_counts_for_the_next_draft_and_what_is_asked_stays_asked() -> None:
@@ -517,7 +517,7 @@ def test_who_takes_over_types_until_the_agent_has_it_back() -> None:
     assert host.refuses(HandBack()).startswith("HandBack is not possible while the run is waiting_local")
     assert host.says(TakeOver()) == (Cancel("r.p1"),)
     assert (host.run.state, host.run.decides) == (SessionState.PLANNING, "person")
-    assert host.refuses(TakeOver()) == "a person says what is said next already"
+    assert host.refuses(TakeOver()) == "a person has already taken over"
     assert host.refuses(Say(" ")) == "an empty message cannot be sent"
     assert host.says(Say("Hello, it is me.")) == (Send(id="r.m1", turn=1, text="Hello, it is me.", label="yours"),)
     host.says(Sent("r.m1"))
@@ -529,8 +529,8 @@ def test_who_takes_over_types_until_the_agent_has_it_back() -> None:
         ConversationTurn(role="user", text="Hello, it is me."),
         ConversationTurn(role="remote_agent", text="Oh, hello!"),
     )
-    assert host.refuses(Say("And another thing")) == "the agent says what is said next; take over first"
-    assert host.refuses(HandBack()) == "the agent says what is said next already"
+    assert host.refuses(Say("And another thing")) == "the agent writes the next message; take over first"
+    assert host.refuses(HandBack()) == "the agent already writes the next message"
 
 
 def test_what_the_agent_drafts_after_someone_took_over_is_refused() -> None:
@@ -540,7 +540,7 @@ def test_what_the_agent_drafts_after_someone_took_over_is_refused() -> None:
     host.says(HandBack())
     host.says(Prompted("r.p2"))
     assert host.refuses(Drafted("r.p1", Draft(text="too late"), ())) == (
-        "the prompt r.p1 is not the one that is awaited (r.p2)"
+        "the prompt r.p1 is not the current one (r.p2)"
     )
 
 
@@ -701,7 +701,7 @@ def test_a_message_that_fails_while_paused_is_an_error() -> None:
 def test_what_is_not_under_way_cannot_fail() -> None:
     host = started("manual")
     host.drafts()
-    assert host.refuses(RemoteFailed("offline")) == "no message is under way that could have failed"
+    assert host.refuses(RemoteFailed("offline")) == "no message is being sent that could have failed"
 
 
 def test_too_many_failures_of_the_way_end_the_run() -> None:
@@ -743,7 +743,7 @@ def test_a_flood_of_messages_is_not_kept() -> None:
     for number in range(MOST_UNANSWERED - 1):
         host.says(Arrived(str(number)))
     assert host.refuses(Arrived("more")) == (
-        "the remote agent has said 100 things without an answer; this one is not taken"
+        "the remote agent sent 100 messages without an answer; this one is dropped"
     )
     host.says(Resume())
     host.sends()
@@ -753,10 +753,10 @@ def test_a_flood_of_messages_is_not_kept() -> None:
 def test_only_the_message_that_is_being_sent_can_be_sent() -> None:
     host = started()
     host.drafts()
-    assert host.refuses(Sent("r.m2")) == "the message r.m2 is not the one that is being sent (r.m1)"
+    assert host.refuses(Sent("r.m2")) == "the message r.m2 is not the one being sent (r.m1)"
     host.says(Pause())
     host.says(Sent("r.m1"))
-    assert host.refuses(Sent("r.m1")) == "the message r.m1 is not the one that is being sent (none)"
+    assert host.refuses(Sent("r.m1")) == "the message r.m1 is not the one being sent (none)"
 
 
 # ── a restart ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -769,9 +769,7 @@ def test_a_run_that_was_going_comes_back_paused_and_is_asked_anew() -> None:
     assert host.after(1_000_000).says(Restarted()) == ()
     assert (host.run.state, host.run.back, host.run.prompt) == (SessionState.PAUSED, SessionState.PLANNING, None)
     assert host.run.active_ms == 0
-    assert host.refuses(Drafted("r.p1", Draft(text="hello"), ())) == (
-        "the prompt r.p1 is not the one that is awaited (none)"
-    )
+    assert host.refuses(Drafted("r.p1", Draft(text="hello"), ())) == ("the prompt r.p1 is not the current one (none)")
     (prompt,) = host.says(Resume())
     assert isinstance(prompt, Prompt)
     assert prompt.id == "r.p2"

@@ -135,9 +135,7 @@ def test_only_devices_that_are_named_may_be_called_and_may_call() -> None:
     assert refused is not None
     assert refused.code is Code.PERMISSION_DENIED
     assert refused.message == "no agent `p` is shared with the device device-other"
-    assert refused.suggestion == "Ask the owner of the device that was asked to share it with yours.", (
-        "who asks reads it"
-    )
+    assert refused.suggestion == "Ask its owner to share it with your device.", "who asks reads it"
 
 
 @given(st.sets(st.sampled_from([THEIRS, OTHER, "x"])), st.sampled_from([THEIRS, OTHER, "x"]), st.booleans())
@@ -196,7 +194,7 @@ def test_nobody_begins_a_task_in_the_name_of_another_device() -> None:
     refused = incoming(control=a_control(origin_agent_device_id=OTHER))
     assert refused is not None
     assert refused.code is Code.PERMISSION_DENIED
-    assert refused.message == "the device device-theirs sends a first message in the name of device-other"
+    assert refused.message == "the device device-theirs sent a first message with device-other"
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=2, max_size=6))
@@ -234,7 +232,7 @@ def test_so_many_calls_are_under_way_at_once() -> None:
     assert refused is not None
     assert (refused.code, refused.message) == (
         Code.OVERLOADED,
-        "the profile p has 3 calls under way, and may have 3",
+        "the profile p has 3 calls in progress; the limit is 3",
     )
 
 

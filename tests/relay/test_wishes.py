@@ -80,7 +80,7 @@ async def test_a_wish_that_cannot_be_is_forgotten_and_changes_nothing(tmp_path: 
         assert pair.host.runs == (run,)
         assert not remote_commands.is_left(file, name)
         why = remote_commands.refusal(file, name)
-        assert why == "that run is not on this device" if where == "in no run" else draft in (why or "")
+        assert why == "run not found on this device" if where == "in no run" else draft in (why or "")
     async with together(tmp_path):
         assert remote_commands.refusal(file, name) is None, "whoever waited to hear it is gone"
     file.close()
