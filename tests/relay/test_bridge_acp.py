@@ -144,7 +144,7 @@ async def test_a_turn_that_ends_otherwise_fails_and_the_next_may_succeed(make: M
 @pytest.mark.parametrize(
     ("constraints", "reason"),
     [
-        ({"max_tool_rounds": 2}, "the local agent used tools 3 times in one turn; at most 2 may be used"),
+        ({"max_tool_rounds": 2}, "the local agent used tools 3 times in one turn; the limit is 2"),
         ({"allow_tool_use": False}, "the local agent used tools 1 times in one turn; tools are not allowed"),
     ],
 )

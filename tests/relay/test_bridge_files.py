@@ -78,7 +78,7 @@ def test_only_texts_of_some_length_are_read(folder: Path, monkeypatch: pytest.Mo
     assert refusal(folder, folder / "pipe") == "pipe is not a file"
     assert refusal(folder, folder / "src") == "src is not a file"
     assert refusal(folder, folder / "image") == "image is not UTF-8 text"
-    assert refusal(folder, folder / "none.txt") == "none.txt cannot be read: No such file or directory"
+    assert refusal(folder, folder / "none.txt") == "cannot read none.txt: No such file or directory"
     monkeypatch.setattr(files, "MAX_BYTES", 13)
     assert refusal(folder, folder / "src" / "a.py") == "a.py is larger than the limit of 13 bytes"
     monkeypatch.setattr(files, "MAX_BYTES", 14)

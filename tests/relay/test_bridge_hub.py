@@ -124,7 +124,7 @@ async def test_an_answer_says_that_all_is_done_by_its_last_line_or_its_metadata(
         (
             {"max_tool_rounds": 1, "remote_message": "LOOK LOOK"},
             True,
-            "the local agent used tools 2 times in one turn; at most 1 may be used",
+            "the local agent used tools 2 times in one turn; the limit is 1",
         ),
     ],
 )

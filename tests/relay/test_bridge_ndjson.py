@@ -291,7 +291,7 @@ async def test_an_answer_without_a_message_is_none(make: Make) -> None:
 @pytest.mark.parametrize(
     ("constraints", "reason"),
     [
-        ({"max_tool_rounds": 3}, "the local agent used tools 4 times in one turn; at most 3 may be used"),
+        ({"max_tool_rounds": 3}, "the local agent used tools 4 times in one turn; the limit is 3"),
         ({"allow_tool_use": False}, "the local agent used tools 4 times in one turn; tools are not allowed"),
         ({"max_tool_rounds": -1}, "the local agent used tools 4 times in one turn; tools are not allowed"),
     ],

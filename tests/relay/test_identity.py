@@ -174,7 +174,7 @@ def test_a_gateway_can_neither_make_nor_swap_a_key(tmp_path: Path):
         with pytest.raises(RemitError) as caught:
             choose_prekey(ada.device.card, mine.bundle, msgspec.msgpack.encode(each))
         assert caught.value.fault.code == Code.CREDENTIAL_INVALID
-    with pytest.raises(RemitError, match="not those of the device known here"):
+    with pytest.raises(RemitError, match="than those known here"):
         choose_prekey(ada.device.card, hers.bundle, None)
     mixed = DeviceBundle(card=ada.device.card, fallback=read_bundle(hers.bundle).fallback)
     for bundle in (msgspec.msgpack.encode(mixed), b"", b"\xff"):
@@ -197,7 +197,7 @@ def test_nothing_is_sent_to_a_key_that_the_device_did_not_sign(tmp_path: Path):
     pair(ada, bob)
     ada.seal(bob.device.id, b"secret")
     for attempt in (ada.begin, ada.renew):
-        with pytest.raises(RemitError, match="was not signed by that device"):
+        with pytest.raises(RemitError, match="invalid signature of the session key"):
             attempt(bob.device.id, structs.replace(prekey_of(eve), device=bob.device.id))
     assert ada.outbox() == []
 
@@ -225,7 +225,7 @@ def test_a_device_can_be_renamed_and_keeps_its_keys(tmp_path: Path):
 
 def test_a_file_holds_one_device(tmp_path: Path):
     first = open_device(tmp_path / "ada")
-    with pytest.raises(RemitError, match="holds a device already"):
+    with pytest.raises(RemitError, match="already contains a device"):
         Device.create(first.device.state, name="another")
 
 
@@ -245,7 +245,7 @@ def test_a_state_file_without_its_key_reads_nothing(tmp_path: Path):
     card = ada.device.card
     close(ada)
     (tmp_path / "ada" / "device.key").unlink()
-    with pytest.raises(RemitError, match="does not open with this key"):
+    with pytest.raises(RemitError, match="wrong key for"):
         open_device(tmp_path / "ada")
     stolen = b"".join(each.read_bytes() for each in (tmp_path / "ada").glob("device.db*"))
     known = [b"CANARY", b"relay.example", bob.device.id.encode(), card.device.encode(), card.olm.encode()]
@@ -260,9 +260,9 @@ def test_a_passphrase_is_needed_where_one_was_given(tmp_path: Path, monkeypatch:
     keys = open_keys(path, "correct horse")
     locked = keys.lock(b"value", "place")
     assert open_keys(path, "correct horse").unlock(locked, "place") == b"value"
-    with pytest.raises(RemitError, match="needs its passphrase"):
+    with pytest.raises(RemitError, match="is protected by a passphrase"):
         open_keys(path)
-    with pytest.raises(RemitError, match="does not open with this passphrase"):
+    with pytest.raises(RemitError, match="wrong passphrase for"):
         open_keys(path, "Correct horse")
     change_passphrase(path, "correct horse", "")
     assert open_keys(path).unlock(locked, "place") == b"value"
@@ -276,7 +276,7 @@ def test_a_damaged_key_file_is_named_and_not_shown(tmp_path: Path, content: str)
     path.chmod(0o600)
     with pytest.raises(RemitError) as caught:
         open_keys(path)
-    assert "does not hold a device's key" in caught.value.fault.message
+    assert "does not contain a device key" in caught.value.fault.message
     assert caught.value.__cause__ is None
 
 
@@ -296,7 +296,7 @@ def test_a_file_of_another_version_or_kind_is_left_alone(tmp_path: Path):
     ada = open_device(tmp_path / "ada")
     ada.device.state.execute("PRAGMA user_version = 99")
     close(ada)
-    with pytest.raises(RemitError, match="is of version 99"):
+    with pytest.raises(RemitError, match="has version 99"):
         open_device(tmp_path / "ada")
     (tmp_path / "text.db").write_bytes(b"no database, but long enough to be looked at" * 100)
     with pytest.raises(RemitError, match="not a SQLite database"):
@@ -395,6 +395,6 @@ def test_what_is_shown_of_a_device_is_no_secret(tmp_path: Path):
 
 def test_a_device_that_is_not_known_is_named(tmp_path: Path):
     ada = open_device(tmp_path / "ada")
-    with pytest.raises(RemitError, match="is unknown") as caught:
+    with pytest.raises(RemitError, match="unknown device") as caught:
         ada.peers.allow("a" * 26)
     assert caught.value.fault.code == Code.NOT_FOUND

@@ -129,7 +129,7 @@ def test_what_cannot_be_sealed_is_refused_by_name(talking: tuple[Sealer, Sealer]
         with pytest.raises(RemitError) as caught:
             ada.seal(bob.device.id, b"", **wrong)
         assert [problem.path for problem in caught.value.fault.problems] == list(wrong)
-    with pytest.raises(RemitError, match="is unknown"):
+    with pytest.raises(RemitError, match="unknown device"):
         ada.seal("a" * 26, b"")
     assert waiting(ada) == []
 
