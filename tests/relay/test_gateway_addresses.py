@@ -194,7 +194,7 @@ async def test_who_fails_to_show_who_it_is_too_often_has_to_wait(tmp_path: Path)
             await socket.receive_str()
             await socket.send_str("{}")
             assert isinstance(read_from_gateway(await socket.receive_str()), Bye)
-        assert "could not show who they are" in await refused(stack, at, ONE)
+        assert "too many failed authentications" in await refused(stack, at, ONE)
         assert isinstance((await greeted(stack, at, OTHER, "a")).answer, Welcome)
         clock.turn(61)
         assert isinstance((await greeted(stack, at, ONE, "b")).answer, Welcome)
@@ -281,7 +281,7 @@ async def test_a_link_says_that_there_is_no_room_and_comes_back(tmp_path: Path) 
             while (said := await heard.get())[0] != "waiting":
                 pass
     assert "accepts no more connections from this network address for now (status 429)" in said[1]
-    assert "the next attempt is in 30." in said[1]
+    assert "next attempt in 30." in said[1]
 
 
 # ── those who only look ───────────────────────────────────────────────────────────────────────────────────────────────
