@@ -264,7 +264,7 @@ async def test_a_proxy_that_was_not_named_is_warned_of_once(tmp_path: Path, capl
     async with gateway_at(tmp_path) as at, AsyncExitStack() as stack:
         for name in ("a", "b"):
             await greeted(stack, at, ONE, name)
-    said = [each.getMessage() for each in caplog.records if "passes connections on" in each.getMessage()]
+    said = [each.getMessage() for each in caplog.records if "sends X-Forwarded-For" in each.getMessage()]
     assert len(said) == 1
     assert "--behind-proxy 127.0.0.1" in said[0]
 
