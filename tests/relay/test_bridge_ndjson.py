@@ -205,7 +205,7 @@ async def test_many_violations_are_logged_a_few_times_and_told_in_the_end(
         "the local agent did not answer within 2 s; it wrote 50 responses to other requests"
     )
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [""] * 4 + [
-        "more of them are not logged"
+        "further ones are not logged"
     ]
 
 
@@ -357,7 +357,7 @@ async def test_one_that_floods_its_output_is_ended(
     """However it does that, with lines or without, no more than a few megabytes of it are ever held."""
     reason = failed(await make(rogue(how)).prompt(request()), hard=True)
     assert re.fullmatch(f"the local agent wrote {much} without an answer", reason), reason
-    assert "floods its output" in caplog.text
+    assert "writes too much output" in caplog.text
 
 
 async def test_one_that_complains_at_length_never_has_to_wait(make: Make) -> None:
@@ -490,7 +490,7 @@ async def test_a_command_that_is_no_program_is_named(make: Make, tmp_path: Path)
     reason = failed(await make(Program(command=str(tmp_path / "agent"))).prompt(request()), hard=True)
     assert reason == (
         "the local agent's process ended without an answer: exit code 127; "
-        f"it said last: {tmp_path}/agent cannot be run: No such file or directory"
+        f"last output: cannot run {tmp_path}/agent: No such file or directory"
     )
 
 
