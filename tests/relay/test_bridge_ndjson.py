@@ -178,7 +178,7 @@ async def test_when_too_many_wait_a_prompt_is_turned_away(make: Make, tmp_path: 
     async with asyncio.TaskGroup() as tasks:
         prompts = [tasks.create_task(agent.prompt(request(number + 1))) for number in range(MAX_WAITING + 1)]
         await noted(file)
-        assert "wait for this local agent already" in failed(await agent.prompt(request(99)), hard=False)
+        assert "already waiting for this local agent" in failed(await agent.prompt(request(99)), hard=False)
         file.with_suffix(".go").touch()
     assert [drafted(await each) for each in prompts] == ["Review this API!"] * (MAX_WAITING + 1)
 
