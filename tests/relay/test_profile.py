@@ -129,7 +129,7 @@ def test_only_devices_that_are_named_may_be_called_and_may_call() -> None:
     denied = outgoing(target=OTHER)
     assert denied is not None
     assert denied.code is Code.PERMISSION_DENIED
-    assert denied.message == "the device device-other is not one that the profile p may deal with"
+    assert denied.message == "the profile p may not use the device device-other"
     assert denied.suggestion == "Add the device's name to `devices` in [profiles.p] of the team file, if it may."
     refused = incoming(sender=OTHER, control=a_control(origin_agent_device_id=OTHER))
     assert refused is not None
@@ -194,7 +194,7 @@ def test_nobody_begins_a_task_in_the_name_of_another_device() -> None:
     refused = incoming(control=a_control(origin_agent_device_id=OTHER))
     assert refused is not None
     assert refused.code is Code.PERMISSION_DENIED
-    assert refused.message == "the device device-theirs sent a first message with device-other"
+    assert refused.message == "the device device-theirs sent a first message with device-other as its origin"
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=2, max_size=6))
