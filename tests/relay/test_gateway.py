@@ -292,8 +292,8 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
     [
         (GatewayLimits(sender_messages=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
         (GatewayLimits(sender_bytes=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
-        (GatewayLimits(receiver_messages=2, full_retry_ms=77), "has not fetched what others sent it"),
-        (GatewayLimits(receiver_bytes=2, full_retry_ms=77), "has not fetched what others sent it"),
+        (GatewayLimits(receiver_messages=2, full_retry_ms=77), "full with messages from other devices"),
+        (GatewayLimits(receiver_bytes=2, full_retry_ms=77), "full with messages from other devices"),
         (GatewayLimits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway is full"),
     ],
 )
@@ -630,7 +630,7 @@ async def test_the_health_page_says_how_it_is(tmp_path: Path) -> None:
 
 async def test_two_gateways_cannot_share_a_folder(tmp_path: Path) -> None:
     async with gateway_at(tmp_path):
-        with pytest.raises(RemitError, match="another gateway has it, in another process") as told:
+        with pytest.raises(RemitError, match="in use by another gateway process") as told:
             await Gateway(tmp_path, name=NAME).__aenter__()
         assert told.value.fault.code is Code.STORE_UNAVAILABLE
 
@@ -639,7 +639,7 @@ async def test_a_file_of_another_version_is_not_touched(tmp_path: Path) -> None:
     connection = connect_writer(tmp_path / FILE, "process", busy_seconds=1)
     connection.pragma("user_version", 99)
     connection.close()
-    with pytest.raises(RemitError, match=r"another version of Remit \(99"):
+    with pytest.raises(RemitError, match=r"unsupported schema version 99"):
         await Gateway(tmp_path, name=NAME).__aenter__()
 
 
