@@ -132,7 +132,11 @@ async def test_code_may_be_an_agent_that_is_an_object(folder: Path, server: Open
             "remit.toml:3 agents.a.base_url",
             "the address of a server",
         ),
-        ('[agents.a]\nmodel = "x"\napi_key = "hush"', "remit.toml:3 agents.a.api_key", "a secret does not stand"),
+        (
+            '[agents.a]\nmodel = "x"\napi_key = "hush"',
+            "remit.toml:3 agents.a.api_key",
+            "a team file must not contain secrets",
+        ),
         ('[agents.a]\nmodel = "x"\napi_key = "$NO"', "remit.toml:3 agents.a.api_key", "variable NO is not set"),
         ('[context]\nsummary_api_key = "$NO"', "remit.toml:2 context.summary_api_key", "is for a `summary_model`"),
         ('[context]\nworkspace = "nowhere"', "remit.toml:2 context.workspace", "nowhere is no folder"),
@@ -333,7 +337,7 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
         (
             '[orchestrator]\nnarrate = "model"\nmodel = "x"\napi_key = "hush"',
             "remit.toml:4 orchestrator.api_key",
-            "a secret does not stand",
+            "a team file must not contain secrets",
         ),
         (
             '[orchestrator]\nnarrate = "model"\nmodel = "x"\napi_key = "$NO"',

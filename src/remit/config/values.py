@@ -1,4 +1,4 @@
-"""The texts that may stand in a team file: names, durations, secrets by reference."""
+"""Types of values in a team file: names, durations, references to secrets."""
 
 import re
 from typing import Annotated
@@ -9,7 +9,7 @@ from remit.runtime.registry import NAME
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
-# A hundred years: who says more means for ever, and no date that is counted from it gets out of hand.
+# A hundred years: longer means for ever, and dates computed from it must not overflow.
 _LONGEST_MS = 100 * 365 * _UNITS_MS["d"]
 
 Duration = Annotated[
@@ -31,7 +31,7 @@ Secret = Annotated[
         },
     ),
 ]
-# What a program finds in its environment: a text as it is, or a secret by reference.
+# A value in the environment of a program: a text, or a reference to a secret.
 Variable = Annotated[
     str,
     Meta(
@@ -64,7 +64,7 @@ Code = Annotated[
         extra={"rule": "expected a code of letters, digits, `-`, `_`, `.` and `:`, at most 128 of them"},
     ),
 ]
-# As tokens hold it: `[IBAN:…]`.
+# As in placeholders: `[IBAN:…]`.
 Kind = Annotated[
     str,
     Meta(
@@ -97,7 +97,7 @@ Between = Annotated[
         extra={"rule": 'expected "callee" or "caller -> callee", in which `*` stands for anything'},
     ),
 ]
-# Whom an agent may call: a name, or everyone.
+# The callee of an agent: a name, or `*` for all.
 Callee = Annotated[
     str,
     Meta(
@@ -106,7 +106,7 @@ Callee = Annotated[
         extra={"rule": "expected the name of an agent, or `*` for all of them"},
     ),
 ]
-# As references and conditions hold it: `{npv.value}`.
+# As in references and conditions: `{npv.value}`.
 StepName = Annotated[
     str,
     Meta(
@@ -115,7 +115,7 @@ StepName = Annotated[
         extra={"rule": "expected a name of letters, digits and `_` that begins with no digit, at most 64 of them"},
     ),
 ]
-# With a question mark behind it: after that step, however it ended.
+# With a trailing question mark: after that step, however it ended.
 StepAfter = Annotated[
     str,
     Meta(
