@@ -1,4 +1,4 @@
-"""What every agent must do in a hub, whatever it is made of, as tests that anyone can run on agents of their own.
+"""The conformance suite for agents: tests that anyone can run on their own agents.
 
     class TestMyAgents(AgentConformance):
         no_own_tools = "its tools are all given to it by the hub"
@@ -6,9 +6,9 @@
         def agent(self, behaviour: Behaviour) -> object:
             return MyAgent(model=ScriptedModel(behaviour, self))
 
-Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). A model that follows a script, as most frameworks have
-one for tests, is enough: what is tested is everything between the hub and that model. What an agent cannot do is named
-beside it, with the reason; the tests of it are then skipped.
+Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). A scripted model, which most
+frameworks have for tests, is enough: the suite tests everything between the hub and that model. If an agent cannot do
+something, set the attribute for it to the reason; its tests are then skipped.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 from unittest import SkipTest
 
-# The hub that every program opens, by its public name: what is behind it is no business of a test of agents.
+# The public `Hub`: these tests must not depend on its internals.
 import remit
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Response
@@ -46,7 +46,7 @@ FOUND = "It is in the green tin."
 OWN_TOOL = "own_tool"
 OWN_FOUND = "It was in the drawer."
 
-# Long enough that none of it can be taken for what is said before a tool is used.
+# Long enough not to be taken for the text before a tool call.
 PIECES = (
     "The kettle is on, and the water in it is drawn fresh, because what has boiled once tastes of nothing any more. ",
     "The cups are out, seven of them, each warmed with water that was poured away again before the leaves went in. ",
@@ -55,26 +55,26 @@ PIECES = (
 )
 CRASH = "the kettle has exploded"
 
-# What one call of a model reports to have used.
+# The usage that one model call reports.
 PROMPT, COMPLETION = 400, 100
 
-# Only an agent that hangs takes as long.
+# Only an agent that hangs takes this long.
 PATIENCE = 10.0
 
 
 class Behaviour(StrEnum):
-    """What an agent is made to do for a test; the names in capitals are constants of this module."""
+    """The behaviour of an agent in a test; names in capitals are constants of this module."""
 
     ANSWERS = "answers"
-    """Answers with everything that its model is shown, as one text: the conversation so far, and the task."""
+    """Answers with everything in its model's input, as one text: the conversation so far, and the task."""
     STREAMS = "streams"
-    """Says `PIECES` one by one; its answer is all of them."""
+    """Streams `PIECES` one by one; its answer is all of them."""
     DELEGATES = "delegates"
-    """Asks the agent `HELPER` to do `ERRAND`, and answers with what it got back."""
+    """Asks the agent `HELPER` to do `ERRAND`, and answers with the result."""
     USES_TOOL = "uses tool"
-    """Uses the hub's tool `TOOL` with `ARGUMENTS`, and answers with what it got back."""
+    """Uses the hub's tool `TOOL` with `ARGUMENTS`, and answers with the result."""
     USES_OWN_TOOL = "uses own tool"
-    """Uses a tool of its own, named `OWN_TOOL`, which returns `suite.own_tool()`, and answers with what it got back."""
+    """Uses a tool of its own, named `OWN_TOOL`, which returns `suite.own_tool()`, and answers with the result."""
     HANGS = "hangs"
     """Calls `suite.hangs()` and waits for ever; in a thread of its own, for `suite.released`."""
     CRASHES = "crashes"
@@ -88,12 +88,12 @@ class Behaviour(StrEnum):
 
 
 class AgentConformance:
-    """What a hub counts on when it hands an agent a brief, one test each."""
+    """The promises of an agent to its hub, one test each."""
 
     no_streaming = ""
-    """Why nothing of the answer is heard before its end."""
+    """Why the answer is not streamed."""
     no_history = ""
-    """Why the agent does not know what was said before in its session."""
+    """Why the agent does not see earlier messages of its session."""
     no_usage = ""
     """Why its tokens are estimated, and not what its model reports."""
     no_tools = ""
@@ -103,12 +103,12 @@ class AgentConformance:
     no_delegation = ""
     """Why it cannot ask other agents."""
     no_stop = ""
-    """Why it works on after it was told to stop, and is abandoned."""
+    """Why it continues after cancellation, and is abandoned."""
     refuses_restriction = ""
-    """Why it cannot be held to some of its own tools, and so refuses a remit that allows only some."""
+    """Why it cannot be limited to some of its own tools, and so refuses a remit that allows only some."""
 
     def agent(self, behaviour: Behaviour) -> object:
-        """Return something that `Hub.add` takes and that does what is asked for."""
+        """Return an agent for `Hub.add` with the given behaviour."""
         raise NotImplementedError
 
     def hub(self, **options: Any) -> "remit.Hub":
@@ -118,7 +118,7 @@ class AgentConformance:
     # ── for the agent under test ──────────────────────────────────────────────────────────────────────────────────────
 
     def setup_method(self) -> None:
-        """Begin with nothing done; pytest calls this before each test."""
+        """Reset the suite; pytest calls this before each test."""
         self.released = threading.Event()
         """Set once a test is over: a thread that hangs waits for it."""
         self.helped: list[Brief] = []
@@ -128,7 +128,7 @@ class AgentConformance:
         self._hanging = asyncio.Event()
 
     def hangs(self) -> None:
-        """Say that the agent has come to where it hangs; may be called in any thread."""
+        """Report that the agent hangs now; may be called in any thread."""
         assert self._loop is not None, "a test is under way"
         self._loop.call_soon_threadsafe(self._hanging.set)
 
@@ -360,7 +360,7 @@ class AgentConformance:
         may_call: Collection[str] = (HELPER,),
         **options: Any,
     ) -> AsyncGenerator["remit.Hub"]:
-        """Open a hub with the agent, a tool and another agent; at the end, nothing of them may be left behind."""
+        """Open a hub with the agent, a tool and another agent; at the end, no task or thread may be left."""
         self._loop = asyncio.get_running_loop()
         before = asyncio.all_tasks()
         hub = self.hub(**options)

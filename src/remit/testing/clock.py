@@ -27,13 +27,13 @@ class TurnedClock:
         return self._wall_ms + round((self._now - self._start) * 1_000)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back at the turn that reaches *when*, the next one if that is now or past."""
+        """Call back at the turn that reaches *when*, or at the next turn if that time has passed."""
         number = next(self._numbers)
         heapq.heappush(self._planned, (when, number, callback))
         return lambda: self._taken_back.add(number)
 
     def turn(self, seconds: float) -> None:
-        """Let time pass; whatever falls due is called back in order, each at its own time."""
+        """Let time pass; due callbacks run in order, each at its own time."""
         if seconds < 0:
             raise ValueError(f"time only moves forward, not by {seconds} s")
         end = self._now + seconds

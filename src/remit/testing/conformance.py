@@ -1,4 +1,4 @@
-"""What every store must do, as tests that anyone can run on a store of their own.
+"""The conformance suite for stores: tests that anyone can run on their own store.
 
     class TestMyStore(StoreConformance):
         async def make(self) -> Store:

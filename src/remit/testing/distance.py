@@ -1,4 +1,4 @@
-"""What holds between a caller and its callee wherever the callee lives, as tests that anyone can run on a transport.
+"""The conformance suite for transports: what holds between a caller and its callee wherever the callee runs.
 
     class TestMyTransport(TransportConformance):
         def hubs(self, **options: Any) -> tuple[Hub, Hub]:
@@ -12,15 +12,15 @@
                 async with near:
                     yield
 
-Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). The caller `boss` is always near; whom it asks is far.
-What a transport cannot do is named beside it, with the reason; the tests of it are then skipped.
+Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). The caller `boss` is always near; its callees are far.
+If a transport cannot do something, set the attribute for it to the reason; its tests are then skipped.
 """
 
 import asyncio
 from typing import Any
 from unittest import SkipTest
 
-# The hub that every program opens, by its public name: what is behind it is no business of a test of transports.
+# The public `Hub`: these tests must not depend on its internals.
 import remit
 from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
@@ -327,7 +327,7 @@ async def _asked(hub: "remit.Hub", read_along: bool) -> Response:
 
 
 def _spoken_texts(records: list[Record]) -> tuple[list[str], list[str]]:
-    """Return what the helper said as it came, and what it said of its progress."""
+    """Return the text that the helper streamed, and its progress reports."""
     deltas = [record.body for record in records if isinstance(record.body, Delta)]
     steps = [record.body for record in records if isinstance(record.body, Progress)]
     return ["".join(each.text for each in deltas if each.agent == "helper")], [each.text for each in steps]

@@ -49,7 +49,7 @@ def _wall_ms() -> int:
 class MemoryStore:
     """Everything a hub remembers, in plain lists and dicts; implements `remit.runtime.ports.Store`.
 
-    What was appended counts as committed at once; closing it keeps everything for the next `open`.
+    Records count as committed at once; closing keeps everything for the next `open`.
     """
 
     full = False

@@ -10,14 +10,14 @@ from remit.protocol.records import Progress, Record, SharedStep
 from remit.protocol.remit import Remit
 from remit.runtime.ports import Decision, Question, Store, StoreError
 
-# Far longer than any test takes, and nothing at all: so that a lease has not ended, or has, without waiting for it.
+# Far longer than any test takes, and nothing at all: a lease that has not ended, and one that has.
 LONG_MS = 3_600_000
 OVER_MS = 0
 
 # A date so far ahead that no test reaches it.
 NEVER_MS = 2**52
 
-# Only a store that hangs takes as long.
+# Only a store that hangs takes this long.
 PATIENCE = 10.0
 
 YES = Decision(agreed=True, by="ann", reason="fine", edits={"objective": "Sort one receipt", "input": {"n": [1, None]}})
@@ -89,12 +89,12 @@ def a_step(*, profile: str = "reviewer", turn: int = 1) -> SharedStep:
 
 
 def texts(records: list[Record]) -> list[str]:
-    """Return what the progress records among *records* say."""
+    """Return the texts of the progress records among *records*."""
     return [record.body.text for record in records if isinstance(record.body, Progress)]
 
 
 async def code_of(attempt: Awaitable[object]) -> Code | None:
-    """Return the code of the `StoreError` that the attempt ends with, or None if it succeeds."""
+    """Return the code of the `StoreError` that an attempt raises, or None if it succeeds."""
     try:
         await attempt
     except StoreError as error:
@@ -110,7 +110,7 @@ class StoreCase:
         raise NotImplementedError
 
     async def reopen(self, store: Store) -> Store:
-        """Return a store, not open yet, with what *store*, which is closed, had kept."""
+        """Return a store, not open yet, with the data of *store*, which is closed."""
         return store
 
     @asynccontextmanager

@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-# The hub that every program opens, by its public name: what is behind it is no business of a test of transports.
+# The public `Hub`: these tests must not depend on its internals.
 import remit
 from remit.protocol.envelope import Response
 from remit.runtime.brief import Brief
 from remit.testing.memory import MemoryStore
 
-# Only what hangs takes as long.
+# Only a call that hangs takes this long.
 PATIENCE = 20.0
 USER = "anna"
 
@@ -22,17 +22,17 @@ class TransportCase:
     """How a suite gets the two hubs that it tests, and what a transport cannot do."""
 
     no_streaming = ""
-    """Why nothing of an answer is heard before its end."""
+    """Why answers are not streamed."""
     no_progress = ""
-    """Why nothing is heard of how far the work is."""
+    """Why progress is not reported."""
     no_way_back = ""
-    """Why a callee cannot ask an agent of its caller's hub."""
+    """Why a callee cannot call an agent of its caller's hub."""
     no_persons = ""
-    """Why the time goes on while a person is asked at the callee's."""
+    """Why the clock does not stop while a person is asked at the callee's hub."""
     no_envelope = ""
     """Why the callee gets and gives less than the whole envelope: hints, artifacts, confidence and the like."""
     no_nesting = ""
-    """Why the callee's remit is not carried, but only kept on the caller's side."""
+    """Why the remit is not sent to the callee, but only enforced by the caller's hub."""
 
     def hubs(self, **options: Any) -> "tuple[remit.Hub, remit.Hub]":
         """Return the caller's hub and the callee's, not open yet; they may be the same."""
@@ -42,14 +42,14 @@ class TransportCase:
 
     @asynccontextmanager
     async def joined(self, near: "remit.Hub", far: "remit.Hub") -> AsyncGenerator[None]:  # noqa: ARG002 - for others
-        """Open both hubs, with every agent of *far* at hand in *near* under its name, and `boss` of *near* in *far*."""
+        """Open both hubs; *near* has every agent of *far* under its name, and *far* has `boss` of *near*."""
         raise NotImplementedError
         yield
 
     # ── helpers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def asked(self, callee: Act, call: Act, **options: Any) -> Response:
-        """Have `boss` do *call*, which may ask `helper`, which does *callee*; return how the run ended."""
+        """Run `boss` with *call*, which may ask `helper`, which runs *callee*; return the response of the run."""
         near, far = self.hubs(**options)
         far.add("helper", callee)
         near.add("boss", call, may_call=["*"])

@@ -3,7 +3,7 @@
 import asyncio
 from unittest import SkipTest
 
-# The hub that every program opens, by its public name: what is behind it is no business of a test of transports.
+# The public `Hub`: these tests must not depend on its internals.
 from remit.policy.limits import Limits
 from remit.protocol.envelope import Answer, Request, Usage
 from remit.protocol.errors import Code
