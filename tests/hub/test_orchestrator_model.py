@@ -184,7 +184,7 @@ async def test_what_a_model_must_not_say_is_not_believed_and_words_decide(
         "What you want was told by its words alone, and may not have been understood as well as usual.",
     )
     assert first.metadata["notice"]
-    assert "could not say what a user wants" in caplog.text
+    assert "could not classify a request" in caplog.text
     assert "weather" not in caplog.text
     assert (second.warnings, second.metadata["cache_status"]) == ((), "miss")
     assert len(server.requests) == 2

@@ -1,4 +1,7 @@
-"""What can be an agent, told by its class: no framework is imported to find out whether something is from it."""
+"""Turns objects into agents: functions as they are, agents of other frameworks by an adapter chosen by class name.
+
+No framework is imported to find out whether an object belongs to it.
+"""
 
 import inspect
 from importlib import import_module
@@ -23,7 +26,7 @@ TELLTALES = {"openai_agents": ("handoffs", "mcp_servers", "model_settings")}
 
 
 def function_of(thing: object) -> AgentFunction:
-    """Return what answers a brief: *thing* itself, or an adapter for the framework that it is from."""
+    """Return the function that answers a brief: *thing* itself, or the adapter of its framework."""
     for kind in type(thing).__mro__:
         framework = FRAMEWORKS.get((kind.__module__, kind.__qualname__))
         if framework is not None and all(hasattr(thing, name) for name in TELLTALES.get(framework, ())):
@@ -39,7 +42,7 @@ def function_of(thing: object) -> AgentFunction:
 
 
 def described(thing: object, function: AgentFunction) -> str:
-    """Return what an agent says of itself: its adapter's description, or the words under its function's name."""
+    """Return an agent's description: its adapter's, or the docstring of its function."""
     said = getattr(function, "description", None)
     if isinstance(said, str):
         return said

@@ -1,4 +1,4 @@
-"""What a hub and an agent in a process of its own say to each other, frame by frame."""
+"""The frames that a hub and an agent in a separate process exchange."""
 
 import struct
 from typing import TypeVar
@@ -17,10 +17,10 @@ from remit.runtime.brief import AvailableAgent
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 
 LENGTH = struct.Struct(">I")
-"""What stands before each frame: its length in bytes."""
+"""The header of each frame: its length in bytes."""
 
 NOT_SAYABLE = (TypeError, ValueError, OverflowError, RecursionError)
-"""What `pack` raises for a value that is not JSON, or too much of it."""
+"""The errors that `pack` raises for a value that is not JSON, or too large."""
 
 NULL = Raw(b"null")
 
@@ -28,29 +28,29 @@ T = TypeVar("T")
 
 
 class ChannelFrame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="frame"):
-    """One thing said on the channel."""
+    """A message on the channel."""
 
 
 # ── from the hub to the process ───────────────────────────────────────────────────────────────────────────────────────
 
 
 class RemainingBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a delegation has left, as the hub counts it."""
+    """The remaining budget of a delegation, as the hub counts it."""
 
     time_left_ms: int
     tokens_left: int
     heard: int
-    """Tokens that the process had reported as spent by then; what it reported later is not yet off `tokens_left`."""
+    """Tokens that the process had reported as spent by then; later ones are not yet subtracted from `tokens_left`."""
 
 
 class StartFrame(ChannelFrame, frozen=True, kw_only=True, tag="start"):
-    """Where to import from; said once, answered with `ReadyFrame` or `FailedFrame`."""
+    """The import path. Sent once; the process answers with `ReadyFrame` or `FailedFrame`."""
 
     path: tuple[str, ...]
 
 
 class RunFrame(ChannelFrame, frozen=True, kw_only=True, tag="run"):
-    """One delegation, with all that a brief answers without asking; answered with `DoneFrame` or `FailedFrame`."""
+    """One delegation, with all that a brief knows without asking the hub; ends with `DoneFrame` or `FailedFrame`."""
 
     request: Request
     tools: frozenset[str]
@@ -64,7 +64,7 @@ class RunFrame(ChannelFrame, frozen=True, kw_only=True, tag="run"):
 
 
 class ReplyFrame(ChannelFrame, frozen=True, kw_only=True, tag="reply"):
-    """What came of a wish: a value, or why there is none."""
+    """The reply to an agent's request: a value or a fault."""
 
     number: int
     account: RemainingBudget
@@ -79,18 +79,18 @@ ToProcess = StartFrame | RunFrame | ReplyFrame
 
 
 class ReadyFrame(ChannelFrame, frozen=True, kw_only=True, tag="ready"):
-    """The agent's code is imported."""
+    """The agent's code has been imported."""
 
 
 class RequestFrame(ChannelFrame, frozen=True, kw_only=True):
-    """Something that the agent waits for; its number is answered by one `ReplyFrame`."""
+    """A request that the agent waits for; one `ReplyFrame` with the same number answers it."""
 
     number: Count
 
 
 class DelegateFrame(RequestFrame, frozen=True, kw_only=True, tag="delegate"):
     call: Raw
-    """As the agent made it, right or wrong: to refuse it is up to the hub."""
+    """As the agent made it, valid or not: the hub decides whether to refuse it."""
 
 
 class FanOutFrame(RequestFrame, frozen=True, kw_only=True, tag="fan_out"):
@@ -133,7 +133,7 @@ class ChangeFrame(RequestFrame, frozen=True, kw_only=True, tag="change"):
 
 
 class OnceFrame(RequestFrame, frozen=True, kw_only=True, tag="once"):
-    """Asks what was found out before a restart; or says what was found out now."""
+    """Asks for the value that was stored before a restart, or sends the value to store now."""
 
     name: str
     found: tuple[Json, ...] = ()
@@ -146,7 +146,7 @@ class HistoryFrame(RequestFrame, frozen=True, kw_only=True, tag="history"):
 
 
 class WithdrawFrame(ChannelFrame, frozen=True, kw_only=True, tag="withdraw"):
-    """The agent no longer wants what it wished for; the reply comes all the same, once nothing of it is left."""
+    """The agent cancels a request. The reply still comes, once nothing of the request is running."""
 
     number: Count
 
@@ -184,9 +184,9 @@ class DoneFrame(ChannelFrame, frozen=True, kw_only=True, tag="done"):
 class FailedFrame(ChannelFrame, frozen=True, kw_only=True, tag="failed"):
     fault: Fault
     trace: str = ""
-    """Where the agent's code failed; the hub logs it, because only the hub knows what must not be shown."""
+    """The traceback of the agent's code. The hub logs it, because only the hub knows what must be redacted."""
     cause: Fault | None = None
-    """The fault that the agent's code was given and failed because of."""
+    """The fault that the agent's code received and failed because of."""
 
 
 AgentRequest = (
@@ -224,12 +224,12 @@ read_by_hub = msgspec.json.Decoder(ToHub).decode
 
 
 def raw(value: object) -> Raw:
-    """Return a value as it stands inside a frame."""
+    """Return a value encoded for use inside a frame."""
     return Raw(encode(value))
 
 
 def raw_of_agent(value: object) -> Raw:
-    """Return what an agent gives as it stands inside a frame, or raise one of `NOT_SAYABLE` that says why not."""
+    """Return an agent's value encoded for use inside a frame, or raise one of `NOT_SAYABLE`."""
     try:
         return Raw(encode(plain(value)))
     except RemitError as error:
@@ -238,12 +238,12 @@ def raw_of_agent(value: object) -> Raw:
 
 
 def unraw(value: Raw, kind: type[T]) -> T:
-    """Read a value that stood inside a frame."""
+    """Decode a value from inside a frame."""
     return msgspec.json.decode(value, type=kind)
 
 
 def pack(frame: ChannelFrame) -> bytes:
-    """Return a frame as it is sent, or raise one of `NOT_SAYABLE`."""
+    """Return the bytes of a frame, or raise one of `NOT_SAYABLE`."""
     payload = encode(frame)
     if len(payload) > MAX_FRAME_BYTES:
         raise ValueError(f"{len(payload)} bytes, and at most {MAX_FRAME_BYTES} are taken")

@@ -1,4 +1,4 @@
-"""What was decided lately about users' words, so that equal words need not be understood twice."""
+"""A cache of recent routing decisions, so that equal words are classified once."""
 
 import hashlib
 from collections import OrderedDict
@@ -15,7 +15,7 @@ _LONG_TEXT = 4_096
 
 
 class DecisionCache:
-    """Decisions by user, words and what was on offer; the oldest use is forgotten first.
+    """Routing decisions by user, words and offered capabilities; the least recently used is evicted first.
 
     No decision is shared between users (C10), though it names nothing but capabilities: how quickly an answer comes
     would tell one user what another has said. Nor between conversations, if the words hold what was redacted: the
@@ -29,17 +29,17 @@ class DecisionCache:
         self._secret = token_bytes(16)
         self._kept: OrderedDict[bytes, tuple[Decision, float]] = OrderedDict()
         self._cleared = 0
-        """How often all was forgotten: what is still being decided then is not known by the same key afterwards."""
+        """How often the cache was cleared: part of the key, so a decision under way then is not found later."""
 
     def key(self, user: str, text: str, codes: Iterable[str]) -> bytes:
-        """Return what a decision is known by: words count as equal whatever their case and spaces."""
-        # Of a long text, which is costly to normalise, only its like letter by letter is the same.
+        """Return the cache key of a decision; case and spacing of the words are ignored."""
+        # Long texts are costly to normalise, so they must match exactly.
         said = " ".join(normalize("NFC", text).casefold().split()) if len(text) <= _LONG_TEXT else text
         content = encode((self._cleared, user, sorted(codes))) + said.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, key=self._secret, digest_size=16).digest()
 
     def get(self, key: bytes) -> Decision | None:
-        """Return what was decided, if that still counts."""
+        """Return the cached decision, unless it has expired."""
         decision, until = self._kept.get(key, (None, 0.0))
         if decision is None:
             return None
@@ -59,6 +59,6 @@ class DecisionCache:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget all decisions: what is offered is not what it was."""
+        """Drop all decisions, because the offered capabilities have changed."""
         self._cleared += 1
         self._kept.clear()

@@ -30,7 +30,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def agent_from(function: AgentFunction, threads: Threads) -> Agent:
-    """Make an agent of a function; one that is not async runs in a thread, so that it cannot block the others."""
+    """Make an agent of a function; one that is not async runs in a thread, so that it cannot block the event loop."""
     answer = _answering(function, threads)
     signature = signature_of(function)
     if signature is None:
@@ -68,7 +68,7 @@ def _answering(function: AgentFunction, threads: Threads) -> Callable[Concatenat
 
 
 class _Said:
-    """What a function yields: texts, which are told as they come, and then perhaps a result."""
+    """What a generator function yields: texts, which are streamed, and then perhaps a result."""
 
     def __init__(self, brief: Brief) -> None:
         self._brief = brief
@@ -128,7 +128,7 @@ def _streaming(function: AgentFunction, threads: Threads) -> Callable[Concatenat
 
 
 def closing(function: AgentFunction, threads: Threads) -> Callable[[], Awaitable[None]]:
-    """Return what lets go of an agent: of its threads, and of what it keeps open itself, if it has an `aclose`."""
+    """Return the function that closes an agent: its threads, and its own resources if it has an `aclose`."""
     aclose: Callable[[], Awaitable[None]] | None = getattr(function, "aclose", None)
 
     async def close() -> None:
@@ -140,7 +140,7 @@ def closing(function: AgentFunction, threads: Threads) -> Callable[[], Awaitable
 
 
 def to_answer(value: object) -> Answer:
-    """Return what a function gave back as an answer."""
+    """Return the return value of a function as an answer."""
     if isinstance(value, str):
         # Frameworks have texts of their own kind, which no store takes.
         return Answer(value if type(value) is str else str(value))
@@ -201,7 +201,7 @@ def tool_from(
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Say whether calling *function* gives something to await: a coroutine function, or an object whose call is one."""
+    """Tell whether calling *function* returns an awaitable: it, or its `__call__`, is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

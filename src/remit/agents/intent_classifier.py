@@ -1,4 +1,4 @@
-"""What a user's words ask for, as a scorer hears them, or as a model does."""
+"""Classifies a user's words by the capability they ask for, with a scorer or a model."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ from remit.text.model_intent import answer_schema, instructions, request, temper
 
 log = logging.getLogger("remit")
 
-# To find out what is wanted may take a quarter of what there is: the rest is for doing it.
+# Classification may use a quarter of the budget: the rest is for the work itself.
 SHARE = 4
 # A model that takes longer hangs, and words alone are mostly right.
 PATIENCE_MS = 15_000
-# In less time no model says anything.
+# No model answers in less time.
 LEAST_MS = 1_000
 # The answer itself is a hundred tokens; the rest is for models that think first.
 OUTPUT_TOKENS = 2_048
@@ -30,13 +30,13 @@ EXAMPLES = (5, 2, 0)
 
 
 Make = Callable[[Sequence[Capability]], Classifier | Scorer]
-"""Makes of capabilities what finds out which of them is wanted, within a brief or by the text alone."""
+"""Makes a classifier for a list of capabilities; it may use a brief, or the text alone."""
 
 
 def classifier_factory(
     make: Make, model: ModelAgent | None, act: float
 ) -> Callable[[Sequence[Capability]], Classifier]:
-    """Return what makes a classifier of capabilities: what *make* makes, or the *model*, in whose place that stands."""
+    """Return a function that makes classifiers: of the *model* if there is one, with what *make* makes as fallback."""
 
     def train(capabilities: Sequence[Capability]) -> Classifier:
         made = make(capabilities)
@@ -47,20 +47,20 @@ def classifier_factory(
 
 
 class TextClassifier:
-    """A classifier that needs nothing but the text; it works in a thread."""
+    """A classifier that needs only the text; it runs in a thread."""
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
 
     async def hears(self, text: str, brief: Brief) -> ClassifiedText:  # noqa: ARG002 - nothing is spent
-        """Return what the scorer makes of a text and of its parts."""
+        """Return the scores of a text and of its parts."""
         return await asyncio.to_thread(hear, text, self._scorer)
 
 
 class ModelClassifier:
-    """A classifier that asks a model; where none can be asked, or it talks nonsense, *otherwise* hears in its place.
+    """A classifier that asks a model, and falls back to *otherwise* if the model fails or its answer is invalid.
 
-    The model is told of what the asking agent can have done, and of nothing else.
+    The model sees only the capabilities that the calling agent may use.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ModelClassifier:
         self._act = act
 
     async def hears(self, text: str, brief: Brief) -> ClassifiedText:
-        """Return what the model makes of a text; or what is heard otherwise, and why."""
+        """Return the model's classification of a text, or the fallback's with a notice that says why."""
         heard = await self._otherwise.hears(text, brief)
         within = reach(brief)
         offered = [each for each in self._capabilities if each.code in within]
@@ -81,7 +81,7 @@ class ModelClassifier:
         said = await self._asked(text, offered, brief)
         if isinstance(said, ClassifiedText):
             return tempered(said, _among(within, heard), self._act)
-        log.warning("%s could not say what a user wants, so words alone had to: %s", self._model.name, said.code)
+        log.warning("%s could not classify a request, so the fallback did: %s", self._model.name, said.code)
         return heard._replace(notice=said.message)
 
     async def _asked(self, text: str, offered: Sequence[Capability], brief: Brief) -> ClassifiedText | Fault:
@@ -92,11 +92,11 @@ class ModelClassifier:
         told = (instructions(offered, examples) for examples in EXAMPLES)
         instructed = next((each for each in told if estimate(each) + around <= room), None)
         if instructed is None:
-            why = f"too few tokens are left to have {self._model.name} say what is wanted"
+            why = f"too few tokens are left to have {self._model.name} classify the request"
             return fault(Code.TOKEN_BUDGET_EXCEEDED, why)
         time_ms = min(self._model.patience_ms(PATIENCE_MS), brief.time_left_ms() // SHARE)
         if time_ms < LEAST_MS:
-            return fault(Code.TIMEOUT, f"too little time is left to have {self._model.name} say what is wanted")
+            return fault(Code.TIMEOUT, f"too little time is left to have {self._model.name} classify the request")
         try:
             answer = await self._model.reply(
                 brief,
@@ -114,13 +114,13 @@ class ModelClassifier:
 
 
 def reach(brief: Brief) -> frozenset[str]:
-    """Return what can be asked for within a brief: capabilities, and workflows, which are agents, by their names."""
+    """Return what a brief may ask for: capabilities, and the names of workflows, which are agents."""
     delegates = brief.delegates
     return frozenset(each.name for each in delegates).union(*(each.capabilities for each in delegates))
 
 
 def _among(codes: Collection[str], heard: ClassifiedText) -> ClassifiedText:
-    """Return of what was heard that which is one of the *codes*."""
+    """Return the scores whose capability is one of the *codes*."""
 
     def kept(scored: Sequence[ScoredCapability]) -> list[ScoredCapability]:
         return [each for each in scored if each.code in codes]

@@ -1,4 +1,4 @@
-"""Landlock: a process gives up every file that it does not name, and cannot get it back. Linux 5.13 and newer.
+"""Landlock: a process gives up access to all files it does not name, for good. Linux 5.13 and newer.
 
 Needs no privilege and holds for root as well. https://docs.kernel.org/userspace-api/landlock.html
 """

@@ -1,4 +1,4 @@
-"""A model whose every call is capped at what a brief has left, and metered, however it ends."""
+"""Wraps a model so that every call is capped at the remaining budget of a brief, and metered however it ends."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -52,7 +52,7 @@ _ANSWER_NOW = (
 
 
 class Metered(WrapperModel):
-    """Another model within one brief: it is never asked for more than is left, and what it used is spent at once.
+    """A model within one brief: no call may use more than the remaining budget, and usage is spent at once.
 
     After *rounds* calls whose answer was to use tools, it is told to answer without them.
     """
@@ -66,7 +66,7 @@ class Metered(WrapperModel):
 
     @property
     def must_answer(self) -> bool:
-        """Whether the model has used tools as often as it may."""
+        """Whether the model has reached its limit of tool rounds."""
         return self._used_tools >= self._rounds
 
     async def request(
@@ -115,7 +115,7 @@ class Metered(WrapperModel):
     def _prepared(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> tuple[list[ModelMessage], ModelSettings, int]:
-        """Return what is asked, how, and about how many tokens it takes to ask it; raises if too few are left."""
+        """Return messages, settings and the estimated prompt tokens of a call; raises if too few tokens are left."""
         chosen: dict[str, Any] = {**(settings or {})}
         if self._used_tools and self.must_answer:
             # Not without the tools: some providers take no conversation with calls of tools that they are not told of.
@@ -146,7 +146,7 @@ class Metered(WrapperModel):
         self._used_tools += 1
 
     def _spend_in_flight(self, error: BaseException, prompt: int, parts: Iterable[ModelResponsePart]) -> None:
-        """Count what a call that did not come to its end has used, as far as can be told."""
+        """Estimate and spend the usage of a call that did not finish."""
         said = tuple(parts)
         if isinstance(error, ModelAPIError) and not said:
             return  # it was refused, or never got there
@@ -159,7 +159,7 @@ def _got_from(get: Callable[[], ModelResponse], parameters: ModelRequestParamete
 
 
 def _as_called(response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
-    """Return what a model said, with a call of a tool that it wrote as text as the call that it is."""
+    """Return a model's response; a tool call that it wrote as text becomes a real tool call."""
     tools = (*parameters.function_tools, *parameters.output_tools)
     if not tools:
         return response
@@ -186,14 +186,14 @@ def _or_text(part: ModelResponsePart) -> ModelResponsePart:
 
 
 def spent(usage: RequestUsage, prompt: int, parts: Iterable[ModelResponsePart]) -> Usage:
-    """Return what a call has used: as the provider says, else as the texts let assume."""
+    """Return the usage of a call: as the provider reports it, else estimated from the texts."""
     if usage.input_tokens or usage.output_tokens:
         return Usage(prompt=usage.input_tokens, completion=usage.output_tokens)
     return Usage(prompt=prompt, completion=sum(map(_tokens, parts)), estimated=True)
 
 
 def prompt_tokens(messages: Iterable[ModelMessage], parameters: ModelRequestParameters) -> int:
-    """Return about how many tokens it takes to ask this of a model."""
+    """Estimate the prompt tokens of a call."""
     tools = sum(
         estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters_json_schema) + _AROUND
         for tool in (*parameters.function_tools, *parameters.output_tools)
@@ -225,7 +225,7 @@ def _tokens(part: ModelRequestPart | ModelResponsePart) -> int:
 
 
 def _is_cut(parts: Sequence[ModelResponsePart]) -> bool:
-    """Say whether the last thing that a model said is the call of a tool whose arguments have no end."""
+    """Tell whether a response ends with a tool call whose arguments are cut off."""
     if not parts or not isinstance(last := parts[-1], ToolCallPart) or not isinstance(last.args, str):
         return False
     try:
@@ -236,7 +236,7 @@ def _is_cut(parts: Sequence[ModelResponsePart]) -> bool:
 
 
 def _can_stream(model: Model) -> bool:
-    """Say whether a model can be heard as it speaks; those that cannot say so only by failing."""
+    """Tell whether a model can stream; models that cannot raise an error only when asked to."""
     while isinstance(model, WrapperModel):
         model = model.wrapped
     if isinstance(model, FunctionModel):

@@ -1,4 +1,4 @@
-"""An agent that is a language model with tools; what talks to models is imported when the first one is asked."""
+"""An agent backed by a language model with tools. Model libraries are imported with the first call."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a foreign package that need not be there
 
 
 class ModelAgent:
-    """A language model as an agent: it is told its prompt, the conversation and the task, and may use tools.
+    """An agent backed by a language model: it gets its prompt, the conversation and the task, and may use tools.
 
     *model* is a name as pydantic-ai knows it (`"openai:gpt-5-mini"`, `"anthropic:claude-…"`), or a model of
     pydantic-ai. With *base_url* it is whatever an OpenAI-compatible server there calls it. Without *api_key*, the
@@ -68,11 +68,11 @@ class ModelAgent:
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
         return self._named if isinstance(self._named, str) else self._named.model_name
 
     def check(self) -> None:
-        """Raise a `RemitError` if the model cannot be called from here: what is missing, and how to get it.
+        """Raise a `RemitError` if the model cannot be called from here; it says what is missing and how to get it.
 
         Nothing is sent to it. It may take two seconds, for what it takes to talk to models is imported.
         """
@@ -101,7 +101,7 @@ class ModelAgent:
         return await turn.take()
 
     def patience_ms(self, usual: int) -> int:
-        """Return how long to wait for one answer of the model: as its setting `timeout` says, else as is *usual*."""
+        """Return how long to wait for one answer of the model: its setting `timeout`, or *usual*."""
         seconds = self.settings.get("timeout")
         return round(seconds * 1_000) if isinstance(seconds, int | float) else usual
 
@@ -142,7 +142,7 @@ class ModelAgent:
             raise RemitError(fault(Code.TIMEOUT, f"{self.name} did not answer within {time_ms} ms")) from None
 
     async def aclose(self) -> None:
-        """Close the connections to the model; they are opened again when it is next asked."""
+        """Close the connections to the model; the next call opens them again."""
         if self._model is not None:
             async with self._model:
                 pass
@@ -167,12 +167,12 @@ def summarizer(
     api_key: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Summarizer:
-    """Return what lets a model make summaries of conversations, for `Hub(summarizer=…)`."""
+    """Return a summarizer that uses a model, for `Hub(summarizer=…)`."""
     return _ModelSummarizer(ModelAgent(model, base_url=base_url, api_key=api_key, settings=settings))
 
 
 class _ModelSummarizer:
-    """A `Summarizer` whose connections the hub closes with its own."""
+    """A `Summarizer` whose connections the hub closes when it closes."""
 
     def __init__(self, agent: ModelAgent) -> None:
         self._agent = agent

@@ -1,4 +1,4 @@
-"""Several results told as one by a model, as far as it tells only what they say."""
+"""Has a model write one text from several results, and rejects it if it adds or omits anything."""
 
 import asyncio
 import logging
@@ -19,27 +19,27 @@ if TYPE_CHECKING:  # a foreign package that need not be there
 
 log = logging.getLogger("remit")
 
-# A model tells a page in less; one that takes longer keeps from the user what is there already.
+# A model writes a page in less time. Waiting longer would keep finished results from the user.
 PATIENCE_MS = 30_000
-# In less time no model says anything.
+# No model answers in less time.
 LEAST_MS = 1_000
-# So many of the things that a model made up are kept; one is enough to reject its text.
+# The most made-up names and figures that are listed; one is enough to reject a text.
 _KEPT = 10
 
 
 class ModelNarration(Struct, frozen=True, kw_only=True):
-    """What a model made of several results; without a text, why there is none that can be used."""
+    """The text that a model wrote from several results, or the reason why there is none."""
 
     text: str = ""
     rejected: tuple[str, ...] | None = None
-    """The names and figures that stand in nothing it was given; None if it was not rejected."""
+    """Names and figures that are in none of the results; None if the text was not rejected."""
     left_out: tuple[str, ...] = ()
-    """The titles of the results of which it says nothing."""
+    """Titles of the results that the text does not mention."""
     why: str = ""
 
     @property
     def metadata(self) -> dict[str, Json]:
-        """What programs are told of it."""
+        """The same as metadata for programs."""
         if self.text:
             return {"narrated": "model"}
         if self.rejected is not None:
@@ -48,20 +48,20 @@ class ModelNarration(Struct, frozen=True, kw_only=True):
 
 
 def narrator_of(model: "str | Model | ModelAgent | None") -> "Narrator | None":
-    """Return what has a model tell results, however it is named; None without one."""
+    """Return the narrator for a model, given in any form; None without a model."""
     return None if model is None else Narrator(model_agent(model))
 
 
 class Narrator:
-    """Has a model tell results as one, within what a brief has left."""
+    """Has a model write one text from several results, within the remaining budget of a brief."""
 
     def __init__(self, model: ModelAgent) -> None:
         self._model = model
         self.aclose = model.aclose
 
     async def tell(self, blend: Blend, brief: Brief) -> ModelNarration:
-        """Return the model's text, if it can be had in time, says nothing of its own, and leaves no result out."""
-        # What is told as one is about as long as what it is told from.
+        """Return the model's text if it came in time, adds nothing of its own and omits no result."""
+        # The text is about as long as the results it is written from.
         if brief.tokens_left() < 2 * estimate(blend.prompt):
             return ModelNarration(why="too few tokens are left")
         time_ms = grant_time_ms(self._model.patience_ms(PATIENCE_MS), brief.time_left_ms())
@@ -73,12 +73,12 @@ class Narrator:
         except RemitError as error:
             if error.fault.code is Code.CANCELLED:
                 raise
-            log.warning("%s could not tell results as one: %s", self._model.name, error.fault.code)
+            log.warning("%s could not write one text from the results: %s", self._model.name, error.fault.code)
             return ModelNarration(why=error.fault.message)
         if answer.unfinished:
             return ModelNarration(why="; ".join(answer.unfinished))
         text = str(answer.result).strip()
-        # Every name and figure is looked for in all that the model was given; that may be much.
+        # Checking every name and figure against all results takes long, so it runs in a thread.
         return await asyncio.to_thread(_checked, text, blend)
 
 

@@ -63,7 +63,7 @@ _BY_WORDS_ALONE = "What you want was told by its words alone, and may not have b
 
 
 class OrchestratorDecision(Struct, frozen=True):
-    """What is to be done about a user's words, and how that was found out."""
+    """The decision about a user's request, and how it was made."""
 
     decision: Decision
     cache_status: Literal["hit", "miss", "bypass"]
@@ -71,7 +71,7 @@ class OrchestratorDecision(Struct, frozen=True):
 
 
 class Orchestrator:
-    """Routes what a user says by the capabilities, and workflows, that are there."""
+    """Routes a user's request to a capability or a workflow."""
 
     description = "Finds out what you want, has it done, and answers."
 
@@ -113,7 +113,7 @@ class Orchestrator:
         return replace(answer, metadata=answer.metadata | how, warnings=(*answer.warnings, _BY_WORDS_ALONE))
 
     async def _decided(self, brief: Brief, said: str) -> OrchestratorDecision:
-        """Return what is to be done about what the user said; after a restart, what was decided before it."""
+        """Return the decision about the user's request; after a restart, the one made before it."""
 
         async def decision() -> Json:
             return msgspec.to_builtins(await self._decide(brief, said))
@@ -152,7 +152,7 @@ class Orchestrator:
                 return Answer(reply, confidence=0.0, metadata={"intent": None})
 
     async def _classifier(self) -> Classifier:
-        """Return a classifier of what is offered now; it learns anew, in a thread, when that has changed."""
+        """Return a classifier for the current capabilities; it is trained again, in a thread, when they change."""
         offered = tuple(capability for _, capability in self._offered().values())
         if self._trained is None or self._trained[0] != offered:
             self._trained = (offered, await asyncio.to_thread(self._train, offered))
@@ -166,7 +166,7 @@ class Orchestrator:
         return Answer(question, requires_followup=True, metadata={"asked": list(asked)})
 
     async def _replied(self, brief: Brief, asked: dict[str, Any]) -> Answer | None:
-        """Go on with what the user was asked, if this is the reply to it; None: they want something else."""
+        """Continue with the open question if this is the reply to it; None if it is a new request."""
         said = _user_text(brief)
         reply = said[:_LONGEST_REPLY]
         if "disputes" in asked:
@@ -187,7 +187,7 @@ class Orchestrator:
         return await self._carry_out(brief, (self._intent(asked["options"][meant.place]),), text, given)
 
     async def _settle(self, brief: Brief, reply: str, disputes: list[dict[str, Any]]) -> Answer | None:
-        """Keep which values count where sources disagree: whoever is asked later in the conversation knows it."""
+        """Store which value the user chose where sources disagree, so that later agents in the conversation know it."""
         told: list[str] = []
         left: list[Json] = []
         for dispute in disputes:
@@ -206,12 +206,12 @@ class Orchestrator:
         return await self._ask(brief, text, {"disputes": left}) if left else Answer(text)
 
     def _intent(self, code: str) -> DetectedIntent:
-        """Return what a user has agreed to; days later it may be that nobody offers it any more."""
+        """Return the capability that the user agreed to; days later it may no longer be offered."""
         label, _ = self._offered().get(code, (Label(target=""), None))
         return DetectedIntent(code, label.target, 1.0)
 
     def _wanted(self, codes: Sequence[str], names: Sequence[str]) -> dict[str, Schema]:
-        """Return the schemas of the fields that were asked for, as they are now."""
+        """Return the current schemas of the fields that the user was asked for."""
         offered = self._offered()
         found: dict[str, Schema] = {}
         for code in codes:
@@ -268,13 +268,13 @@ class Orchestrator:
 
 
 async def _keep(brief: Brief, asked: dict[str, Json]) -> None:
-    """Keep what the user is asked; of two runs of a session that ask at once, the later question is the open one."""
+    """Store the question to the user; if two runs of a session ask at once, the later question is the open one."""
     while not await _changed(brief, {_ASKED: asked}):
         await brief.state()
 
 
 async def _open_question(brief: Brief) -> dict[str, Any] | None:
-    """Return what the user was asked before, once: whoever says something next in the session replies to it."""
+    """Return the open question, once: the next message in the session is taken as its reply."""
 
     async def take() -> Json:
         kept, run = await brief.state(), brief.request.run
@@ -290,7 +290,7 @@ async def _open_question(brief: Brief) -> dict[str, Any] | None:
 
 
 async def _changed(brief: Brief, changes: dict[str, Json]) -> bool:
-    """Keep what is asked, and who has heard the reply; False if another run of the session was faster."""
+    """Store the question and the run that took the reply; False if another run of the session was faster."""
     try:
         await brief.change(**changes)
     except RemitError as error:
@@ -301,7 +301,7 @@ async def _changed(brief: Brief, changes: dict[str, Json]) -> bool:
 
 
 def _disputes(answer: Answer) -> list[Json]:
-    """Return what the user is asked to decide, as it is kept until they do."""
+    """Return the question to the user in the form in which it is stored."""
     return [
         {
             "about": capital(in_words(each["path"])),
@@ -316,26 +316,26 @@ def _disputes(answer: Answer) -> list[Json]:
 
 
 def _user_text(brief: Brief) -> str:
-    """Return the user's words, beside which there may be data."""
+    """Return the user's words without the data that may accompany them."""
     return brief.objective or brief.text
 
 
 def _merged(before: Json, now: Json) -> Json:
-    """Return what came with a request and with the reply to a question about it."""
+    """Return the data of a request merged with the data of the reply to a question about it."""
     if isinstance(before, dict) and isinstance(now, dict):
         return {**cast("dict[str, Json]", before), **cast("dict[str, Json]", now)}
     return cast("Json", before if now is None else now)
 
 
 def _nothing(offered: Mapping[str, tuple[Label, Capability]]) -> str:
-    """Return what a user is told who wants what nobody does any more."""
+    """Return the answer for a capability that is no longer offered."""
     decision = decide(ClassifiedText(()), {code: label for code, (label, _) in offered.items()})
     assert isinstance(decision, Unknown)
     return decision.reply
 
 
 def _fits(schema: Schema, value: Json) -> bool:
-    """Say whether a value fits; of what stands for a redacted value only the hub can say, when it is sent."""
+    """Tell whether a value fits a schema; values behind redaction tokens are checked by the hub when sending."""
     try:
         return TOKEN.search(text_of(value)) is not None or not misfits(schema, value)
     except ValueError:  # it refers to what is elsewhere in the schema: then the hub will say, too

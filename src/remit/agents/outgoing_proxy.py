@@ -1,4 +1,4 @@
-"""The one way out of a sandbox's network: an HTTP proxy in the hub that connects to the hosts that are named."""
+"""The only way out of a sandbox's network: an HTTP proxy in the hub that connects to allowed hosts."""
 
 import asyncio
 import logging
@@ -30,11 +30,11 @@ class OutgoingProxy:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._server = await asyncio.start_server(self._serve, sock=self._door, limit=MAX_HEAD)
 
     def close(self) -> None:
-        """Listen no more, and break all connections."""
+        """Stop listening and close all connections."""
         if self._server is None:
             self._door.close()
         else:
@@ -88,7 +88,7 @@ class OutgoingProxy:
 
 
 def _asked(head: bytes) -> tuple[bytes, str, bytes]:
-    """Return method, host with port, and what the host is to be sent in the place of *head*."""
+    """Return method, host with port, and the request head to forward instead of *head*."""
     line, _, rest = head.partition(b"\r\n")
     method, target, version = (*line.split(b" "), b"", b"", b"")[:3]
     if method == b"CONNECT":

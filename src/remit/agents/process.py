@@ -1,4 +1,4 @@
-"""Agents in processes of their own, which can be killed whatever they are doing."""
+"""Agents in separate processes, which can be killed at any time."""
 
 import asyncio
 import inspect
@@ -97,7 +97,7 @@ class ProcessAgent:
         return outcome
 
     async def close(self) -> None:
-        """Kill every process and return once all are gone."""
+        """Kill all processes and return once they have exited."""
         for process in tuple(self._processes):
             self._dismiss(process)
         for process in tuple(self._processes):
@@ -129,7 +129,7 @@ class ProcessAgent:
 
 
 def entrance_of(function: AgentFunction) -> str:
-    """Return the name by which another process can import a function, or refuse one that has none."""
+    """Return the name by which another process can import a function; raises if it has none."""
     if sys.platform == "win32":
         raise team_invalid('isolation = "process" needs a system with process groups, which Windows is not')
     name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -150,7 +150,7 @@ def entrance_of(function: AgentFunction) -> str:
 
 
 class RequestHandler:
-    """Carries out, within one delegation's brief, what the agent in the process wishes for."""
+    """Serves the requests of an agent in a process, within the brief of one delegation."""
 
     def __init__(self, process: Process, brief: Brief) -> None:
         self._process = process
@@ -159,10 +159,10 @@ class RequestHandler:
         self._wishes: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
         self._told: dict[tuple[Code, str], Fault] = {}
-        """Faults that the agent was told of without their origin, as the hub knows them: it may pass one on."""
+        """Faults that were sent to the agent without their origin, with it: the agent may pass one on."""
 
     async def serve(self) -> Answer | FailedFrame:
-        """Hand the delegation over and return how it ended; nothing that the agent asked for is left running."""
+        """Send the delegation and return its outcome; nothing that the agent asked for keeps running."""
         try:
             self._hand_over()
             return await self._listen()
@@ -268,7 +268,7 @@ class RequestHandler:
         return told
 
     def _without_places(self, value: Json) -> Json:
-        """Return what came of a wish without places in others' code: a process may run code of strangers."""
+        """Return a reply without code locations of other agents: the process may run untrusted code."""
         match value:
             case Response(fault=Fault() as why):
                 return msgspec.structs.replace(value, fault=self._outward(why))
@@ -328,11 +328,11 @@ class RequestHandler:
 
 
 class _NotKnownError(Exception):
-    """Nothing was found out before: it is for the agent to do so."""
+    """No value is stored yet: the agent has to compute it."""
 
 
 async def _once(brief: Brief, name: str, found: tuple[Json, ...]) -> list[Json]:
-    """Return what an agent has found out, or did before a restart; nothing, if it is to find it out now."""
+    """Return the value that an agent stored, now or before a restart; nothing if it has to compute it now."""
 
     async def known() -> Json:
         if not found:
@@ -346,7 +346,7 @@ async def _once(brief: Brief, name: str, found: tuple[Json, ...]) -> list[Json]:
 
 
 def _call(given: Raw) -> Call:
-    """Return a call as the agent made it, right or wrong: like any agent's, a wrong one is refused by the hub."""
+    """Return a call as the agent made it; the hub refuses invalid calls of any agent."""
     try:
         return unraw(given, Call)
     except msgspec.ValidationError:
@@ -354,7 +354,7 @@ def _call(given: Raw) -> Call:
 
 
 def _cause(failed: FailedFrame) -> Exception | None:
-    """Return what made an agent's code fail, as far as its process said so."""
+    """Return the cause of a failure in an agent's code, as far as its process reported it."""
     behind = None if failed.cause is None else RemitError(failed.cause)
     if not failed.trace:
         return behind

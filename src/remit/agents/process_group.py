@@ -1,4 +1,4 @@
-"""A process that leads a group of its own: what it starts ends with it, and it can be killed whatever it is doing."""
+"""A child process with a process group of its own: its descendants end with it, and it can be killed at any time."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 
 class ProcessGroup:
-    """A process that was started with `start_new_session`, and is reaped by nobody else."""
+    """A process that was started with `start_new_session` and that nobody else reaps."""
 
     def __init__(
         self,
@@ -19,7 +19,7 @@ class ProcessGroup:
         gone: Callable[[], None] = lambda: None,
         clear: Callable[[], None] = lambda: None,
     ) -> None:
-        """Watch a process; once it is gone call *clear* in a thread, then *gone* in the event loop."""
+        """Watch a process; when it exits, call *clear* in a thread, then *gone* in the event loop."""
         self._popen = popen
         self._gone = gone
         self._clear = clear
@@ -36,18 +36,18 @@ class ProcessGroup:
         return self._popen.pid
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the process and all that it started, unless it is gone."""
+        """Send a signal to the process and its descendants, unless it has exited."""
         with self._reaping:
             if not self._reaped:
                 self._signal_group(number)
 
     def is_gone(self) -> bool:
-        """Say whether the process has ended."""
+        """Tell whether the process has exited."""
         with self._reaping:
             return self._reaped
 
     def how(self) -> str:
-        """Return how it ended."""
+        """Return the exit code or signal as text."""
         if not self.exited.done():
             return "it cannot be reaped"
         code = self.exited.result()

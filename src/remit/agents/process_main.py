@@ -1,4 +1,4 @@
-"""The inside of an isolated agent's process: runs the agent's code for one delegation after another."""
+"""The main module of an isolated agent's process: runs the agent's code for one delegation after another."""
 
 import asyncio
 import logging
@@ -93,17 +93,17 @@ T = TypeVar("T")
 
 
 class Channel:
-    """The process's end of the channel: a thread of its own reads, whoever has something to say writes."""
+    """The process's end of the channel: one thread reads, any thread may write."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
     def send(self, frame: ChannelFrame) -> None:
-        """Say something, or raise one of `NOT_SAYABLE`; waits while the hub has no room for it."""
+        """Send a frame, or raise one of `NOT_SAYABLE`; blocks while the socket is full."""
         self._end.sendall(pack(frame))
 
     def read(self, receive: Callable[[ToProcess], object]) -> NoReturn:
-        """Hand over each frame as it comes. When the hub is gone, so is this process, whatever it is doing."""
+        """Pass on each frame as it arrives. When the hub is gone, kill this process at once."""
         try:
             with self._end.makefile("rb") as incoming:
                 while len(header := incoming.read(LENGTH.size)) == LENGTH.size:
@@ -115,7 +115,7 @@ class Channel:
 
 
 class Worker:
-    """Where the agent works: delegations come in one after another, replies to its wishes in between."""
+    """Runs the agent: delegations arrive one after another, with replies to its requests in between."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -124,7 +124,7 @@ class Worker:
         self._desk: RemoteBriefBackend | None = None
 
     async def serve(self, entrance: str) -> None:
-        """Import the agent's code and answer until the process is ended from outside."""
+        """Import the agent's code and serve delegations until the process is killed."""
         # A thread, because an agent may block the loop, and must not outlive its hub even then.
         threading.Thread(
             target=self._channel.read, args=(self._receive_soon,), name="remit-channel", daemon=True
@@ -138,7 +138,7 @@ class Worker:
                 case RunFrame() as run if agent is not None:
                     await self._carry_out(agent, run)
                 case RunFrame():
-                    pass  # the hub was told that there is no agent, and ends this process
+                    pass  # the hub knows that the import failed, and kills this process
 
     def _load(self, entrance: str) -> Agent | None:
         try:
@@ -183,10 +183,10 @@ class Worker:
 
 
 class RemoteBriefBackend:
-    """Passes on to the hub what one delegation's agent asks for through its brief.
+    """Sends to the hub what the agent asks for through the brief of one delegation.
 
     What the brief answers at once (tokens, time) is a copy of the hub's account, brought up to date by each reply.
-    While wishes are under way it may be behind; the hub's own count decides.
+    While requests are pending it may be out of date; the hub's own count decides.
     """
 
     def __init__(self, channel: Channel, run: RunFrame) -> None:
@@ -334,13 +334,13 @@ class RemoteBriefBackend:
     # ── the channel ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def leave(self, last: DoneFrame | FailedFrame) -> None:
-        """Say how the delegation ended; nothing can be asked for after it, by whatever the agent left running."""
+        """Send the outcome; tasks that the agent left running can ask for nothing after that."""
         with self._speaking:
             self._channel.send(last)
             self._left = True
 
     def settle(self, reply: ReplyFrame) -> None:
-        """Give the agent what it wished for."""
+        """Complete the request that a reply belongs to."""
         self._update(reply.account)
         future = self._waiting.pop(reply.number, None)
         if future is None or future.done():
@@ -388,7 +388,7 @@ class RemoteBriefBackend:
         return response
 
     def _refused(self, call: Call, error: Exception) -> Response:
-        """Refuse a call that cannot even be said to the hub."""
+        """Refuse a call that cannot be encoded for the hub."""
         request = self._run.request
         why = fault(Code.INPUT_VALIDATION_FAILED, f"the call is not valid: {error}")
         return Response(
@@ -402,7 +402,7 @@ class RemoteBriefBackend:
 
 
 class RawRecord(Struct, frozen=True, kw_only=True):
-    """A record on its way: what its body is depends on its kind."""
+    """A record in transit: the type of its body depends on its kind."""
 
     seq: int
     kind: Kind
@@ -423,7 +423,7 @@ class RawRecord(Struct, frozen=True, kw_only=True):
 
 
 def resolve(entrance: str) -> Callable[[Brief], object]:
-    """Import what `module:qualname` names."""
+    """Import the object that `module:qualname` names."""
     module, _, qualname = entrance.partition(":")
     found: Any = import_module(module)
     for name in qualname.split("."):

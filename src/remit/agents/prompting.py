@@ -1,4 +1,4 @@
-"""What a brief says, as a model is given it: instructions, earlier messages, and the task framed with who calls."""
+"""Builds a model's prompt from a brief: instructions, earlier messages, and the task with its caller."""
 
 from collections.abc import Collection, Iterable
 
@@ -13,7 +13,7 @@ _HEADINGS = {"fact": "Known", "decision": "Decided", "constraint": "Must hold", 
 
 
 class ModelPrompt(Struct, frozen=True, kw_only=True):
-    """One turn of a model: what it is told beforehand, what was said before, and what it is asked now."""
+    """The prompt of one model turn: instructions, earlier messages and the task."""
 
     instructions: str
     messages: tuple[Message, ...]
@@ -21,7 +21,7 @@ class ModelPrompt(Struct, frozen=True, kw_only=True):
 
 
 async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens: int = HISTORY_TOKENS) -> ModelPrompt:
-    """Return what a brief says; *instructions* count more than what the team file says."""
+    """Return the prompt of a brief; *instructions* take precedence over the team file's."""
     own = brief.prompt if instructions is None else instructions
     history = await brief.history(max_tokens=max_tokens)
     return ModelPrompt(
@@ -33,7 +33,7 @@ async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens
 
 
 def background(brief: Brief) -> str:
-    """Return what the callee is told besides messages and task: what is known, the summary, the workspace."""
+    """Return the callee's background besides messages and task: notes, summary, workspace."""
     view, parts = brief.view, list[str]()
     for kind, heading in _HEADINGS.items():
         if notes := [note for note in view.known if note.kind == kind]:
@@ -46,12 +46,12 @@ def background(brief: Brief) -> str:
 
 
 def _noted(note: Note) -> str:
-    """Return a note as one line; who says so is told, unless it is the user."""
+    """Return a note as one line, with its author unless that is the user."""
     return f"- {' '.join(note.text.split())}{f' (according to {note.by})' if note.by else ''}"
 
 
 def task_of(brief: Brief) -> str:
-    """Return the task as the callee's model reads it: framed with who calls, unless the user does (O4)."""
+    """Return the task for the callee's model, with the name of the caller unless that is the user (O4)."""
     request = brief.request
     said = request.objective
     lines = [said] if request.origin == USER else [f"[Called by: {request.origin}]", f"Task: {said}"]
@@ -96,7 +96,7 @@ def _handed_over(brief: Brief) -> list[str]:
 
 
 def _referred(source: Source) -> str:
-    """Return a reference as one line; whose it is has been judged, and is nothing to the model."""
+    """Return a reference as one line, without its owner: access was checked before."""
     return f"- {source.source_id}" + ("" if source.relevance is None else f" (relevance {source.relevance:g})")
 
 
@@ -106,5 +106,5 @@ def _listed(heading: str, texts: Iterable[str], known: Collection[str]) -> list[
 
 
 def _indented(text: str) -> str:
-    """Return a text that others have said so that none of its lines looks like a heading of this one."""
+    """Return a quoted text in which no line looks like a heading of this prompt."""
     return "\n  ".join(text.splitlines())

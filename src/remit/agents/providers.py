@@ -1,4 +1,4 @@
-"""Models by name: found at their providers, and what goes wrong with them said in our own words."""
+"""Finds models by name at their providers, and translates the providers' errors."""
 
 import re
 from collections.abc import Iterable
@@ -59,7 +59,7 @@ def model_of(model: str | Model, *, base_url: str | None = None, api_key: str | 
 
 
 def check_settings(settings: Iterable[str]) -> None:
-    """Raise a `RemitError` for a setting that is misspelt: providers pass over those that they do not know."""
+    """Raise a `RemitError` for a misspelt setting: providers ignore settings that they do not know."""
     known = ModelSettings.__annotations__
     for name in settings:
         if name not in known and (near := did_you_mean(name, known)):
@@ -67,7 +67,7 @@ def check_settings(settings: Iterable[str]) -> None:
 
 
 def _served_at(base_url: str, name: str, api_key: str | None) -> Model:
-    """Return a model of any server that speaks as OpenAI's does; names there may hold colons of their own."""
+    """Return a model of an OpenAI-compatible server; its names may contain colons."""
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -97,7 +97,7 @@ def _unusable(model: str, why: str) -> Fault:
 
 
 def translated(error: BaseException, model: str) -> RemitError | None:
-    """Return what an error of a model, its provider or the way there means here; None: it is not one of those."""
+    """Translate an error of a model, its provider or the network; None if it is another error."""
     if isinstance(error, BaseExceptionGroup):  # several models were tried: the last one counts
         return translated(cast("BaseExceptionGroup[BaseException]", error).exceptions[-1], model)
     match error:
@@ -123,14 +123,14 @@ def translated(error: BaseException, model: str) -> RemitError | None:
 
 
 def without_key(error: UserError, model: object) -> RemitError | None:
-    """Return the error of a model whose key is not in the environment; None: it is another error."""
+    """Return the fault for a missing API key; None if it is another error."""
     if _VARIABLE.search(error.message) is None:
         return None
     return RemitError(_unusable(model if isinstance(model, str) else type(model).__name__, error.message))
 
 
 def cut_short(model: str) -> Fault:
-    """Return the fault for a model that could not say what it wanted to in the tokens that it could have."""
+    """Return the fault for an answer that did not fit in the tokens it was allowed."""
     why = f"the tokens that {model} could have for its answer ran out before there was one"
     suggestion = "Simplify the task, or let it have more: a larger budget, or `max_output_tokens`."
     return fault(Code.TOKEN_BUDGET_EXCEEDED, why, suggestion=suggestion)

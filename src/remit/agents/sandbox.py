@@ -1,4 +1,4 @@
-"""What an agent in a sandbox can reach: decided in the hub, enforced by the kernel of Linux in the agent's process.
+"""What a sandboxed agent can reach: decided in the hub, enforced by the Linux kernel in the agent's process.
 
 Files: Landlock. Network, other processes, permissions of files: a filter of system calls, and where hosts are named a
 network of its own with a proxy as its only way out. Nothing is enforced by Python, so that no code can go around it.
@@ -22,7 +22,7 @@ from remit.runtime.registry import team_invalid
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent in a sandbox reaches besides its own folder, its code and what Python needs.
+    """What a sandboxed agent can reach besides its own folder, its code and what Python needs.
 
     *reads* and *writes* are files and folders, *network* hosts with their port: `api.example.com:443`.
     """
@@ -33,12 +33,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxRights(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process keeps when it gives up all other rights."""
+    """The rights that a sandboxed process keeps."""
 
     rights: dict[str, int]
-    """Landlock's rights, by the path below which they hold."""
+    """Landlock rights by path; they hold for everything below it."""
     network: bool
-    """Whether it has a network of its own, with a way out."""
+    """Whether it gets a separate network with the proxy as its only way out."""
 
 
 # What programs and Python's standard library read: libraries, certificates, names, time zones. No configuration of
@@ -57,7 +57,7 @@ _CODE = (".py", ".pyc", ".so")
 def rules_of(
     sandbox: Sandbox, *, own: Path, path: Sequence[str], folder: Path, hidden: Collection[Path]
 ) -> SandboxRights:
-    """Return what a process may keep, or raise a `RemitError` if that would let it reach what is *hidden*.
+    """Return the rights of a process, or raise a `RemitError` if they would expose a *hidden* path.
 
     *own* is its working folder, *path* where its code is imported from; named files begin at *folder*.
     """
@@ -87,7 +87,7 @@ def _within(path: Path, hidden: Collection[Path]) -> Path | None:
 
 
 def _needed(path: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Return what it takes to run Python and to import what lies in the folders of *path*."""
+    """Return the paths needed to run Python and to import from the folders of *path*."""
     installed = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, str(Path(sys.executable).parent)}
     installed |= {str(Path(sys.executable).resolve().parent), *sysconfig.get_paths().values(), *site.getsitepackages()}
     for each in (*_SYSTEM, *sorted(installed)):
@@ -107,7 +107,7 @@ def _needed(path: Sequence[str]) -> Iterator[tuple[str, int]]:
 
 
 def _code_in(folder: Path) -> Iterator[Path]:
-    """Return the modules and packages of a folder; what is neither is named by whoever wants it read."""
+    """Return the modules and packages of a folder; other files have to be named to be readable."""
     try:
         parts = sorted(folder.iterdir())
     except OSError:
@@ -123,7 +123,7 @@ _TRIED = "import sys; sys.path[:] = {path!r}; from remit.agents.sandbox import e
 
 
 def missing(sandbox: Sandbox) -> str | None:
-    """Return why this system has no such sandbox; nothing if it has."""
+    """Return why this system cannot provide the sandbox; None if it can."""
     if landlock.version() == 0:
         return "this system has no Landlock: it needs Linux 5.13 or newer, with Landlock turned on"
     if not seccomp.is_known():
@@ -138,7 +138,7 @@ def missing(sandbox: Sandbox) -> str | None:
 
 
 def demand(sandbox: Sandbox, agent: str) -> None:
-    """Raise a `RemitError` unless this system has such a sandbox: an agent that wants one does not run without it."""
+    """Raise a `RemitError` unless this system can provide the sandbox: the agent does not run without it."""
     for named in sandbox.network:
         if destination(named) is None:
             raise team_invalid(f'agent `{agent}`: network: "{named}" is not a host and a port, as in "example.com:443"')
@@ -148,7 +148,7 @@ def demand(sandbox: Sandbox, agent: str) -> None:
 
 @cache
 def has_own_network() -> bool:
-    """Say whether a process here can have a network of its own; tried in another process, which then ends."""
+    """Tell whether a process can create its own network here; tried in a child process."""
     if sys.platform != "linux":
         return False
     command = [sys.executable, "-P", "-c", _TRIED.format(path=sys.path)]
@@ -156,7 +156,7 @@ def has_own_network() -> bool:
 
 
 def destination(named: str) -> tuple[str, int] | None:
-    """Return host and port of `host:port` or `[v6]:port`; nothing if it is neither."""
+    """Parse `host:port` or `[v6]:port`; None if it is neither."""
     host, colon, port = named.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -198,7 +198,7 @@ def enter_own_network() -> socket.socket:
 
 
 def enforce(rules: SandboxRights) -> None:
-    """Give up in this process, for good, every right that *rules* does not name, or raise a `RemitError`."""
+    """Permanently drop every right that *rules* does not name in this process, or raise a `RemitError`."""
     try:
         syscalls.drop_capabilities()
         landlock.restrict(rules.rights, tcp=rules.network)

@@ -1,4 +1,4 @@
-"""A filter of system calls that shuts the ways around Landlock: sockets, io_uring, permissions, other processes.
+"""A system call filter that closes the ways around Landlock: sockets, io_uring, permissions, other processes.
 
 https://docs.kernel.org/userspace-api/seccomp_filter.html. Numbers: asm/unistd_64.h and asm-generic/unistd.h of Linux.
 """
@@ -69,7 +69,7 @@ class BpfInstruction(NamedTuple):
 
 
 def is_known() -> bool:
-    """Say whether this kernel filters system calls, and the numbers of its processor are known here."""
+    """Tell whether this kernel has seccomp and the system call numbers of this processor are known."""
     if sys.platform != "linux" or platform.machine() not in _REFUSED:
         return False
     try:
@@ -79,7 +79,7 @@ def is_known() -> bool:
 
 
 def install(*, network: bool, truncate: bool) -> None:
-    """Refuse to this process and all that it starts what an agent in a sandbox has no business with.
+    """Deny to this process and its descendants the system calls that a sandboxed agent must not use.
 
     With *network*, it may make sockets of the internet, for a network that is its own; else none. With *truncate*,
     Landlock does not rule over files being cut short, so that it is refused here.

@@ -1,4 +1,4 @@
-"""A process for an agent: started, spoken with, killed."""
+"""Starts the process of an agent, exchanges frames with it and kills it."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ PASSED_ON = (
 
 
 def environment(environ: Mapping[str, str], named: Collection[str], own: Path) -> dict[str, str]:
-    """Return the environment of an agent's process: what every program needs, and what it is given by name.
+    """Return the environment of an agent's process: variables that every program needs, and the *named* ones.
 
     Its home and its place for temporary files are its *own* folder, unless they are given by name.
     """
@@ -60,19 +60,19 @@ def environment(environ: Mapping[str, str], named: Collection[str], own: Path) -
 
 
 class ProcessEnvironment(NamedTuple):
-    """What the processes of an agent have around them."""
+    """The surroundings of an agent's processes."""
 
     folder: Path | None = None
-    """Where its code is, if not only where the hub imports from."""
+    """An extra folder with its code, besides the hub's import path."""
     environ: Mapping[str, str] = os.environ
     env: Collection[str] = ()
-    """Names of the variables that it is given besides those that every program needs."""
+    """Environment variables that it gets besides those that every program needs."""
     sandbox: Sandbox | None = None
     hidden: Collection[Path] = ()
-    """What no sandbox may lead to: the store and its keys."""
+    """Paths that no sandbox may expose: the store and its keys."""
 
     def path(self) -> tuple[str, ...]:
-        """Return where its code is imported from."""
+        """Return its import path."""
         first = () if self.folder is None else (str(self.folder.resolve()),)
         return (*first, *(os.path.abspath(each) for each in sys.path if each not in first))
 
@@ -135,11 +135,11 @@ class Process:
 
     @property
     def exited(self) -> asyncio.Future[int]:
-        """Its exit code, once it has ended."""
+        """Its exit code, once it has exited."""
         return self._leader.exited
 
     async def open(self) -> None:
-        """Have the agent's code imported, unless it is; return once it is ready for a delegation."""
+        """Have the agent's code imported unless it is; return once the process is ready."""
         if self._connected:
             return
         await self._printing.open()
@@ -157,7 +157,7 @@ class Process:
                 raise self.broken(f"it began with {frame.__struct_config__.tag}")
 
     async def _open_proxy(self, sandbox: Sandbox) -> None:
-        """Take over the one way out of the process's own network; if it could make none, it says so next."""
+        """Receive the listening socket of the process's own network; if it has none, its next frame says so."""
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._socket, readable.set)
         try:
@@ -170,7 +170,7 @@ class Process:
             await self._proxy.open()
 
     def send(self, frame: ChannelFrame) -> None:
-        """Say something to the process, or raise one of `NOT_SAYABLE`."""
+        """Send a frame to the process, or raise one of `NOT_SAYABLE`."""
         payload = pack(frame)
         if not self.killed:
             self._writer.write(payload)
@@ -181,7 +181,7 @@ class Process:
             await self._writer.drain()
 
     async def receive(self) -> ToHub:
-        """Return what the process says next, or raise a `RemitError` if it dies or talks nonsense."""
+        """Return the next frame of the process, or raise a `RemitError` if it dies or breaks the protocol."""
         try:
             (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
             if length > MAX_FRAME_BYTES:
@@ -196,11 +196,11 @@ class Process:
             raise self.broken(str(error)) from error
 
     def broken(self, message: str) -> RemitError:
-        """Return the error for a process that does not keep to the protocol."""
-        return RemitError(fault(Code.DELEGATION_FAILED, f"{self._entrance}: its process spoke out of turn: {message}"))
+        """Return the error for a process that breaks the protocol."""
+        return RemitError(fault(Code.DELEGATION_FAILED, f"{self._entrance}: its process broke the protocol: {message}"))
 
     def kill(self) -> None:
-        """Kill the process and all that it started, at once."""
+        """Kill the process and its descendants at once."""
         self.killed = True
         self._leader.kill()
         if self._proxy is not None:
@@ -209,7 +209,7 @@ class Process:
             self._writer.transport.abort()
 
     async def end(self) -> None:
-        """Kill the process and return once it is gone."""
+        """Kill the process and return once it has exited."""
         self.kill()
         if not self._connected:
             self._socket.close()
@@ -222,12 +222,12 @@ class Process:
         await self._printing.close()
 
     def is_gone(self) -> bool:
-        """Say whether the process has ended by itself."""
+        """Tell whether the process has exited."""
         return self._leader.is_gone()
 
 
 def _given(rules: SandboxRights | None) -> IO[bytes]:
-    """Return what a process reads first: the rules of its sandbox, or nothing."""
+    """Return the process's standard input: the rules of its sandbox, or nothing."""
     if rules is None:
         return open(os.devnull, "rb")
     file = TemporaryFile()  # noqa: SIM115 - closed by whoever asked for it
@@ -257,11 +257,11 @@ class PrintedOutput(asyncio.Protocol):
         self._rest = b""
 
     async def open(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         await asyncio.get_running_loop().connect_read_pipe(lambda: self, self._pipe)
 
     async def close(self) -> None:
-        """Return once all that was printed is shown, or it takes too long."""
+        """Return once everything printed is shown, or after `LAST_WORDS_S`."""
         if self._transport is None:
             self._pipe.close()
             return
