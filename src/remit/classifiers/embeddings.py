@@ -1,4 +1,4 @@
-"""A classifier that knows capabilities by the meaning and the words of their examples, with a small language model."""
+"""A classifier that compares texts with capabilities' examples by embeddings and by words."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -71,7 +71,7 @@ class Embeddings:
 
 
 class _Spoken:
-    """Says how much the words of a text speak for each capability."""
+    """Scores each capability by the words of a text."""
 
     def __init__(
         self, numpy: Any, vocabulary: Vocabulary, vectors: Sequence[Mapping[str, float]], learned: Learned

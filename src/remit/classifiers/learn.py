@@ -1,4 +1,4 @@
-"""From how alike examples are, learn which capability a text asks for and how sure that is."""
+"""Trains a classifier from the similarities of examples, with calibrated probabilities."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest

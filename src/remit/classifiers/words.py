@@ -1,4 +1,4 @@
-"""A classifier without dependencies, which knows capabilities by their words, pairs of words and pieces of words."""
+"""A classifier without dependencies: compares words, pairs of words and parts of words."""
 
 import re
 from array import array

@@ -1,1 +1,1 @@
-"""What is personal or secret in a text: patterns, check digits, and the words around them."""
+"""Detectors of personal data and secrets: patterns, check digits and context words."""

@@ -1,4 +1,4 @@
-"""Accounts and papers: IBAN, Bitcoin addresses, passports, driving licences, national insurance."""
+"""Accounts and identity documents: IBAN, Bitcoin addresses, passports, driving licences, national insurance."""
 
 import re
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def bitcoin(data: bytes) -> Iterator[Finding]:
 
 
 def papers(data: bytes) -> Iterator[Finding]:
-    """Find the numbers of papers, each by the words right before it."""
+    """Find the numbers of identity documents by the words right before them."""
     words, kinds = _papers()
     for start, end in words.spans(data):
         word = data[start:end].lower()

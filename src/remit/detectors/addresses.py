@@ -1,4 +1,4 @@
-"""Where people and machines are reached: e-mail, credentials in URLs, IPv6, network cards."""
+"""Addresses of people and machines: e-mail, credentials in URLs, IPv6, MAC addresses."""
 
 import re
 from collections.abc import Iterator
@@ -102,7 +102,7 @@ def domains(data: bytes) -> Iterator[Finding]:
 
 
 def macs(data: bytes) -> Iterator[Finding]:
-    """Find addresses of network cards, with colons or dashes."""
+    """Find MAC addresses, with colons or dashes."""
     for found in _MAC.finditer(data):
         # The same on every machine; and figures alone in pairs are dates, times and numbers of all sorts.
         same = len(set(found[0].lower())) <= 2

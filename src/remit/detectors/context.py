@@ -1,4 +1,4 @@
-"""What the words around a number say it is."""
+"""Tells what a number is by the words around it."""
 
 import re
 

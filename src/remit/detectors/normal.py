@@ -1,4 +1,4 @@
-"""A text as detectors read it: one byte a character, disguises taken off, every byte traced back to the original."""
+"""Normalises texts for detectors: one byte per character, without disguises, with offsets into the original."""
 
 import re
 import unicodedata

@@ -48,7 +48,7 @@ class Plan:
         self._plans = Linear("|".join(map(_plan, regions)).encode())
 
     def has(self, digits: bytes) -> bool:
-        """Whether somebody in one of the regions could dial *digits* at home."""
+        """Whether *digits* are a national number of one of the regions."""
         return self._plans.matches(digits)
 
 

@@ -1,4 +1,4 @@
-"""All detectors as one: a glance that lets harmless text pass, then only those that the glance gave cause for.
+"""Runs all detectors: a quick scan passes harmless text, and selects the detectors to run on the rest.
 
 Importing this imports no pattern: what looks closer is loaded when a text first needs it.
 """
@@ -42,10 +42,10 @@ KINDS: dict[str, str] = {
     "SESSION_COOKIE": "Values of cookies that stand for a session or a login.",
     "DOMAIN": "Names of hosts and domains; only if it is asked for.",
 }
-"""Every kind that is built in, and what is found of it."""
+"""All built-in kinds and what each finds."""
 
 OPTIONAL: frozenset[str] = frozenset({"DOMAIN"})
-"""The kinds that are looked for only where they are named."""
+"""Kinds that are detected only if they are configured."""
 
 # Where a number is written without a country code, it must be one that somebody in these regions could have.
 DEFAULT_REGIONS: tuple[str, ...] = (
@@ -294,7 +294,7 @@ def _planned(regions: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tokens(text: str) -> list[tuple[int, int]]:
-    """Return where tokens stand."""
+    """Return the spans of redaction tokens."""
     if "[" not in text:
         return []
     return [found.span() for found in TOKEN.finditer(text)]

@@ -1,4 +1,4 @@
-"""The parts of texts that can be true or false by themselves, and who says them."""
+"""Splits texts into clauses that can be true or false by themselves, with their sources."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class OwnedClause(Struct, eq=False, gc=False):
 
 
 class Prose:
-    """What several texts say, each clause once."""
+    """The clauses of several texts, each once."""
 
     def __init__(self) -> None:
         self.said: list[OwnedClause] = []

@@ -1,4 +1,4 @@
-"""Days and times of day as they are written."""
+"""Reads dates and times of day."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ _NONE: tuple[Figure, ...] = ()
 
 
 def moments_at(text: str, start: int, form: tuple[Form, bool], about: bool) -> Sequence[Figure]:
-    """Return the day or the time of day that stands there; both, if both do."""
+    """Return the date or the time of day at a position, or both."""
     match = _MOMENT.match(text, start)
     return list(_moments(match, *form, about)) if match else _NONE
 
@@ -99,7 +99,7 @@ def _iso(match: re.Match[str], form: Form, before: bool) -> Iterator[Figure]:
 
 
 def _shifted(year: int, month: int, day: int, days: int) -> tuple[int, int, int]:
-    """Return the date so many days later, or the date itself where the calendar has none."""
+    """Return the date so many days later, or the date itself if the calendar has no such date."""
     try:
         moved = date(year, month, day) + timedelta(days=days)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""What a text says in figures: where each stands, and which quantity it is.
+"""Finds the figures of a text: their positions and quantities.
 
 Every pattern starts only where a word starts and then goes forward alone, so a hostile text costs what any other does.
 """
@@ -76,7 +76,7 @@ _LONGEST = 24
 
 
 def figures(text: str) -> list[Figure]:
-    """Return what a text says in figures, in order."""
+    """Return the figures of a text, in order."""
     start_of = _NAMED_START.search if has_name(text) else _START.search
     found: list[Figure] = []
     last: _Number | None = None
@@ -112,14 +112,14 @@ def figures(text: str) -> list[Figure]:
 
 
 def has_name(text: str) -> bool:
-    """Say whether a text may have a figure that is a word."""
+    """Tell whether a text may contain a figure written as a word."""
     # As bytes, because there every sign but the small letters can be blanked out at once.
     letters = text.lower().encode(errors="replace").translate(_BLANKED)
     return not _RAW_NAMES.isdisjoint(letters.split()) or any(name in letters for name in _JOINED_NAMES)
 
 
 def _begin(text: str, start: int) -> int:
-    """Return where a figure begins whose first digit, or sign, stands at *start*."""
+    """Return the start of the figure whose first digit or sign is at *start*."""
     sign = text[start - 1 : start]
     if sign == " ":
         space = text.rfind(" ", max(0, start - _LONGEST_PREFIX), start - 1)
@@ -135,7 +135,7 @@ def _begin(text: str, start: int) -> int:
 
 
 def _bound(words: Sequence[str]) -> str | None:
-    """Return what the words before a figure make of it, if they make a limit."""
+    """Return the kind of limit that the words before a figure express; None if they express none."""
     if not words or words[-1] not in _LAST_OF_BOUNDS:
         return None
     for count in (3, 2, 1):
@@ -145,7 +145,7 @@ def _bound(words: Sequence[str]) -> str | None:
 
 
 def figure_in(value: Json, name: tuple[str, ...] = ()) -> Figure | None:
-    """Return what a number in JSON says under a field of that name."""
+    """Return a JSON number as a figure; the name of its field may give the unit."""
     try:
         real = float(value)
     except OverflowError:
@@ -176,7 +176,7 @@ def _named(name: tuple[str, ...]) -> tuple[Unit, bool]:
 
 
 class _Number(Struct, frozen=True, gc=False):
-    """A number as it is written, before it is an amount."""
+    """A number as it is written, before units are applied."""
 
     readings: tuple[tuple[float, float], ...]
     """The value, and half of its last place; one at least."""
@@ -189,7 +189,7 @@ class _Number(Struct, frozen=True, gc=False):
 
 
 def _number(text: str, begin: int, bound: str | None) -> _Number | None:
-    """Return the number that stands there; None if it is a name (3D) or a version (1.2.3)."""
+    """Return the number at a position; None if it is a name (3D) or a version (1.2.3)."""
     match = _NUMBER.match(text, begin)
     if match is None:
         return None
@@ -278,7 +278,7 @@ def _is_year(digits: str, text: str, start: int, end: int) -> bool:
 
 
 def _are_ends(one: _Number, other: _Number, text: str) -> bool:
-    """Say whether two numbers are the ends of a range: "5-10 days", "between $3 and $4"."""
+    """Tell whether two numbers are the ends of a range: "5-10 days", "between $3 and $4"."""
     link = text[one.end : other.start]
     if link not in _JOINED and not (
         link == " and " and text[max(0, one.start - 8) : one.start].lower().endswith("between ")
@@ -290,7 +290,7 @@ def _are_ends(one: _Number, other: _Number, text: str) -> bool:
 
 
 def _goes_on(one: _Number, other: _Number, text: str) -> bool:
-    """Say whether two numbers are parts of one: "1 h 57 min"."""
+    """Tell whether two numbers are parts of one quantity: "1 h 57 min"."""
     return (
         one.unit.kind == other.unit.kind in _COMPOUND
         and one.unit.factor > other.unit.factor

@@ -1,4 +1,4 @@
-"""Whether a text says nothing that its source does not: every name and figure in it is looked up there."""
+"""Checks that a text is grounded in its source: every name and figure is looked up there."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,9 @@ from remit.text.vocabulary import REQUEST_VERBS, words_of
 
 
 def unfounded(text: str, source: str) -> tuple[str, ...]:
-    """Return the names and figures of a summary that its source does not have, as they are written in it.
+    """Return the names and figures of a summary that are not in its source, as written.
 
-    It would rather name one too many: whoever made the summary can do without it, whoever reads it cannot.
+    When in doubt it reports one: a summary can do without a name, but its reader cannot spot a wrong one.
     """
     grounds = _Grounds(source)
     missing: dict[str, None] = {}
@@ -182,7 +182,7 @@ def _bare(word: str) -> str:
 
 
 class _Grounds:
-    """What a source says, so that it can be looked up."""
+    """An index of the names and figures of a source."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -233,7 +233,7 @@ class _Grounds:
         return (value == "1" and found["spelled"] is not None) or (value, _unit(found)) in self._numbers
 
     def has_name(self, name: str) -> bool:
-        """Say whether an identifier or phrase stands in the source as a whole."""
+        """Tell whether the source contains an identifier or phrase as a whole."""
         if name.startswith("["):
             return name in self._source
         name = _comparable(name)

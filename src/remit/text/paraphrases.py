@@ -1,4 +1,4 @@
-"""Whether two requests ask for the same in other words, as far as that is certain.
+"""Tells whether two requests surely ask for the same in other words.
 
 How alike two texts look says little: "cancel order 4411" and "cancel order 4412" are alike to 98 %, a route and its
 way back to more than 99, and in a text that is long enough any one word may differ, "unpaid" too. So nothing is

@@ -1,4 +1,4 @@
-"""Amounts, times and dates as values, and whether two of them say the same."""
+"""Amounts, times and dates as values, and whether two of them agree."""
 
 from typing import Literal
 
@@ -27,13 +27,13 @@ class TimeOfDay(Struct, frozen=True, gc=False):
 
     at: float
     marked: bool = False
-    """Whether it says a.m. or p.m."""
+    """Whether a.m. or p.m. is given."""
     zone: int | None = None
     """Minutes east of Greenwich."""
     slack: float = 0.0
     form: Form = "point"
     before: bool = False
-    """Whether a limit, or what is loose, ends there; else it begins there."""
+    """Whether the limit is an upper one; else a lower one."""
 
 
 class Day(Struct, frozen=True, gc=False):
@@ -54,7 +54,7 @@ Quantity = Amount | TimeOfDay | Day | Weekday
 
 
 class Figure(Struct, frozen=True, gc=False):
-    """A quantity, and where in its text it stands."""
+    """A quantity and its position in a text."""
 
     quantity: Quantity
     start: int
@@ -72,7 +72,7 @@ _INFINITE = float("inf")
 
 
 def figures_agree(one: Figure, other: Figure) -> bool | None:
-    """Say whether two figures can both be right of the same thing, in any of their readings."""
+    """Tell whether two figures of the same thing can both be right, in any of their readings."""
     verdict = agree(one.quantity, other.quantity)
     if verdict or (one.other is None and other.other is None):
         return verdict
@@ -81,7 +81,7 @@ def figures_agree(one: Figure, other: Figure) -> bool | None:
 
 
 def agree(one: Quantity, other: Quantity) -> bool | None:
-    """Say whether two quantities can both be right of the same thing; None if they are not of one kind."""
+    """Tell whether two quantities of the same thing can both be right; None if they are of different kinds."""
     # The commonest first: to match costs as much as to compare.
     if isinstance(one, Amount) and isinstance(other, Amount):
         return _amounts_agree(one, other)
@@ -202,7 +202,7 @@ def _ordinal(year: int, month: int, day: int) -> float:
 
 
 def _bounds_agree(form: Form, before: bool, at: float, other_form: Form, other_before: bool, other_at: float) -> bool:
-    """Say whether what is before, after or at one moment can be so before, after or at the other."""
+    """Tell whether two bounds in time overlap."""
     low, high = _span(form, before, at)
     other_low, other_high = _span(other_form, other_before, other_at)
     return low <= other_high and other_low <= high

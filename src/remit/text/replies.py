@@ -1,4 +1,4 @@
-"""What a user means who replies to a question, and what is still to be asked: options, and fields of an input."""
+"""Reads a user's reply to a question: the chosen option, or values for fields of an input."""
 
 import json
 import re
@@ -39,7 +39,7 @@ class ChosenOption(NamedTuple):
 
 
 def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
-    """Return which of the options, in the words in which they were offered, a reply means; None if it is no reply."""
+    """Return the option that a reply chooses, by its place or its words; None if it chooses none."""
     said = _WORD.findall(reply.casefold())
     if len(options) == 1 and said and said[0] in _AGREED:
         if all(word in _AGREED or word in _COURTESY for word in said):
@@ -165,7 +165,7 @@ def fields(reply: str, expected: Mapping[str, Schema], fits: Fits) -> dict[str, 
 
 
 def _value(text: str, schema: Schema, fits: Fits) -> tuple[Json, ...]:
-    """Return what a text says as a value that fits; nothing, if it says none."""
+    """Return a text as a value that fits the schema, in a tuple; empty if it does not fit."""
     # 2040 is a number, unless a text is wanted: a postal code is one.
     read: list[Json] = [text] if _is_text(schema) else [*_parsed(text), text]
     options: object = schema.get("enum")

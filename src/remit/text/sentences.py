@@ -1,4 +1,4 @@
-"""What a text says, read without understanding it: its sentences, its names, its figures.
+"""Splits a text into sentences, and finds its names and figures, without a language model.
 
 Every pattern starts only where a word starts, and then goes forward alone (possessive), or no further than a fixed
 length: so a text that was made to be slow costs what any other of its length does.

@@ -1,4 +1,4 @@
-"""One connection to an MCP server, from its greeting to its end."""
+"""One connection to an MCP server, from initialization to close."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 
 
 class McpConnectionLost(Exception):
-    """The connection is gone, or was never there; its text says how."""
+    """The connection was lost or could not be opened; the text says how."""
 
 
 class McpTimeout(Exception):
@@ -43,15 +43,15 @@ class McpTimeout(Exception):
 
 
 class McpBadReply(Exception):
-    """The server answered what is no answer; its text says how."""
+    """The server sent an invalid reply; the text says why."""
 
 
 class McpRefusal(Exception):
-    """The server answered that it will not; its text is the server's own."""
+    """The server refused the call; the text is the server's own."""
 
 
 class McpConnection:
-    """A connection that is opened, used by many, and closed by the task that opened it, as the SDK wants it."""
+    """A shared connection that is closed by the task that opened it, as the SDK requires."""
 
     def __init__(self, settings: Settings, changed: Callable[[], None]) -> None:
         self._settings = settings
@@ -62,7 +62,7 @@ class McpConnection:
         self._pipes = Pipes(settings.reach) if isinstance(settings.reach, Program) else None
         self._calls: set[asyncio.Task[Any]] = set()
         self.tools: dict[str, types.Tool] = {}
-        """What the server says that it has, whether or not it is let in."""
+        """All tools that the server lists, whether or not the team allows them."""
         self.ended: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -71,15 +71,15 @@ class McpConnection:
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        """What a process said last on its stderr: for whoever configures it, and nobody else."""
+        """The last lines of the process's stderr, for operators only."""
         return () if self._pipes is None else tuple(self._pipes.last_lines)
 
     async def open(self) -> None:
-        """Return once the server has greeted and said what it has; raise `McpConnectionLost` if it does not."""
+        """Return once the server is initialized and has listed its tools, or raise `McpConnectionLost`."""
         await asyncio.shield(self._up)
 
     async def close(self) -> None:
-        """Let the server go, also one that has not greeted yet."""
+        """Close the connection, also before it is initialized."""
         self._stop.set()
         if self._client is None:
             self.ended.cancel()
@@ -103,7 +103,7 @@ class McpConnection:
                 self._up.exception()  # whoever waits hears of it; if nobody does, that is no news
 
     async def _over(self, client: Client) -> None:
-        """Return when the connection is not wanted any more, or the process is gone."""
+        """Return when the connection is to be closed, or the process has exited."""
         loop = asyncio.get_running_loop()
         own = {loop.create_task(self._stop.wait()), loop.create_task(self._listen(client))}
         gone = () if self._pipes is None or self._pipes.exited is None else (self._pipes.exited,)
@@ -115,7 +115,7 @@ class McpConnection:
             await asyncio.wait(own)
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes where a server says nothing unless it was asked to; never returns."""
+        """Subscribe to tool changes, for servers that notify only subscribers; never returns."""
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             # One that will not tell, or no longer does, is asked what it has every now and then.
             with suppress(MCPError, SubscriptionLost, TimeoutError):
@@ -148,7 +148,7 @@ class McpConnection:
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def relist(self) -> None:
-        """Ask anew what the server has; raise `McpConnectionLost` if it does not say."""
+        """List the server's tools again, or raise `McpConnectionLost`."""
         if self._client is None:
             raise McpConnectionLost("it hung up")
         try:
@@ -176,7 +176,7 @@ class McpConnection:
     # ── using it ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def call(self, tool: str, arguments: dict[str, Json], time_s: float) -> types.CallToolResult:
-        """Use a tool and return what it gave; raise one of the errors above.
+        """Call a tool and return its result, or raise one of the errors above.
 
         Whoever is cancelled meanwhile need not wait until the server has been told.
         """
@@ -215,7 +215,7 @@ class McpConnection:
         return answer
 
     async def _broken(self) -> McpConnectionLost:
-        """Return what became of the connection; that a process has ended shows a moment after its pipes did."""
+        """Return how the connection ended; a process exits a moment after its pipes close."""
         if self._pipes is not None and self._pipes.exited is not None:
             await asyncio.wait({self._pipes.exited}, timeout=NOTICE_S)
         return McpConnectionLost(self._why(None))
@@ -232,7 +232,7 @@ def _innermost(error: BaseException | None) -> BaseException | None:
 
 @asynccontextmanager
 async def http_streams(address: Address, time_s: float) -> AsyncGenerator[Any]:
-    """Yield the streams to a server at an address, as the SDK's client takes them."""
+    """Yield the streams to a server at an address, for the SDK's client."""
     headers = {"accept-encoding": "identity"}
     if address.token is not None:
         headers["authorization"] = f"Bearer {address.token}"
@@ -245,7 +245,7 @@ async def http_streams(address: Address, time_s: float) -> AsyncGenerator[Any]:
 
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """Sends requests, and reads no more of an answer than it should have."""
+    """An HTTP transport that limits the size of responses."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
@@ -261,7 +261,7 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
-    """A body that ends with an error where it becomes too long; events are counted one by one by the SDK."""
+    """A response body that raises an error beyond `MAX_LINE` bytes; the SDK limits events one by one."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream

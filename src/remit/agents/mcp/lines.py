@@ -1,17 +1,17 @@
-"""Lines out of a stream of bytes, none of them longer than is good."""
+"""Splits a byte stream into lines of bounded length."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 
 class OverlongLine(NamedTuple):
-    """A line that was too long: how it began; the rest of it is passed over."""
+    """The beginning of a line that was too long; the rest is skipped."""
 
     head: bytes
 
 
 class LineSplitter:
-    """Splits what comes in pieces; never holds more than *most* bytes of one line."""
+    """Splits chunks into lines; never holds more than *most* bytes of one line."""
 
     HEAD = 1_000
 
@@ -21,7 +21,7 @@ class LineSplitter:
         self._skipping = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes | OverlongLine]:
-        """Yield the lines that end in *chunk*, without those that are empty."""
+        """Yield the lines that end in *chunk*, except empty ones."""
         first, *rest = chunk.split(b"\n")
         yield from self._grow(first)
         for piece in rest:

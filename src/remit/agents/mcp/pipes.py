@@ -1,4 +1,4 @@
-"""A server's process and the pipes to it: lines in and out, bounded, and killed with all that it started."""
+"""The process of an MCP server and its pipes: bounded lines in and out, killed with its descendants."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ LAST_WORDS_S = 0.5
 LAST_LINES = 20
 
 UNREADABLE = -32_099
-"""The code of the error that stands in for an answer that is too long to be read, or is none."""
+"""The error code that replaces an answer that is too long or invalid."""
 
 _ID = re.compile(rb'\A\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\b')
 # Of what a server says without being asked, this is all that matters here.
@@ -47,7 +47,7 @@ Incoming = SessionMessage | Exception
 
 
 class Pipes:
-    """The transport to a server that is started here, as the SDK's client takes one."""
+    """The stdio transport to a server process, for the SDK's client."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -60,9 +60,9 @@ class Pipes:
         self._writer: asyncio.StreamWriter | None = None
         self._closing = False
         self.how_it_ended: str | None = None
-        """How the process ended, if it did so by itself."""
+        """How the process exited, if it was not killed."""
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
-        """What it said last on its stderr."""
+        """The last lines of its stderr."""
 
     async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
         popen = _started(self._program)
@@ -95,7 +95,7 @@ class Pipes:
         return read, write
 
     async def __aexit__(self, *_: object) -> None:
-        """Let the server go, whether it wants to or not; nothing of it is left, and every wait is bounded."""
+        """Stop the server and everything that it started; every wait is bounded."""
         leader = self._leader
         if leader is None:
             return
@@ -133,7 +133,7 @@ class Pipes:
 
     @property
     def exited(self) -> asyncio.Future[int] | None:
-        """Its exit code, once it has ended; None: it was never started."""
+        """Its exit code, once it has exited; None if it was never started."""
         return None if self._leader is None else self._leader.exited
 
     def _note_exit(self, _: "asyncio.Future[int]") -> None:
@@ -183,7 +183,7 @@ class Pipes:
             await into.aclose()
 
     async def _drain(self, complained: asyncio.StreamReader) -> None:
-        """Read what it complains of, so that it never has to wait for someone who does."""
+        """Drain its stderr, so that it never blocks on a full pipe."""
         lines = LineSplitter(10_000)
         while chunk := await complained.read(65_536):
             for line in lines.feed(chunk):
@@ -207,7 +207,7 @@ def _started(program: Program) -> "subprocess.Popen[bytes]":
 
 
 def _message(line: bytes | OverlongLine) -> types.JSONRPCMessage | None:
-    """Return what a line says; of one that cannot be read only whom it would have answered, if that shows."""
+    """Parse a line; an unreadable one becomes an error for the request id in it, if there is one."""
     if isinstance(line, OverlongLine):
         return _unreadable(line.head, f"it has more than {MAX_LINE} bytes")
     try:

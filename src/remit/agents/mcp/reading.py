@@ -1,4 +1,4 @@
-"""What an MCP server says, made into what a hub uses: nothing in it is trusted, and all of it is bounded."""
+"""Converts what an MCP server sends into the hub's values: nothing is trusted, everything is bounded."""
 
 import re
 from typing import Any, cast
@@ -26,7 +26,7 @@ _HIDDEN = re.compile(
 
 
 def visible_text(text: str, most: int) -> str:
-    """Return a text of someone else without what cannot be seen in it, and no more of it than is good."""
+    """Return an untrusted text without invisible characters, cut to a limit."""
     text = _HIDDEN.sub("", text[: 2 * most]).encode(errors="replace").decode()
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -49,13 +49,13 @@ def card_of(
 
 
 def parameters_missing(card: ToolCard) -> list[str]:
-    """Return the parameters of which a team says what they see, and which the server's tool does not have."""
+    """Return the parameters that the team file names and the server's tool does not have."""
     known = card.input_schema.get("properties")
     return sorted(card.sees.keys() - known.keys()) if isinstance(card.sees, dict) and isinstance(known, dict) else []
 
 
 def unusable(schema: Schema) -> str | None:
-    """Return why a server's schema is not used; None if it is."""
+    """Return why a server's schema is rejected; None if it is used."""
     try:
         size = len(encode(schema))
     except (TypeError, ValueError, OverflowError, RecursionError, RemitError):
@@ -72,7 +72,7 @@ def unusable(schema: Schema) -> str | None:
 
 
 class _Unfit(Exception):
-    """Why a schema is not used."""
+    """The reason why a schema is rejected."""
 
 
 def _walk(part: Any, root: Schema, within: frozenset[str], depth: int, left: list[int]) -> None:
@@ -107,7 +107,7 @@ _NAMED = ("$defs", "definitions")
 
 
 def _at(reference: str, root: Schema) -> Any:
-    """Return what a reference within a schema leads to."""
+    """Resolve a reference within a schema."""
     kind, _, name = reference.removeprefix("#/").partition("/")
     parts = root.get(kind)
     if not reference.startswith("#/") or kind not in _NAMED or not isinstance(parts, dict):
@@ -116,7 +116,7 @@ def _at(reference: str, root: Schema) -> Any:
 
 
 def value_of(tool: str, result: types.CallToolResult, most: int) -> Json:
-    """Return what a tool gave, or raise a `RemitError` for a failure, or for more than is taken."""
+    """Return a tool's result, or raise a `RemitError` if it failed or the result is too large."""
     text = _text(result)
     if result.is_error:
         raise RemitError(
@@ -136,7 +136,7 @@ def value_of(tool: str, result: types.CallToolResult, most: int) -> Json:
 
 
 def _unwrapped(data: Any) -> Any:
-    """Return the data itself, where a server had to put it into an object: `{"result": …}`."""
+    """Unwrap data that a server had to put into an object: `{"result": …}`."""
     if isinstance(data, dict):
         given = cast("dict[str, Any]", data)
         return given["result"] if len(given) == 1 and "result" in given else given

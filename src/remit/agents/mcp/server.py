@@ -1,4 +1,4 @@
-"""An MCP server as a hub has it: started when it is needed, started again when it dies, and believed in nothing."""
+"""An MCP server as the hub uses it: started on demand, restarted when it dies, never trusted."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ _DOWN = "The server cannot be reached now."
 
 
 class McpServer:
-    """The tools of one server, each under its name in the hub; *describe* is told what a tool turns out to be."""
+    """The tools of one server, each under its name in the hub; *describe* gets the card of each once it is known."""
 
     def __init__(
         self, settings: Settings, describe: Callable[[ToolCard], None], *, now: Callable[[], float] = time.monotonic
@@ -68,7 +68,7 @@ class McpServer:
     # ── being ready ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def ready(self) -> None:
-        """Return once it is known what the tools take, or that nobody can say; never raises."""
+        """Return once the tools' schemas are known or the server cannot be reached; never raises."""
         try:
             link = await self._linked()
             if self._stale or self._now() - self._listed > RELIST_S:
@@ -133,7 +133,7 @@ class McpServer:
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, link: "McpConnection") -> None:
-        """Take over what a server says that its tools are."""
+        """Store the tools that a server lists."""
         from remit.agents.mcp.reading import card_of, parameters_missing
 
         self._listed, self._stale = self._now(), False
@@ -180,7 +180,7 @@ class McpServer:
     # ── using it ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def use(self, name: str, arguments: dict[str, Json]) -> Json:
-        """Use a tool by its name in the hub and return what it gave, or raise a `RemitError`."""
+        """Call a tool by its name in the hub and return its result, or raise a `RemitError`."""
         link = await self._linked()
         if self._stale:
             await self._relist(link)
@@ -229,7 +229,7 @@ class McpServer:
     # ── when it fails ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _lost(self, link: "McpConnection") -> None:
-        """Have nothing more to do with a connection."""
+        """Drop a connection."""
         if self._link is link:
             self._link = None
             self._failed()
@@ -249,7 +249,7 @@ class McpServer:
         task.add_done_callback(self._letting_go.discard)
 
     async def close(self) -> None:
-        """Let the server go, and everything that it started."""
+        """Stop the server and everything that it started."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait({self._opening})

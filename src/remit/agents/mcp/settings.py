@@ -1,4 +1,4 @@
-"""Which MCP server, how it is reached, and which of its tools are let in under which names."""
+"""Settings of an MCP server: how to reach it, which of its tools are allowed, and their names."""
 
 import json
 import os
@@ -21,26 +21,26 @@ MAX_OUTPUT = 100_000
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A server that is started here and spoken with over its stdin and stdout."""
+    """A server that runs as a child process, over stdin and stdout."""
 
     command: str
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    """What it finds in its environment, besides what every program needs; nothing else of the hub's gets there."""
+    """Its environment variables besides those that every program needs; no others of the hub are passed on."""
     folder: str | None = None
 
     def __repr__(self) -> str:
         return f"Program({self.command!r})"  # a secret shows in no traceback
 
     def exists(self) -> bool:
-        """Say whether there is something to start."""
+        """Tell whether the program exists."""
         if os.sep in self.command:
             return os.access(os.path.join(self.folder or os.curdir, self.command), os.X_OK)
         return shutil.which(self.command, path=self.env.get("PATH")) is not None
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A server that runs elsewhere and is spoken with over HTTP."""
+    """A remote server, over HTTP."""
 
     url: str
     token: str | None = None
@@ -50,7 +50,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 class Unset(Struct, frozen=True, kw_only=True):
-    """A server that cannot be reached because a secret of it is not set; it says so when it is needed."""
+    """A server whose secret is not set; using it raises an error that says so."""
 
     why: str
 
@@ -61,18 +61,18 @@ class Settings(Struct, frozen=True, kw_only=True):
     name: str
     reach: Program | Address | Unset
     allow: tuple[str, ...]
-    """The tools of the server that agents may be given; whatever else it has is not there."""
+    """The tools of the server that agents may use; all others are hidden."""
     safe_to_repeat: frozenset[str] = frozenset()
-    """Which of them may be used twice without harm; what the server says of that is not believed."""
+    """Which of them are safe to repeat; what the server claims is not trusted."""
     sees: Names | dict[str, Sees] = frozenset()
     """Kinds of personal data that its tools are given as they are: all of them, or by tool; the team alone says so."""
     prefix: str | None = None
-    """What stands before the names of its tools, and a point; None: its name. Empty: nothing."""
+    """Prefix of its tools' names, joined with a dot. None: the server's name. Empty: no prefix."""
     time_s: float = TIME_S
     max_output: int = MAX_OUTPUT
 
     def names(self) -> dict[str, str]:
-        """Return the tools that are let in, each by its name in the hub, or raise a `RemitError`."""
+        """Return the allowed tools by their names in the hub, or raise a `RemitError`."""
         found: dict[str, str] = {}
         for tool in dict.fromkeys(self.allow):
             name = hub_name(self.name if self.prefix is None else self.prefix, tool)
@@ -90,17 +90,17 @@ class Settings(Struct, frozen=True, kw_only=True):
         return found
 
     def seen_by(self, tool: str) -> Sees:
-        """Return what one of its tools is given as it is."""
+        """Return the kinds of personal data that one of its tools gets unredacted."""
         return self.sees.get(tool, frozenset()) if isinstance(self.sees, dict) else self.sees
 
     def key_of(self, tool: str) -> str:
-        """Return the key of a team file that says what a tool sees."""
+        """Return the key in the team file that sets what a tool sees."""
         bare = re.fullmatch(r"[A-Za-z0-9_-]+", tool)
         return f"mcp.{self.name}.sees.{tool if bare else json.dumps(tool)}"
 
 
 def hub_name(prefix: str, tool: str) -> str:
-    """Return what a server's tool is called in the hub: names there hold nothing that would need quoting."""
+    """Return the name of a server's tool in the hub, without characters that would need quoting."""
     clean = re.sub(r"[^A-Za-z0-9_.-]", "_", tool)
     return f"{prefix}.{clean}" if prefix else clean
 
@@ -114,7 +114,7 @@ def reach_of(
     url: str | None,
     token: str | None,
 ) -> Program | Address:
-    """Return how a server is reached, or raise a `RemitError` for one that is described in two ways, or in none."""
+    """Return how to reach a server, or raise a `RemitError` unless exactly one way is given."""
     if (command is None) == (url is None):
         raise team_invalid(f"MCP server `{name}` needs `command`, which starts it, or `url`, where it is; not both")
     if command is None:

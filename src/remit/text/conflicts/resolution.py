@@ -1,4 +1,4 @@
-"""Which of several values that sources disagree on a user means, by what they reply when they are asked."""
+"""Finds which of several conflicting values a user's reply chooses."""
 
 import re
 from collections.abc import Sequence

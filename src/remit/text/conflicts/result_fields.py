@@ -1,4 +1,4 @@
-"""Results taken apart into their fields, side by side: what stands at each place, and whose it is.
+"""Splits results into fields, side by side: the values at each path, and their owners.
 
 Whose it is, is a number with one bit for each owner: such sets are joined and compared at every step of the search.
 """
