@@ -1,4 +1,4 @@
-"""Delegation as a tool: what a model is offered to ask other agents with, and what it is told of how that went."""
+"""Delegation as a tool: a model calls it to ask another agent, and gets the outcome as the tool's result."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ TIME_MS = 300_000
 
 
 class SubAgentToolResult(Struct, frozen=True, kw_only=True):
-    """What the tool gives back (O7)."""
+    """The result of the tool (O7)."""
 
     agent_name: str
     success: bool
@@ -28,7 +28,7 @@ class SubAgentToolResult(Struct, frozen=True, kw_only=True):
 
 
 async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolResult:
-    """Ask another agent in the name of the one that the brief is for; raises a `RemitError` for wrong arguments."""
+    """Delegate on behalf of the brief's agent; raises a `RemitError` for invalid arguments."""
     tools = {each.name: each.tools for each in brief.delegates}
     given, notes = read_arguments(arguments, tools_of=tools.get)
     context_tokens = given.max_context_tokens
@@ -50,7 +50,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
 
 
 def _shown(wanted: ContextFilter) -> ContextFilter:
-    """Return a filter by which no note of the conversation passes, unless the model names those that may."""
+    """Return a filter that passes no notes of the conversation unless the model names some."""
     return wanted if wanted.known is not None else replace(wanted, known="none")
 
 
@@ -79,7 +79,7 @@ def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentToolRe
 
 
 def list_agents(brief: Brief) -> list[dict[str, Json]]:
-    """Return who can be asked, and what for."""
+    """Return the agents that can be asked, with their capabilities."""
     return [
         {"name": each.name, "description": each.description, "capabilities": list(each.capabilities)}
         for each in brief.delegates

@@ -1,4 +1,4 @@
-"""Calls of the Linux kernel for which Python has no function."""
+"""Linux system calls for which Python has no function."""
 
 import ctypes
 import os
@@ -14,20 +14,20 @@ def _libc() -> ctypes.CDLL:
 
 
 def call(number: int, *arguments: object) -> int:
-    """Make a system call, or raise the `OSError` that it ends in."""
+    """Make a system call, or raise an `OSError`."""
     # Integers would be passed as C's int, and the upper half of the register left as it was.
     given = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     return _checked(_libc().syscall(ctypes.c_long(number), *given))
 
 
 def prctl(option: int, *arguments: object) -> int:
-    """Change something about this process, or raise an `OSError`."""
+    """Call `prctl` for this process, or raise an `OSError`."""
     given = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
     return _checked(_libc().prctl(ctypes.c_int(option), *given, *[ctypes.c_ulong(0)] * (4 - len(given))))
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones, or raise an `OSError`."""
+    """Move this process to new namespaces, or raise an `OSError`."""
     _checked(_libc().unshare(ctypes.c_int(flags)))
 
 
@@ -40,7 +40,7 @@ _CAPBSET_DROP = 24
 
 
 def drop_capabilities() -> None:
-    """Give up every capability for good, as far as they were there; those of root too."""
+    """Permanently drop all capabilities of this process, those of root too."""
     last = 0
     try:
         while last < 64:

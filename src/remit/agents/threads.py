@@ -1,4 +1,4 @@
-"""Bounded threads for functions that are not async; each agent has its own, so that one hanging holds up no other."""
+"""Bounded threads for functions that are not async; each agent has its own, so that a hanging one blocks no other."""
 
 import asyncio
 import logging

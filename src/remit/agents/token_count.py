@@ -1,4 +1,4 @@
-"""How tokens are counted: exactly where the extra `tokens` is installed, else by an estimate."""
+"""Counts tokens: exactly if the extra `tokens` is installed, else by an estimate."""
 
 import logging
 import re

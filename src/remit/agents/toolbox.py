@@ -1,4 +1,4 @@
-"""The tools that a model is offered within a brief: the hub's, as far as card and remit name them, and delegation."""
+"""The tools offered to a model within a brief: the hub's tools that card and remit allow, and delegation."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,7 +40,7 @@ class ToolOffer(NamedTuple):
     description: str
     schema: dict[str, Any]
     call: Callable[[dict[str, Json]], Awaitable[str]]
-    """Gives back what the model is told: the result as text, or what was wrong; raises what ends the turn."""
+    """Returns the text for the model: the result or the error; raises errors that end the turn."""
 
 
 def offers(

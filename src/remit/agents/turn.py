@@ -1,4 +1,4 @@
-"""One turn of a model within a brief: what it is told, the tools it may use, and the answer that it gives."""
+"""Runs one turn of a model within a brief: prompt, tools and answer."""
 
 from collections.abc import AsyncIterable, Mapping
 from typing import Any, cast
@@ -84,7 +84,7 @@ class ModelTurn:
         self._structured = structured and self._schema is None and STRUCTURED not in taken
 
     async def take(self) -> Answer:
-        """Return the model's answer, or raise a `RemitError`; whatever happens, what was used is spent."""
+        """Return the model's answer, or raise a `RemitError`; usage is spent in either case."""
         try:
             result = await self._agent().run(
                 self._prompt.task,
@@ -142,7 +142,7 @@ class ModelTurn:
     # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _say(self, _: RunContext[object], events: AsyncIterable[AgentStreamEvent]) -> None:
-        """Let the answer be read as it comes: no reasoning, and nothing that is said before a tool is used."""
+        """Stream the answer, without reasoning and without text before a tool call."""
         held: str | None = "" if self._offers and not self._model.must_answer else None
         async for event in events:
             match event:

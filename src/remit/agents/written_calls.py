@@ -1,4 +1,4 @@
-"""Calls of tools that a model wrote as text, in the forms in which small models do.
+"""Finds tool calls that a model wrote as text, in the forms that small models use.
 
 A text is a call only as a whole: a sentence may stand before it, and nothing after it. It is judged as any other call.
 """

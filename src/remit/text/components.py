@@ -1,4 +1,4 @@
-"""What several agents gave back, as components of one answer: the values that are compared, merged and told."""
+"""Results of several agents as components of one answer: values to compare, merge and narrate."""
 
 import re
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What a request asks for: where it is routed, what is asked back, and what an agent keeps to itself."""
+"""From classification scores to a decision: route a request, ask the user, or handle it locally."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 
 class ScoredCapability(NamedTuple):
-    """A capability, and how likely it is that a text asks for it."""
+    """A capability and the probability that a text asks for it."""
 
     code: str
     confidence: float

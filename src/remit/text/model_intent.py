@@ -1,4 +1,4 @@
-"""What a model is asked about a request, and how much its word counts: it is read as a stranger's is."""
+"""Asks a model to classify a request, and reads its answer as untrusted input."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a user may read: one answer from several components, and what is being done, with no word of who does it."""
+"""Texts for users: one answer from several components, and progress lines, without names of agents."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Texts of strangers as plain text: nothing in them moves a cursor, sets a colour or hides a word."""
+"""Untrusted texts as plain text: nothing in them moves the cursor, sets a colour or hides a word."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A conversation in short, made without a model: what was asked, decided, demanded, named and left open."""
+"""Summarises a conversation without a model: requests, decisions, demands, names and open questions."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

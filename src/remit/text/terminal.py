@@ -1,4 +1,4 @@
-"""Texts of agents as a terminal may show them: nothing in them moves the cursor, sets a colour or hides a word."""
+"""Makes texts of agents safe for a terminal: nothing in them moves the cursor, sets a colour or hides a word."""
 
 import re
 from typing import IO

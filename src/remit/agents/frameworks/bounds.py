@@ -1,4 +1,4 @@
-"""What holds one run of a framework's agent to its brief, whichever hooks the framework calls it from."""
+"""Enforces the limits of a brief on one run of a framework's agent, from whichever hooks the framework has."""
 
 import asyncio
 import json

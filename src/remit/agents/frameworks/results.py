@@ -1,4 +1,4 @@
-"""What an agent of a framework gave back, read as an answer."""
+"""Converts the result of a framework's agent into an answer."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What the sentences of a text claim: of which thing, which figure, and whether it is so or not.
+"""Extracts claims from clauses: subject, figure, and whether it is affirmed or denied.
 
 The words are English; figures, and texts that differ in nothing else, are compared in any language.
 """

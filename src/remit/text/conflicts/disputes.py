@@ -1,4 +1,4 @@
-"""What is known of a search so far, and who is on which side of what."""
+"""The state of a conflict search: disputes found so far, and the components on each side."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache

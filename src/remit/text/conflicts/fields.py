@@ -1,4 +1,4 @@
-"""What the value of a field says, and whether two of them agree."""
+"""The meaning of a field's value, and whether two values agree."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is claimed of the same thing, in sentences and in fields, held against each other."""
+"""Compares claims about the same subject, from sentences and from fields."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
