@@ -16,7 +16,7 @@ from openai_server import Answer as Served
 from openai_server import Drop, Garbage, Hang, OpenAIServer, call, say
 from openai_server import Status as HttpStatus
 from remit import Answer, Brief, Capability, Code, Hub, ModelAgent, RemitError, Response, Status, Step, Workflow, fault
-from remit.agents import listening, telling
+from remit.agents import intent_classifier, narrator
 from remit.testing import TurnedClock
 from remit.text.intent import ClassifiedText, ScoredCapability
 
@@ -194,7 +194,7 @@ async def test_a_model_that_hangs_is_not_waited_for_long(
     hub: Hub, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K10: nothing hangs on what cannot come."""
-    monkeypatch.setattr(listening, "PATIENCE_MS", 1_000)
+    monkeypatch.setattr(intent_classifier, "PATIENCE_MS", 1_000)
     asked = team(hub, serve(Hang()))
     response = await ask(hub, "what is the weather like")
     assert asked == ["SKY"]
@@ -501,7 +501,7 @@ async def test_what_a_model_fails_to_tell_the_template_tells(hub: Hub, serve: Se
 async def test_a_model_that_hangs_keeps_nothing_from_the_user(
     hub: Hub, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "PATIENCE_MS", 1_000)
+    monkeypatch.setattr(narrator, "PATIENCE_MS", 1_000)
     narrated(hub, serve(means(also=["KIT_PIZZA"]), Hang()))
     response = await ask(hub)
     assert "A margherita comes at 19:30." in response.result
