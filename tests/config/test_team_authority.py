@@ -65,8 +65,7 @@ def test_explain_shows_what_a_callee_would_have(tmp_path: Path, said: dict[str, 
     assert asked.returncode == 4
     assert "reader does not have it, and janitor works with the authority of its caller" in asked.stdout
     assert (
-        "limited to the tools and targets of its caller"
-        in remit("agents", "show", "janitor", folder=tmp_path).stdout
+        "limited to the tools and targets of its caller" in remit("agents", "show", "janitor", folder=tmp_path).stdout
     )
 
 

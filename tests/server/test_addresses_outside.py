@@ -66,7 +66,9 @@ async def test_over_http_in_the_answer_and_in_the_stream(
                 body = {"target": agent, "user": "u-1", "id": f"r-{agent}", "objective": "go"}
                 _, said = await posted(session, body)
                 assert said["fault"]["code"] == "DELEGATION_UNAVAILABLE"
-                assert said["fault"]["message"].endswith("cannot be reached") or "cannot fetch" in said["fault"]["message"]
+                assert (
+                    said["fault"]["message"].endswith("cannot be reached") or "cannot fetch" in said["fault"]["message"]
+                )
                 assert leaks(said, place) == []
                 for reader in (session, operator):
                     assert leaks(await events(reader, f"/v1/delegations/{said['run']}/events"), place) == []

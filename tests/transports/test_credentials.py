@@ -246,9 +246,7 @@ def test_a_stolen_credential_is_of_no_use_to_another_hub(way: Way) -> None:
     """The thief has proven its own key, and that is not the one which the credential was made out by."""
     token = way.token(way.remits(2))
     thief = way.pairs[5].public
-    assert refusal(way.verify(token, 2, peer_key=thief)) == invalid(
-        "it was issued by another hub than the sender"
-    )
+    assert refusal(way.verify(token, 2, peer_key=thief)) == invalid("it was issued by another hub than the sender")
 
 
 def test_a_credential_for_another_hub_is_refused(way: Way) -> None:
