@@ -743,7 +743,7 @@ async def apart_speaks_out_of_turn(brief: Brief) -> Any:
     """Say on the channel itself what no brief would: a call with a field that no call has."""
     from remit.agents.channel import DelegateFrame, raw
 
-    await brief._desk._wish(DelegateFrame(number=77, call=raw({TEXT: 1})), object)  # pyright: ignore
+    await brief._backend._wish(DelegateFrame(number=77, call=raw({TEXT: 1})), object)  # pyright: ignore
 
 
 def apart_dies(brief: Brief) -> None:

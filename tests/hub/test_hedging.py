@@ -90,7 +90,7 @@ class Scene:
             return [response.result for response in self.responses]
 
     async def ask(self, brief: Brief) -> list[Response]:
-        return [await brief._desk.delegate(self.call)]  # pyright: ignore[reportPrivateUsage]
+        return [await brief._backend.delegate(self.call)]  # pyright: ignore[reportPrivateUsage]
 
     def start(self) -> "asyncio.Task[Response]":
         return asyncio.create_task(self.hub.ask("boss", user="u", request_id="r"))
@@ -377,7 +377,7 @@ async def test_two_that_are_asked_for_the_same_count_as_one_at_once() -> None:
 
     async def ask(brief: Brief) -> list[Response]:
         async with asyncio.TaskGroup() as group:
-            looking = group.create_task(brief._desk.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
+            looking = group.create_task(brief._backend.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
             await second.begun.wait()
             meanwhile = await brief.delegate("other", objective="meanwhile")
             first.fails = True
@@ -424,7 +424,7 @@ async def test_a_caller_that_gives_up_ends_both() -> None:
     first, second = Worker(scene, "first"), Worker(scene, "second")
 
     async def ask(brief: Brief) -> list[Response]:
-        work = asyncio.ensure_future(brief._desk.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
+        work = asyncio.ensure_future(brief._backend.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
         await second.begun.wait()
         work.cancel()
         await asyncio.wait({work})
@@ -457,7 +457,7 @@ async def test_a_caller_that_gives_up_while_a_person_is_asked_leaves_nothing_beh
     first, second = Worker(scene, "first"), Worker(scene, "second")
 
     async def ask(brief: Brief) -> list[Response]:
-        work = asyncio.ensure_future(brief._desk.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
+        work = asyncio.ensure_future(brief._backend.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
         await asked.wait()
         work.cancel()
         await asyncio.wait({work})
@@ -548,7 +548,7 @@ def resumable(path: Path, clock: TurnedClock, over: asyncio.Event, reached: asyn
 
     @scene.hub.agent("root", resumable=True, may_call=["*"])
     async def root(brief: Brief) -> Any:
-        found = (await brief._desk.delegate(scene.call)).result  # pyright: ignore[reportPrivateUsage]
+        found = (await brief._backend.delegate(scene.call)).result  # pyright: ignore[reportPrivateUsage]
         reached.set()
         await over.wait()
         return found

@@ -59,7 +59,7 @@ class Scene:
 
         @self.hub.agent("boss", may_call=["*"])
         async def boss(brief: Brief) -> list[str]:
-            return [(await brief._desk.delegate(call)).target for call in self.calls]  # pyright: ignore[reportPrivateUsage]
+            return [(await brief._backend.delegate(call)).target for call in self.calls]  # pyright: ignore[reportPrivateUsage]
 
     def add(self, name: str, does: Behaviour | None = None, *, capability: Capability = LOOK, **options: Any) -> None:
         async def work(brief: Brief) -> Any:

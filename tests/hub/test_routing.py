@@ -47,7 +47,7 @@ class Scene:
 
     async def ask(self, brief: Brief) -> list[Response]:
         """Ask one after another."""
-        return [await brief._desk.delegate(call) for call in self.calls]  # pyright: ignore[reportPrivateUsage]
+        return [await brief._backend.delegate(call) for call in self.calls]  # pyright: ignore[reportPrivateUsage]
 
     def add(self, name: str, does: Behaviour | None = None, **options: Any) -> None:
         async def work(brief: Brief) -> Any:

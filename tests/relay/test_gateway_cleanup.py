@@ -11,7 +11,7 @@ from devices import introduce, linked, sealer
 from gateways import NAME, Client, client_at, gateway_at, id_of, link_to
 from remit.protocol.errors import Code, Fault
 from remit.relay.client import delivery as post_module
-from remit.relay.gateway import upkeep
+from remit.relay.gateway import cleanup
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
 from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.queue import ROW_BYTES, SCHEMA_VERSION
@@ -146,7 +146,7 @@ async def test_what_a_device_has_on_its_screen_is_not_deleted_under_its_hands(tm
 
 
 async def test_much_that_is_old_is_deleted_in_many_small_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "ROWS", 3)
+    monkeypatch.setattr(cleanup, "ROWS", 3)
     clock = TurnedClock()
     async with gateway_of(tmp_path, clock) as (gateway, url):
         names = [f"d{number}" for number in range(8)]
