@@ -216,9 +216,9 @@ A file that is broken keeps nobody from the record: `remit runs list`, `show`, `
 ## Changes while it runs
 
 A hub that is told to reload takes over what it can at once: `limits`, `budgets`, `breaker`, `rules`, the time for
-approvals, and of each agent `may_call`, `allow_sub_agent_calls`, `authority`, `rate`, `time` and `tokens`. Runs in
-flight go on with what they have. Everything else that differs is named and waits for a restart. A file with an error
-changes nothing.
+approvals, and of each agent `may_call`, `allow_sub_agent_calls`, `authority`, `rate`, `time` and `tokens`. No run
+is stopped: calls in progress keep the time, tokens and tools that they were granted, and new calls follow the new
+settings. Everything else that differs is named and waits for a restart. A file with an error changes nothing.
 
 ## Reference
 

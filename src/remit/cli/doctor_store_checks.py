@@ -235,8 +235,8 @@ def _silent(connection: SqliteConnection) -> Check:
     now_ms = time.time_ns() // 1_000_000
     silent = [each for each in runs(None, None, RUNS, now_ms)(connection) if each.state == "silent"]
     if not silent:
-        return ok("runs", "no stalled runs")
-    says = f"{many(len(silent), 'run')} stalled: the hub stopped during the run"
+        return ok("runs", "none is silent")
+    says = f"{many(len(silent), 'run')} in state `silent`: the hub stopped during the run"
     return warning(
         "runs", says, "The next hub that starts on this store resumes them, or ends those that cannot be resumed."
     )

@@ -349,9 +349,9 @@ def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None
     agreed = "Approved" if decision.agreed else "Rejected"
     print_text(f"{agreed} by {decision.by}: {question.text} ({request.origin} → {request.target})")
     goes_on = (
-        f"Run {request.run} continues" if decision.agreed else f"{request.origin} is notified, in run {request.run}"
+        f"Run {request.run} continues" if decision.agreed else f"{request.origin} is notified in run {request.run}"
     )
-    click.echo(f"{goes_on}, when its hub or the next hub on this store reads the answer.")
+    click.echo(f"{goes_on} when its hub, or the next hub on this store, reads the answer.")
     click.echo(f"→ remit runs watch {request.run}", err=True)
 
 

@@ -149,7 +149,8 @@ def _print(found: Explanation, asked_at: str) -> None:
 
 
 def _authority(found: Explanation) -> str:
-    whose = "its own" if found.authority == "own" or found.origin == USER else f"at most those of {found.origin}"
+    is_own = found.authority == "own" or found.origin == USER
+    whose = "its own permissions" if is_own else f"at most the permissions of {found.origin}"
     tools, targets = ", ".join(found.tools) or "none", ", ".join(found.targets) or "nobody"
     return f"{found.target} has {whose} (authority = {found.authority}): tools {tools}; may call {targets}."
 

@@ -16,9 +16,10 @@ from remit.documents.team import Reloading
 def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Make all running hubs on the team's store apply the changed team file.
 
-    The file is checked first, as by `remit validate`. Runs in progress keep their old settings. These settings apply at
-    once: limits, budgets, breaker, rules, approvals.timeout, and may_call, allow_sub_agent_calls, authority, rate, time
-    and tokens of agents. Everything else needs a restart: code, new agents, capabilities, tools, redaction, the store.
+    The file is checked first, as by `remit validate`. No run is stopped: calls in progress keep the time, tokens and
+    tools that they were granted, and new calls follow the new settings. These settings apply at once: limits, budgets,
+    breaker, rules, approvals.timeout, and may_call, allow_sub_agent_calls, authority, rate, time and tokens of agents.
+    Everything else needs a restart: code, new agents, capabilities, tools, redaction, the store.
 
     \b
     Example:

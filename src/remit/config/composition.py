@@ -308,7 +308,7 @@ class _Reloading:
 
 
 def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
-    """Apply as much of *new* as possible to a hub made of *old*; runs in progress keep their settings."""
+    """Apply as much of *new* as possible to a hub made of *old*; calls in progress keep what they were granted."""
     now = _taken_over(old, new)
     cards = [
         replace(hub.cards[name], **_options(now, agent, map(_option_of, _OF_AGENTS)))

@@ -220,7 +220,8 @@ def unservable(team: Team) -> Iterator[WrongPart]:
     except (SSLError, ValueError) as error:
         if wants_password:
             yield WrongPart(
-                ("serve", "private_key"), f"{key} is encrypted with a password, which a server cannot enter: remove it"
+                ("serve", "private_key"),
+                f"{key} is encrypted with a password, which a server cannot enter: remove the password",
             )
         elif getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             yield WrongPart(("serve", "private_key"), f"{key} is not the key of {certificate}")

@@ -302,7 +302,7 @@ class Sharing:
         if not wait_ms(window, RECORDED_REFUSALS, now):
             return True
         if window.calls == RECORDED_REFUSALS.calls:
-            _log.warning("the device %s is refused too often; further refusals are not recorded for now", device)
+            _log.warning("the device %s was refused too often; further refusals are not recorded for now", device)
         return False
 
     def _hear(self, question: "_Question") -> None:

@@ -178,7 +178,8 @@ class SessionService:
     async def act(self, run: str, event: Event, *, by: Person | None = None) -> Overlay:
         """Apply an action of a person to a run; raise a `RemitError` if it is not possible now."""
         if run not in self._runs:
-            raise RemitError(fault(Code.NOT_FOUND, f"run `{run[:100]}` not found on this device"))
+            advice = "Use the id of a run of this device: `GET /v1/shared/runs` lists them."
+            raise RemitError(fault(Code.NOT_FOUND, f"run `{run[:100]}` not found on this device", suggestion=advice))
         if isinstance(event, moves.Resume):
             event = await self._resuming(self._runs[run], event)
         refused = await self._do(run, event, by=by)
@@ -333,7 +334,8 @@ class SessionService:
 
     def _profile(self, name: str) -> Profile:
         if name not in self._profiles:
-            raise RemitError(fault(Code.NOT_FOUND, f"profile `{name[:100]}` not found"))
+            advice = "Use the name of a profile: `[profiles.NAME]` in the team file."
+            raise RemitError(fault(Code.NOT_FOUND, f"profile `{name[:100]}` not found", suggestion=advice))
         return self._profiles[name]
 
     # ── the local agent ───────────────────────────────────────────────────────────────────────────────────────────────

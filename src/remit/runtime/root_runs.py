@@ -462,7 +462,7 @@ class RootRuns:
         except TimeoutError:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             why = f"the same request, run {run}, is in progress and did not end within {request.remit.time_ms} ms"
-            again = "Ask again with the same id to get its outcome; nothing is started."
+            again = "Ask again with the same id to get its outcome; this does not start another run."
             unknown = self.dispatch.refusals.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 

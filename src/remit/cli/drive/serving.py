@@ -20,7 +20,7 @@ async def attend(team: Team, host: str | None, port: int | None, data: Data | No
     if up.server.unfinished:
         left = many(up.server.unfinished, "request")
         click.echo(
-            f"Stopped with {left} in progress. The next hub resumes them where possible; the rest are cancelled.",
+            f"Stopped with {left} in progress. The next hub resumes what it can; the rest is cancelled.",
             err=True,
         )
         click.echo("→ remit runs list", err=True)
@@ -44,7 +44,11 @@ def _tell(team: Team, up: TeamServer, data: Data | None) -> None:
         return
     click.echo(f"Serving {team.name} at {address} (Ctrl-C to stop).", err=True)
     if address.startswith("http:") and not up.is_local:
-        click.echo("The connection is not encrypted: use an HTTPS proxy in front, or set a `certificate`.", err=True)
+        click.echo(
+            "The connection is not encrypted: others on the network can read tokens and requests. "
+            "Use an HTTPS proxy in front, or set a `certificate`.",
+            err=True,
+        )
     if up.token is not None:
         token = shorter(up.token)
         click.echo(f"The team has no [clients], so requests need the token in {token}. Try:", err=True)

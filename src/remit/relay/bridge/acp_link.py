@@ -126,7 +126,7 @@ class AcpLink(AgentLink):
             how = await child.how_it_ended()
             raise NotStartedError(f"the local agent's process ended before initialization: {how}") from error
         except acp.RequestError as error:
-            raise NotStartedError(f"the local agent does not want to begin: {shown(str(error))}") from error
+            raise NotStartedError(f"the local agent refused initialization: {shown(str(error))}") from error
         except ValidationError as error:
             raise NotStartedError("invalid initialize response from the local agent") from error
         if (version := self._greeted.protocol_version) != VERSION:

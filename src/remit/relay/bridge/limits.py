@@ -50,7 +50,8 @@ def too_long(constraints: PromptConstraints) -> DraftFailure:
 def too_many_rounds(rounds: int, allowed: int) -> DraftFailure:
     """Return the failure of a turn with too many tool rounds."""
     may = f"the limit is {allowed}" if allowed else "tools are not allowed"
-    return DraftFailure(reason=f"the local agent used tools {rounds} times in one turn; {may}", hard=True)
+    times = "once" if rounds == 1 else f"{rounds} times"
+    return DraftFailure(reason=f"the local agent used tools {times} in one turn; {may}", hard=True)
 
 
 def shown(text: str, most: int = MAX_REASON) -> str:

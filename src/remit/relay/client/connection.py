@@ -122,7 +122,8 @@ def unreached(error: Exception) -> Bye:
                 why = f"its certificate is for another host ({said.rstrip('.')}); check `gateway` in `[relay]`"
             else:
                 why = (
-                    f"its certificate is not trusted ({said}); set `authority` in `[relay]` to the certificate to trust"
+                    f"its certificate is not trusted ({said}); set `authority` in `[relay]` to the PEM file of the "
+                    "certificate authority to trust"
                 )
         case ClientConnectorSSLError():
             why = "it does not use TLS; use ws:// for a gateway without a certificate"

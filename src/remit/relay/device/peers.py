@@ -73,7 +73,7 @@ class Peers:
             for known in everyone.values():
                 same = known.device == card.device
                 if same and known.revoked:
-                    raise _refused(f"{known.card.name!r} ({card.device}) was revoked", _ANEW)
+                    raise _refused(f"the device {known.card.name!r} ({card.device}) was revoked", _ANEW)
                 if (same and known.card.olm != card.olm) or (
                     not same and not known.revoked and known.card.name == card.name
                 ):
@@ -151,7 +151,7 @@ class Peers:
         with self._state.writing():
             row, peer = self.row(device)
             if peer.revoked:
-                raise _refused(f"{peer.card.name!r} ({device}) was revoked permanently", _ANEW)
+                raise _refused(f"the device {peer.card.name!r} ({device}) was revoked permanently", _ANEW)
             return self._keep(row, structs.replace(peer, **changes))
 
     def _keep(self, row: int, peer: PeerDevice) -> PeerDevice:

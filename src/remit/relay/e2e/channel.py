@@ -225,10 +225,11 @@ class Sealer:
     def _talking(self, device: str) -> tuple[int, PeerDevice]:
         row, peer = self.peers.row(device)
         if not peer.may_talk:
+            state = "was revoked" if peer.revoked else "is known but not allowed"
             raise RemitError(
                 fault(
                     Code.PERMISSION_DENIED,
-                    f"{peer.card.name!r} ({device}) {'was revoked' if peer.revoked else 'is known but not allowed'}",
+                    f"the device {peer.card.name!r} ({device}) {state}",
                     suggestion=f"Allow it: remit devices allow {device}" if not peer.revoked else None,
                 )
             )

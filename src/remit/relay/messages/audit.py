@@ -178,7 +178,7 @@ class Recording:
             # After a crash before this, the record ignores the repeated entries.
             await self._forget()
         except StoreError as error:
-            _log.warning("audit entries of shared work are recorded at the next start: %s", error.fault.message)
+            _log.warning("audit entries of shared work will be recorded at the next start: %s", error.fault.message)
 
     def wake(self) -> None:
         """Look for new entries now."""

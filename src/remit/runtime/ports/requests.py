@@ -26,7 +26,7 @@ class ReusedProof(NamedTuple):
 
 USED = fault(
     Code.UNAUTHENTICATED,
-    "a hub has not proven who it is: its proof was used before",
+    "hub authentication failed: its proof was used before",
     suggestion="Make a new proof for each request, including retries.",
 )
 """The fault of a request whose single-use proof was used before."""

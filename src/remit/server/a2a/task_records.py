@@ -275,4 +275,5 @@ def invalid(field: str, why: str) -> Declined:
 
 def no_task(task: str) -> Declined:
     """Return the error of a task that does not exist, or that the sender may not see."""
-    return Declined(Error.TASK_NOT_FOUND, f"no task `{task[:100]}` that you may see", about={"taskId": task[:200]})
+    why = f"the task `{task[:100]}` does not exist, or you may not see it"
+    return Declined(Error.TASK_NOT_FOUND, why, about={"taskId": task[:200]})
