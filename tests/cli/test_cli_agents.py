@@ -67,7 +67,7 @@ def test_of_an_agent_that_lives_elsewhere_it_is_said_where_and_not_what_only_its
     assert not {"tools", "may call", "runs in", "location"} & fields.keys()
     assert document("agents", "show", "bobs-expert", folder=tmp_path)["device"] == "bob-desktop"
     heading, *_, tax, trains, expert = remit("agents", "list", folder=tmp_path).stdout.splitlines()
-    assert heading.endswith("LIVES AT")
+    assert heading.endswith("LOCATION")
     assert (tax.split()[-1], trains.split()[-1]) == ("tax-office", "https://travel.example/a2a/trains")
     assert expert.split()[-1] == "bob-desktop"
 
@@ -158,7 +158,7 @@ def test_people_read_the_ranking_as_a_table(tmp_path: Path) -> None:
     assert not (tmp_path / ".remit").exists()
     remit("run", "asker", "look", folder=tmp_path)
     heading, first, second = remit("agents", "show", "--capability", "LOOK", folder=tmp_path).stdout.splitlines()
-    assert heading.split()[:5] == ["AGENT", "GOOD", "TIME", "TOKENS", "AT"]
+    assert heading.split()[:6] == ["AGENT", "SUCCESS", "TIME", "TOKENS", "IN", "PROGRESS"]
     assert [first.split()[0], second.split()[0]] == ["sound", "shaky"]
     assert " ago " in first
 

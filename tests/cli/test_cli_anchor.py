@@ -109,7 +109,7 @@ def test_a_key_is_pinned_as_text_or_as_a_file(path: Path, form: str) -> None:
     [
         ("--public-key", "hub.pub", "`hub.pub` is not a file and not a public key"),
         ("--public-key", "hub.db.key", "it is the secret key of a store"),
-        ("--anchor", "nowhere.jsonl", "there is no such file"),
+        ("--anchor", "nowhere.jsonl", "`nowhere.jsonl`: no such file, and not an anchor"),
         ("--anchor", "empty", "contains no anchor"),
         ("--anchor", '{"number":1,"seq":"x"}', "line 1 holds a damaged anchor"),
     ],

@@ -117,7 +117,7 @@ def test_what_waits_for_a_person_is_said_without_a_name(team: Path) -> None:
     )
     assert asking.stderr is not None
     said = [next(asking.stderr) for _ in range(3)]
-    assert said[1] == "This waits for a person: May we look?\n"
+    assert said[1] == "This waits for approval: May we look?\n"
     assert remit(*said[2].split()[2:], folder=team).returncode == 0
     answer, _ = asking.communicate(timeout=PATIENCE_S)
     assert (asking.returncode, answer.startswith("Sunny.")) == (0, True)

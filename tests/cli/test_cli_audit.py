@@ -225,7 +225,7 @@ async def test_the_steps_of_one_profile_are_shown_and_exported_by_themselves(tmp
     for name in ("other", "other-02"):
         no_run = remit("runs", "show", name, folder=tmp_path)
         assert no_run.returncode == 2
-        assert "other-02 is a run with another device's agent" in no_run.stderr
+        assert "other-02 is a run with an agent of another device, not a run of the hub\n" in no_run.stderr
         assert "→ See its steps: remit audit tail --run other-02\n" in no_run.stderr
     assert run in remit("runs", "list", "--json", folder=tmp_path).stdout
     assert document("audit", "verify", folder=tmp_path)["ok"]

@@ -24,7 +24,7 @@ def crew(tmp_path: Path) -> Path:
 def opened(crew: Path, agent: str, *arguments: str, **options: Any) -> Generator[Terminal]:
     """Begin a conversation, up to its first prompt."""
     with Terminal([REMIT, "chat", agent, *arguments], folder=crew, **options) as terminal:
-        terminal.wait_until(lambda screen: "/help explains" in screen and screen.endswith("\n>"))
+        terminal.wait_until(lambda screen: "/help lists commands" in screen and screen.endswith("\n>"))
         yield terminal
 
 

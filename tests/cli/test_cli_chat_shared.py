@@ -288,9 +288,10 @@ def test_an_error_stays_in_sight_with_what_to_do(annas: Path) -> None:
         terminal.wait_until(
             lambda screen: screen.count("→ /resume retries, /take over lets you write, /stop ends it.\n") == 2
         )
-        assert terminal.wait_for("\nstands still · ").count("It does not go on: the local agent's process ended") == 2
+        screen = terminal.wait_for("\nstopped by an error · ")
+        assert screen.count("Stopped by an error: the local agent's process ended") == 2
         terminal.type("/resume\r")
-        terminal.wait_until(lambda screen: screen.count("It does not go on: ") == 3)
+        terminal.wait_until(lambda screen: screen.count("Stopped by an error: ") == 3)
         terminal.type("/stop\r")
         assert terminal.wait() == 0
     assert "Resumed.\nStopped by an error: " in terminal.screen
@@ -300,7 +301,7 @@ def test_an_error_stays_in_sight_with_what_to_do(annas: Path) -> None:
 def test_a_gateway_that_is_not_there_is_said_and_waited_for(annas: Path) -> None:
     nowhere = ("--set", "relay.gateway=ws://127.0.0.1:9")
     with opened(annas, "--objective", "it", "--mode", "full_auto", *nowhere) as terminal:
-        terminal.wait_for("No connection: the gateway cannot be reached. Retrying.\n")
+        terminal.wait_for("No connection: cannot reach the gateway. Retrying.\n")
         terminal.wait_for("(turn 1, auto-sent)", "\nwaiting to be sent · full_auto · no connection, retrying · turn 1")
         terminal.type("/quit\r")
         assert terminal.wait() == 0
@@ -448,7 +449,7 @@ def test_drafts_are_answered_from_another_terminal(annas: Path) -> None:
         shown = remit("pending", "show", "last", folder=annas).stdout
         assert "manual: In manual mode you see every draft first." in shown
         rejected = remit("pending", "reject", listed.split()[0], "--reason", "shorter", folder=annas)
-        assert "Its agent is told" in rejected.stdout
+        assert "Its agent is notified" in rejected.stdout
         until(process.stderr.readline, "better: The reason: shorter")
         until(process.stderr.readline, "→ remit pending approve")
         wrong = remit("pending", "approve", "last", "--edit", "objective=x", folder=annas)
@@ -477,7 +478,7 @@ def test_who_answered_and_by_what_is_on_record_and_no_word_of_it(annas: Path) ->
         terminal.wait_for("  │ better: The reason: the canary's objective\n")
         terminal.type("a\r")
         draft_waits(terminal, 2)
-        told = re.search(r"steered at (\S+), with the token in\s+(\S+)\.", terminal.screen)
+        told = re.search(r"control the run at (\S+), with the token in\s+(\S+)\.", terminal.screen)
         assert told is not None
         headers = {"Authorization": f"Bearer {Path(told[2]).read_text().strip()}"}
         with urlopen(Request(f"{told[1]}/v1/shared/runs", None, headers), timeout=PATIENCE_S) as reply:
@@ -599,7 +600,7 @@ def test_one_document_has_the_whole_run(annas: Path) -> None:
 def test_an_error_without_a_terminal_ends_the_command_and_not_the_run(annas: Path) -> None:
     failed = remit("chat", "mine", "bob", "--objective", "crash", "--mode", "full_auto", folder=annas)
     assert failed.returncode == 1
-    assert "It does not go on: " in failed.stderr
+    assert "Stopped by an error: " in failed.stderr
     (annas / "repaired").touch()
     done = remit("chat", "mine", "bob", "--continue", folder=annas)
     assert done.returncode == 0, done.stderr
@@ -643,9 +644,7 @@ def test_who_sits_at_a_terminal_is_asked_which_of_several_agents_is_meant(severa
 def test_without_a_terminal_it_has_to_be_said_which_of_several_agents_is_meant(several: Path) -> None:
     unclear = remit("chat", "mine", "bob", "--objective", "it", folder=several)
     assert unclear.returncode == 2
-    assert "bob shares several agents with this device: expert, helper\n→ Say which is meant (--agent NAME" in (
-        unclear.stderr
-    )
+    assert "bob shares several agents with this device: expert, helper\n→ Choose one (--agent NAME" in unclear.stderr
     wrong = remit("chat", "mine", "bob", "--agent", "exprt", "--objective", "it", folder=several)
     assert wrong.returncode == 2
     assert "bob shares no agent `exprt` with this device; it shares: expert, helper\n" in wrong.stderr
@@ -676,7 +675,7 @@ def test_what_a_team_shares_is_shared_while_somebody_chats(tmp_path: Path) -> No
             done = remit("chat", "his", "anna", "--objective", "us", "--mode", "full_auto", folder=bobs)
             assert done.returncode == 0, done.stderr
             assert "Anna's clerk heard: message 2 about us" in done.stdout
-            terminal.wait_for("  bob asks clerk\n", "  clerk answered bob\n")
+            terminal.wait_for("  bob calls clerk\n", "  clerk answered bob\n")
             screen = draft_waits(terminal, 1)
             assert "message 1 about us" not in screen, "what others say to her agents is not for this screen"
             terminal.type("/stop\r")
@@ -694,7 +693,7 @@ def test_what_a_team_shares_is_shared_while_somebody_chats(tmp_path: Path) -> No
         (["mine", "--json"], "--json needs a DEVICE"),
         (["mine", "--agent", "x"], "--agent needs a DEVICE"),
         (["mine", "bob", "--objective", "x", "--session", "s"], "--session is for a chat without DEVICE"),
-        (["mine", "bob", "--objective", " "], "it must not be empty"),
+        (["mine", "bob", "--objective", " "], "--objective: must not be empty"),
         (["mine", "bob", "--objective", "x", "--json", "--jsonl"], "--json (one document at the end)"),
         (["mein", "bob", "--objective", "x"], "NOT_FOUND: no such profile `mein`; did you mean `mine`?"),
         (["mine"], "→ Give the device and the objective: remit chat mine DEVICE --objective TEXT"),
@@ -711,8 +710,8 @@ def test_a_device_that_a_profile_may_not_call_is_refused_with_what_to_write(anna
     """S10."""
     done = remit("chat", "mine", "bob", "--objective", "x", "--set", "profiles.mine.devices=[]", folder=annas)
     assert done.returncode == 4
-    assert "the device bob is not one that the profile mine may deal with" in done.stderr
-    assert 'Add "bob" to `devices` of [profiles.mine] in' in done.stderr
+    assert "the profile mine may not use the device bob\n" in done.stderr
+    assert '→ To allow it, add "bob" to `devices` of [profiles.mine] in' in done.stderr
     off = ("--set", "profiles.mine.allow_shared_agent_calls=false")
     done = remit("chat", "mine", "bob", "--objective", "x", *off, folder=annas)
     assert done.returncode == 4

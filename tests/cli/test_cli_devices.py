@@ -102,14 +102,14 @@ def test_a_device_that_an_agent_of_the_team_lives_on_is_not_said_to_be_of_no_use
     (tmp_path / "remit.toml").write_text('[relay]\ngateway = "ws://127.0.0.1:9"\n[agents.expert]\ndevice = "bob"\n')
     assert remit("devices", "init", folder=tmp_path).returncode == 0
     paired = remit("devices", "pair", link_of(bobs), "--verified", "--allow", folder=tmp_path)
-    assert paired.stderr.endswith("may reach this device.\n")
+    assert paired.stderr.endswith("may contact this device.\n")
 
 
 def test_a_name_that_is_said_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "remit.toml").write_text('name = "office"\n')
     refused = remit("devices", "init", "--name", " ", folder=tmp_path)
     assert refused.returncode == 2
-    assert "it must not be empty" in refused.stderr
+    assert "--name: must not be empty; leave it out to use the host name\n" in refused.stderr
 
 
 def test_what_to_type_next_names_the_team_that_was_named(tmp_path: Path, bobs: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_a_device_shares_is_listed_as_it_said_last(annas: Path, bobs: Path)
     first, second = listed.split("\n\n")
     assert first.splitlines()[1].split() == ["bob", bob["id"], "yes", "expert,", "helper"]
     assert second.splitlines() == [
-        "SHARED WITH ME  BY   WHAT IT IS",
+        "SHARED WITH ME  BY   DESCRIPTION",
         "expert          bob  Knows the \ufffdAPI.",
         "helper          bob",
     ]

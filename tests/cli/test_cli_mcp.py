@@ -274,7 +274,7 @@ def test_the_tools_of_a_server_are_listed_with_those_that_are_let_in(team: Path)
     done = remit("mcp", "--tools", "shed", folder=team)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].split(maxsplit=2) == ["add", "shed.add", "Add two numbers."]
-    assert done.stdout.splitlines()[2].split(maxsplit=1) == ["shout", "(not in allow)  Say it louder."]
+    assert done.stdout.splitlines()[2].split(maxsplit=1) == ["shout", "(not in allow)   Say it louder."]
     assert "`allow` names `gone`, which the server does not have." in done.stderr
     found = json.loads(remit("mcp", "--tools", "shed", "--json", folder=team).stdout)
     assert (found["schema"], found["missing"]) == ("remit.mcp-tools/1", ["gone"])

@@ -71,7 +71,10 @@ async def test_what_is_approved_in_another_process_goes_on(tmp_path: Path) -> No
         approved = await in_another_process("pending", "approve", name, "--reason", "fine", folder=tmp_path)
         assert approved.returncode == 0, approved.stderr
         assert f"Approved by {getpass.getuser()}: May the shop pay?" in approved.stdout
-        assert f"Run {seen['run']} continues, when its hub" in approved.stdout
+        assert (
+            f"Run {seen['run']} continues when its hub, or the next hub on this store, reads the answer."
+            in approved.stdout
+        )
         assert (await task).result == "paid 5 euros"
     told = remit("audit", "tail", folder=tmp_path).stdout
     assert f"{getpass.getuser()} agreed (fine)" in told

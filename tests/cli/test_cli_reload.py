@@ -49,7 +49,7 @@ async def test_a_hub_in_another_process_is_told(folder: Path) -> None:
     async with hub:
         done = await asyncio.to_thread(remit, "reload", folder=folder)
         assert done.returncode == 0, done.stderr
-        assert "remit.toml is in order" in done.stdout
+        assert "remit.toml is valid" in done.stdout
         assert (await told.get()).action == "reload"
 
 

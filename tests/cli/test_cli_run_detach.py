@@ -139,7 +139,7 @@ def test_it_is_watched_and_cancelled_from_other_terminals(crew: Path) -> None:
     wait_until(lambda: not is_alive(started.pid))
     again = remit(crew, "runs", "cancel", started.run)
     assert again.returncode == 1
-    assert "had ended: cancelled" in again.stderr
+    assert "had already ended: cancelled" in again.stderr
 
 
 def test_watching_ends_with_the_run_as_the_run_did(crew: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_run_that_has_ended_cannot_be_cancelled(recorded: Recorded) -> None:
     done = runs("cancel", recorded.runs[0], "--json")
     assert done.exit_code == 1
     assert msgspec.json.decode(done.stdout, type=Cancellation).outcome == "over"
-    assert "had ended: partial" in done.stderr
+    assert "had already ended: partial" in done.stderr
 
 
 def test_records_are_exported_as_they_are(recorded: Recorded) -> None:
@@ -288,8 +288,9 @@ def test_records_are_exported_as_they_are(recorded: Recorded) -> None:
 def test_an_export_to_a_file_is_whole_and_its_owners_alone(recorded: Recorded, tmp_path: Path) -> None:
     done = runs("export", "--all", "-o", "out.jsonl")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert " records to out.jsonl" in done.stderr
     file = tmp_path / "out.jsonl"
+    count = len(file.read_text(encoding="utf-8").splitlines())
+    assert f"Wrote {count} records to out.jsonl." in done.stderr
     assert file.read_text(encoding="utf-8") == runs("export", "--all").stdout
     assert file.stat().st_mode & 0o077 == 0
     assert runs("export", "--all", "-o", "no/such/folder.jsonl").exit_code == 2

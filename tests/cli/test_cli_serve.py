@@ -150,7 +150,7 @@ def test_a_token_file_that_others_can_read_or_that_is_no_file_is_said(team: Path
     file.chmod(0o644)
     process = started()
     _, told = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, f"→ Close it: chmod 600 {file}" in told) == (3, True)
+    assert (process.returncode, f"→ Run: chmod 600 {file}" in told) == (3, True)
     file.unlink()
     file.mkdir()
     process = started()
@@ -207,7 +207,7 @@ def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, hos
     told = process.stderr.read()  # not `communicate`, which knows nothing of what was read ahead
     assert process.wait(PATIENCE_S) == 0
     process.stderr.close()
-    assert ("The connection is not encrypted" in told) == is_said
+    assert ("others on the network can read tokens and requests" in told) == is_said
 
 
 def test_a_server_whose_certificate_is_none_is_not_started_and_says_why(team: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_server_says_for_what_it_waits_and_does_not_wait_if_it_is_told_again(
         asking.join(PATIENCE_S)
     assert up.process.returncode == 0
     assert told.splitlines() == [
-        "Stopped with 1 request in progress. The next hub resumes them where possible; the rest are cancelled.",
+        "Stopped with 1 request in progress. The next hub resumes what it can; the rest is cancelled.",
         "→ remit runs list",
     ]
 
