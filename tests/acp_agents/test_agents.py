@@ -154,7 +154,7 @@ async def test_after_its_process_was_killed_it_goes_on_and_repeats_nothing(
         os.kill(pid, signal.SIGKILL)
     await gone(*its)
     await down(agent)
-    assert "died since its last turn" in failed(await agent.prompt(request(2)), hard=True)
+    assert "the local agent's process ended after its last turn" in failed(await agent.prompt(request(2)), hard=True)
     clock.turn(2)
     models.script = Script(say="And at the second.")
     assert drafted(await agent.prompt(request(3))) == "And at the second."

@@ -40,7 +40,7 @@ def test_the_demo_tells_its_story_and_ends_well(tmp_path: Path) -> None:
         r"gateway is killed in the middle: kill -9 \d+ \[what is left .* [\d,]+ sealed bytes, … (?:[0-9a-f]{4} ){8}…\]",
         r"gateway a new one starts in the same folder, as process \d+",
         r"Bob comes back, and the message reaches him his agent Yes: DELETE /tokens/\{id\}, since last week\.",
-        r"refused LOOP_DETECTED: the message would come back to the device anna-laptop",
+        r"refused LOOP_DETECTED: the message would return to the device anna-laptop",
         r"run completed, 2 of 8 turns: edited, auto-sent run stopped, 1 of 8 turns: yours",
         r"gateway [\d,]+ bytes in its files were searched, and of the 8 texts that were said none is there",
     ):

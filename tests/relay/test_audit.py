@@ -325,12 +325,12 @@ async def test_a_record_that_cannot_be_written_holds_up_no_run_and_is_tried_agai
         note(anna.device.state, 1)
         recording.wake()
         await eventually(store.records, when=lambda rows: turns(rows) == [1])
-    assert caplog.text.count("audit entries of work with other devices cannot be recorded yet: the disk is full") == 1
+    assert caplog.text.count("audit entries of shared work cannot be recorded yet: the disk is full") == 1
     note(anna.device.state, 2)
     store.troubles = 2
     async with Recording(anna.device.state, store, device=anna.device.id):
         pass
-    assert "are recorded when this device is back: the disk is full" in caplog.text
+    assert "audit entries of shared work will be recorded at the next start: the disk is full" in caplog.text
     assert turns(await store.records()) == [1]
     store.troubles = 0
     async with Recording(anna.device.state, store, device=anna.device.id):

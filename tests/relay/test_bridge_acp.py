@@ -145,7 +145,7 @@ async def test_a_turn_that_ends_otherwise_fails_and_the_next_may_succeed(make: M
     ("constraints", "reason"),
     [
         ({"max_tool_rounds": 2}, "the local agent used tools 3 times in one turn; the limit is 2"),
-        ({"allow_tool_use": False}, "the local agent used tools 1 times in one turn; tools are not allowed"),
+        ({"allow_tool_use": False}, "the local agent used tools once in one turn; tools are not allowed"),
     ],
 )
 async def test_one_tool_call_too_many_cancels_the_turn(
@@ -223,7 +223,7 @@ async def test_where_no_tools_may_be_used_the_user_is_not_even_asked(make: Make)
         return "id-allow_once"
 
     outcome = await make(ask_user=ask_user).prompt(steps(("ask", ALL), allow_tool_use=False))
-    assert failed(outcome, hard=False) == "the local agent used tools 1 times in one turn; tools are not allowed"
+    assert failed(outcome, hard=False) == "the local agent used tools once in one turn; tools are not allowed"
     assert asked == []
 
 
@@ -567,12 +567,12 @@ async def test_one_that_floods_its_output_is_ended(
         (
             "locked",
             True,
-            "the local agent is not logged in: log in with its own program, in a terminal, or give it a key by `env` "
-            "of its profile; it says: No key is set; it offers: Log in with Google (Run `x login`)",
+            "the local agent is not logged in: log in with its own program in a terminal, or set a key in `env` of "
+            "its profile; it says: No key is set; it offers: Log in with Google (Run `x login`)",
         ),
-        ("newer", True, "the local agent uses ACP version 2; version 1"),
+        ("newer", True, "the local agent uses ACP version 2; version 1 is required"),
         ("misgreets", True, "invalid initialize response from the local agent"),
-        ("declines", True, "the local agent does not want to begin: not today"),
+        ("declines", True, "the local agent refused initialization: not today"),
         ("exits", True, "the local agent's process ended before initialization: exit code 4"),
     ],
 )

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import re
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -268,6 +269,7 @@ async def test_a_device_without_a_gateway_waits_and_says_so(tmp_path: Path) -> N
     async with link, asyncio.timeout(PATIENCE_S):
         while (news := await states.get())[0] != "waiting":
             pass
-        assert "cannot be reached" in news[1]
+        assert news[1].startswith("cannot reach the gateway: ")
+        assert re.search(r"; next attempt in \d\.\d s$", news[1])
     with pytest.raises(RemitError, match="the connection is closed"):
         await link.receive()

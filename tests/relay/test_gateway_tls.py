@@ -70,7 +70,7 @@ async def test_half_a_renewal_changes_nothing_until_it_is_whole(
         made.file.write_bytes(renewed.file.read_bytes())
         os.utime(made.file, ns=(0, 0))
         assert not used.look()
-        assert "the certificate that is used is still the former one" in caplog.text
+        assert "the new certificate cannot be used, so the previous one stays in use: " in caplog.text
         made.key.unlink()
         assert not used.look()
         async with link_to(at.url, "a", ssl=old) as a:

@@ -520,9 +520,9 @@ async def test_a_decline_names_what_that_device_may_ask_and_nothing_else(tmp_pat
     assert isinstance(secret, DeclineMessage)
     assert isinstance(nonsense, DeclineMessage)
     assert unclear.code == secret.code == "AGENT_NOT_FOUND"
-    these = "name one of these: one, other"
-    assert unclear.reason == f"several agents are shared with the device that asks; {these}"
-    assert secret.reason == f"no agent `secret` is shared with the device that asks; {these}"
+    these = "choose one of: one, other"
+    assert unclear.reason == f"several agents are shared with your device; {these}"
+    assert secret.reason == f"no agent `secret` is shared with your device; {these}"
     assert nonsense.reason == secret.reason.replace("secret", "nonsense"), (
         "what is there cannot be told from what is not"
     )

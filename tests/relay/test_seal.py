@@ -313,7 +313,7 @@ def test_a_key_that_makes_no_session_is_refused(both: tuple[Sealer, Sealer]):
     ada, bob = both
     ada.seal(bob.device.id, b"waits")
     weak = make_prekey(bob.device._pair, bytes.fromhex(bob.device.card.olm), use="once", key=bytes(32))  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(RemitError, match="is unusable") as caught:
+    with pytest.raises(RemitError, match=f"invalid session key of {bob.device.id}: ") as caught:
         ada.begin(bob.device.id, weak)
     assert caught.value.fault.code == Code.CREDENTIAL_INVALID
     assert ada.wanting() == [bob.device.id]

@@ -247,7 +247,7 @@ async def test_what_cannot_be_done_is_refused_with_the_field_or_the_reason(tmp_p
         bob = face.sides.bob.device.id
         for path, body, status, says in (
             ("/v1/shared/runs", {"profile": "mine", "device": bob}, 400, "objective"),
-            ("/v1/shared/runs", {"profile": "no", "device": bob, "objective": "x"}, 404, "no profile `no`"),
+            ("/v1/shared/runs", {"profile": "no", "device": bob, "objective": "x"}, 404, "profile `no` not found"),
             ("/v1/shared/runs", {"profile": "mine", "device": "x", "objective": "x"}, 403, "the device x"),
             ("/v1/shared/runs", {"profile": "mine", "device": bob, "objective": "x", "hop_count": 0}, 400, "hop_count"),
             (f"/v1/shared/runs/{run}/resume", None, 409, "Resume is not possible while"),
@@ -255,7 +255,7 @@ async def test_what_cannot_be_done_is_refused_with_the_field_or_the_reason(tmp_p
             (f"/v1/shared/runs/{run}/say", {}, 400, "text"),
             (f"/v1/shared/runs/{run}/say", {"text": 1}, 400, "text"),
             (f"/v1/shared/runs/{run}/arrived", {"text": "x"}, 404, "take_over"),
-            ("/v1/shared/runs/none/pause", None, 404, "no run `none`"),
+            ("/v1/shared/runs/none/pause", None, 404, "run `none` not found on this device"),
         ):
             got, shown = await face.post(path, body)
             assert (got, bool(re.search(says, json.dumps(shown)))) == (status, True), (path, shown)
@@ -400,7 +400,7 @@ async def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> N
     token.write_text("a" * 64, encoding="ascii")
     token.chmod(0o644)
     async with two_sides(tmp_path) as sides:
-        with pytest.raises(RemitError, match="can be read by others"):
+        with pytest.raises(RemitError, match="can be read by other users"):
             async with serve_shared(sides.host, Changes(), token=token):
                 pass
 
