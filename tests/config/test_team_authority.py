@@ -60,7 +60,7 @@ def test_explain_shows_what_a_callee_would_have(tmp_path: Path, said: dict[str, 
         assert (found["outcome"], found["authority"]) == ("allowed", "caller")
         assert (found["tools"], found["targets"]) == (tools, targets)
     shown = remit("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path).stdout
-    assert "janitor has no more than reader has (authority = caller): tools none; may ask nobody." in shown
+    assert "janitor has at most the permissions of reader (authority = caller): tools none; may call nobody." in shown
     asked = remit("policy", "explain", "reader", "janitor", "Clean up", "--tools", "delete", folder=tmp_path)
     assert asked.returncode == 4
     assert "reader does not have it, and janitor works with the authority of its caller" in asked.stdout
@@ -74,7 +74,7 @@ def test_by_default_it_has_its_own(tmp_path: Path) -> None:
     found = document("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path)
     assert (found["authority"], found["tools"], found["targets"]) == ("own", ["delete"], ["archive"])
     shown = remit("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path).stdout
-    assert "janitor has its own (authority = own): tools delete; may ask archive." in shown
+    assert "janitor has its own permissions (authority = own): tools delete; may call archive." in shown
 
 
 def test_an_agents_own_word_counts_more(tmp_path: Path) -> None:

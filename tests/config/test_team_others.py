@@ -274,7 +274,12 @@ def a_certificate(folder: Path, name: str, password: bytes | None = None) -> Non
         (
             "shut.pem",
             "shut.key",
-            [("private_key", "{0}/shut.key is encrypted with a password, which a server cannot enter: remove it")],
+            [
+                (
+                    "private_key",
+                    "{0}/shut.key is encrypted with a password, which a server cannot enter: remove the password",
+                )
+            ],
         ),
     ],
 )
@@ -304,7 +309,7 @@ def test_a_key_that_is_named_must_be_there_for_whoever_runs_the_team_and_for_nob
     HubKey.create(NOW_MS).save(folder / "mine.key")
     assert load(folder, text)
     (folder / "mine.key").chmod(0o644)
-    assert "can be read by others" in wrong_in(folder, text)[0][1]
+    assert "can be read by other users" in wrong_in(folder, text)[0][1]
 
 
 def test_files_beside_it_that_are_damaged_are_named(folder: Path) -> None:
@@ -319,7 +324,7 @@ def test_files_beside_it_that_are_damaged_are_named(folder: Path) -> None:
     ]
     (folder / ".remit" / "trusted.keys").unlink()
     (folder / ".remit" / "revoked").write_text("acme\n", encoding="ascii")
-    assert "revoked: line 1 does not hold the id" in wrong_in(folder, "[identity]\n")[0][1]
+    assert "revoked: line 1 is not a credential id of 128 hexadecimal digits" in wrong_in(folder, "[identity]\n")[0][1]
 
 
 @pytest.mark.parametrize(

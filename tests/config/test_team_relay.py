@@ -465,7 +465,7 @@ def test_the_doctor_warns_of_devices_that_are_not_known_and_programs_that_are_no
     checks = {each["about"]: each for each in document("doctor", folder=folder)["checks"]}
     assert checks["device"]["state"] == "ok"
     assert checks["profiles.mine.devices"]["says"] == "no device bob is known here"
-    assert checks["profiles.mine.run"]["says"] == "there is no program `no-such-agent` that could be started"
+    assert checks["profiles.mine.run"]["says"] == "program `no-such-agent` not found"
     with using_device(found) as device:
         peers = Peers(device.state)
         bob = peers.pair(card("bob", 1))

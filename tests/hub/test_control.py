@@ -433,7 +433,9 @@ async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_waits_
         occupier = asyncio.create_task(hub.ask("busy", "occupy", user="u-9"))
         await occupied.wait()
         write(tmp_path, f"UPDATE request SET lease_until_ms = 0 WHERE lease_until_ms = {later}")
-        await eventually(lambda: hub.store.records(run=run.run), when=lambda found: "taken up again" in str(found))
+        await eventually(
+            lambda: hub.store.records(run=run.run), when=lambda found: "resumed after a restart" in str(found)
+        )
         occupier.cancel()
         await asyncio.wait({occupier})
         repeated = await hub.ask("busy", "x", user="u-1", request_id="1")

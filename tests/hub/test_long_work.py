@@ -191,7 +191,7 @@ async def test_what_is_refused_for_its_tokens_is_not_redacted(make_hub: MakeHub)
     assert not any(text in detect.threads for text in MUCH)
     (refusal,) = [record.body for record in records if isinstance(record.body, Refusal)]
     assert (refusal.request.target, refusal.request.input) == ("echo", None), "who was asked is kept, and not what"
-    assert "not kept" in refusal.request.objective
+    assert "not stored" in refusal.request.objective
 
 
 async def test_an_agent_that_may_not_be_asked_is_not_even_looked_up_for_much(make_hub: MakeHub) -> None:

@@ -178,7 +178,7 @@ async def test_who_attaches_to_another_hubs_run_waits_no_longer_than_it_has_time
         assert (await first).ok
         assert await other.ask() == await first
     assert (second.status, code_of(second)) == (Status.FAILED, Code.OUTCOME_UNKNOWN)
-    assert "under the same id" in (second.fault.suggestion if second.fault else "")
+    assert "with the same id" in (second.fault.suggestion if second.fault else "")
 
 
 async def test_a_hub_that_waits_for_another_hubs_run_can_be_closed(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ async def test_whoever_attaches_to_what_is_under_way_is_not_told_to_ask_under_a_
         response = await hub.ask("helper", "charge", user="anna", request_id="1", deadline_ms=300)
         assert ended(response) == UNKNOWN
         assert response.fault is not None
-        assert "under the same id" in response.fault.suggestion
+        assert "with the same id" in response.fault.suggestion
         foreign.state = "COMPLETED"
         assert (await hub.ask("helper", "charge", user="anna", request_id="1")).unwrap() == "receipt"
     assert foreign.charges == 1

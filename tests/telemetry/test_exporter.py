@@ -446,5 +446,5 @@ async def test_it_is_said_once_and_before_the_hub_is_opened(hub: Hub) -> None:
         with pytest.raises(RemitError, match="before the hub is opened"):
             hub.telemetry("http://localhost:4318")
     hub.telemetry("http://localhost:4318")
-    with pytest.raises(RemitError, match="say once"):
+    with pytest.raises(RemitError, match="call `telemetry` once"):
         hub.telemetry("http://localhost:4318")

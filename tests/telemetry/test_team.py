@@ -76,7 +76,7 @@ async def test_without_the_section_nothing_is_sent_whatever_the_environment_says
         ),
         ('endpoint = "http://x"\nheaders = { "a(b" = "x" }', 'telemetry.headers."a(b"', "name of an HTTP header"),
         ('endpoint = "http://x"\nsample = 2', "telemetry.sample", "1.0"),
-        ('endpoint = "http://x"\ninterval = "0s"', "telemetry.interval", "longer than nothing"),
+        ('endpoint = "http://x"\ninterval = "0s"', "telemetry.interval", "a duration above 0"),
         ('endpoint = "http://x"\nmetrik = true', "telemetry.metrik", "unknown key"),
     ],
 )
