@@ -190,7 +190,7 @@ async def test_errors_are_those_that_the_sdk_knows(hub: Hub, binding: str) -> No
 
     assert echo
     async with speaking(hub) as server, asking(server, "echo", binding) as client:
-        with pytest.raises(TaskNotFoundError, match="there is no task"):
+        with pytest.raises(TaskNotFoundError, match="the task `never` does not exist, or you may not see it"):
             await client.get_task(pb.GetTaskRequest(id="never"))
         with pytest.raises(ContentTypeNotSupportedError):
             _ = [event async for event in client.send_message(said(pb.Part(raw=b"x", media_type="image/png")))]

@@ -967,7 +967,7 @@ async def test_errors_over_http_are_those_of_google_rpc(hub: Hub) -> None:
         "error": {
             "code": 404,
             "status": "NOT_FOUND",
-            "message": "no task `never` that you may see",
+            "message": "the task `never` does not exist, or you may not see it",
             "details": [
                 {
                     "@type": "type.googleapis.com/google.rpc.ErrorInfo",

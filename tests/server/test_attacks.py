@@ -277,7 +277,7 @@ async def test_the_id_of_anothers_run_tells_no_more_than_one_that_does_not_exist
                 assert (status, code(body)) == (404, "NOT_FOUND"), path
                 assert body["fault"]["message"].replace(guess, "?") in (
                     "no delegation `?` that anna-app may see",
-                    "there is no run `?` that anna-app may see",
+                    "no run `?` that anna-app may see",
                 )
             async with anna.post(f"/v1/delegations/{guess}/cancel", json={"reason": "mine now"}) as reply:
                 assert reply.status == 404

@@ -48,13 +48,13 @@ async def asked_until_charged(hubs: Two, body: dict[str, Any]) -> None:
 
 
 async def taken_up(hubs: Two) -> None:
-    """Return once the front hub has taken up again what it was asked before it was killed."""
+    """Return once the front hub has resumed what it was asked before it was killed."""
     async with (
         hubs.front.client() as session,
         session.get("/v1/delegations/o-17/events", headers={"accept": "text/event-stream"}) as reply,
     ):
         said = b""
-        while b"taken up again" not in said:
+        while b"resumed after a restart" not in said:
             said += await reply.content.readany()
 
 

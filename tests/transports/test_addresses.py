@@ -61,19 +61,19 @@ def test_an_address_that_is_not_is_not_whatever_it_is_wrapped_in(address: str) -
         ("file:///etc/passwd", "https://"),
         ("https:///x", "name a host"),
         ("nonsense", "https://"),
-        ("https://user:hunter2@example.com/", "no password"),
-        ("https://:hunter2@example.com/", "no password"),
-        ("https://example.com:99999/", "no address"),
-        ("https://[::1/", "no address"),
-        ("https://exa mple.com/", "no address"),
-        ("https://example.com/\r\nx: y", "no address"),
-        ("https://example.com\\@evil.example.com/", "no address"),
-        ("https://éxample.com/", "no address"),
-        (f"https://example.com/{'x' * 2_000}", "no address"),
-        ("http://127.0.0.1/", "not in the public network"),
-        ("http://localhost/", "not in the public network"),
-        ("http://LOCALHOST./", "not in the public network"),
-        ("http://[::ffff:127.0.0.1]/", "not in the public network"),
+        ("https://user:hunter2@example.com/", "must not hold a password"),
+        ("https://:hunter2@example.com/", "must not hold a password"),
+        ("https://example.com:99999/", "invalid URL"),
+        ("https://[::1/", "invalid URL"),
+        ("https://exa mple.com/", "invalid URL"),
+        ("https://example.com/\r\nx: y", "invalid URL"),
+        ("https://example.com\\@evil.example.com/", "invalid URL"),
+        ("https://éxample.com/", "invalid URL"),
+        (f"https://example.com/{'x' * 2_000}", "invalid URL"),
+        ("http://127.0.0.1/", "it is not a public address"),
+        ("http://localhost/", "it is not a public address"),
+        ("http://LOCALHOST./", "it is not a public address"),
+        ("http://[::ffff:127.0.0.1]/", "it is not a public address"),
     ],
 )
 def test_an_address_that_is_unfit_is_refused_with_the_reason_and_without_its_password(url: str, why: str) -> None:
@@ -113,7 +113,7 @@ async def test_a_name_that_leads_into_our_network_is_refused(addresses: tuple[st
 
 async def test_a_number_that_is_an_address_in_disguise_is_refused() -> None:
     for url in ("http://2130706433/", "http://0x7f000001/", "http://127.1/", "http://0177.0.0.1/"):
-        with pytest.raises(RemitError, match=r"public network|not known"):
+        with pytest.raises(RemitError, match=r"public network|unknown host"):
             await looked_up(url, PUBLIC)
 
 
@@ -121,7 +121,7 @@ async def test_a_name_that_nobody_knows_is_refused() -> None:
     async def unknown(_: str, __: int) -> list[str]:
         raise OSError
 
-    with pytest.raises(RemitError, match="not known"):
+    with pytest.raises(RemitError, match="unknown host"):
         await looked_up("https://unknown.example.com/", PUBLIC, unknown)
 
 
@@ -181,7 +181,7 @@ async def test_what_was_judged_is_where_it_goes() -> None:
 
 async def test_a_literal_is_judged_although_nobody_looks_it_up() -> None:
     outbound = OutboundClient(PUBLIC)
-    with pytest.raises(RemitError, match="public network"):
+    with pytest.raises(RemitError, match="it is not a public address"):
         outbound.request("GET", "http://127.0.0.1:1/", headers={})
     await outbound.close()
 

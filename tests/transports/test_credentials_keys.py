@@ -105,7 +105,7 @@ def test_a_key_that_others_can_read_is_not_used(tmp_path: Path, mode: int) -> No
     file = tmp_path / "hub.key"
     HubKey.create(NOW_MS).save(file)
     file.chmod(mode)
-    with pytest.raises(RemitError, match=r"can be read by others[\s\S]*chmod 600") as raised:
+    with pytest.raises(RemitError, match=r"can be read by other users[\s\S]*chmod 600") as raised:
         HubKey.load(file)
     assert raised.value.fault.code is Code.TEAM_INVALID
 
@@ -226,7 +226,7 @@ def signer(found: Statement | Fault) -> str:
 def why(found: Statement | Fault) -> str:
     assert isinstance(found, Fault), found
     assert found.code is Code.UNAUTHENTICATED
-    return found.message.removeprefix("a hub has not proven who it is: ")
+    return found.message.removeprefix("hub authentication failed: ")
 
 
 def test_a_proof_says_who_sends_what() -> None:
@@ -369,7 +369,7 @@ def test_a_line_that_trusts_nobody_is_named(text: str, told: str) -> None:
 def test_a_list_of_revocations_is_read_or_not_at_all() -> None:
     one, two = "0a" * 64, "0B" * 64
     assert revoked_ids(f"{one} # stolen\n\n{two}\n".encode()) == {one, two.lower()}
-    with pytest.raises(ValueError, match="line 2 does not hold the id of a credential"):
+    with pytest.raises(ValueError, match="line 2 is not a credential id of 128 hexadecimal digits"):
         revoked_ids(f"{one}\n{one[:-2]}\n".encode())
 
 
