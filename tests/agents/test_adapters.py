@@ -9,7 +9,7 @@ import pytest
 
 from remit import Brief, Code, Hub
 from remit.agents import frameworks
-from remit.agents.adapters import FRAMEWORKS, function_of
+from remit.agents.function import FRAMEWORKS, function_of
 from remit.protocol.errors import RemitError
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S
@@ -58,7 +58,7 @@ def test_an_agent_is_known_by_its_class_and_by_those_above_it(
         adapters.append(name)
         return Adapter
 
-    monkeypatch.setattr("remit.agents.adapters.import_module", found)
+    monkeypatch.setattr("remit.agents.function.import_module", found)
     base = made_up(*place, handoffs=(), mcp_servers=(), model_settings=None)
     below = type("Mine", (base,), {"__module__": "mine"})
     assert function_of(below()) == "adapted Mine"

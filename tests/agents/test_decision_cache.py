@@ -1,6 +1,6 @@
 """What was decided lately (C10): for whom, for how long, and how much of it is kept."""
 
-from remit.agents.decision_cache import DecisionCache
+from remit.agents.intent_classifier import DecisionCache
 from remit.testing import TurnedClock
 from remit.text.intent import Unknown
 

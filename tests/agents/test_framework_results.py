@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from remit import Answer, Artifact, Source
-from remit.agents.frameworks.results import answer_from, fields_of, plain
+from remit.agents.frameworks.bounds import answer_from, fields_of, plain
 from remit.protocol.card import Schema
 
 GIVEN = Source(owner_scope="public", source_id="handbook", relevance=0.9)

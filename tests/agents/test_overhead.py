@@ -6,7 +6,7 @@ from typing import Any
 from conversations import LOOKUPS, RECEIPTS
 from overhead import compare
 from remit import Brief, ContextFilter, Hub
-from remit.agents.subagent_arguments import SubAgentToolArgs
+from remit.agents.subagent import SubAgentToolArgs
 from remit.agents.toolbox import Arguments, offers
 from remit.policy.budget import estimate
 from remit.testing import MemoryStore

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from remit import Brief, Hub, Limits
-from remit.agents.subagent import SubAgentToolResult, sub_agent
-from remit.agents.subagent_arguments import SubAgentToolArgs, read_arguments
+from remit.agents.subagent import SubAgentToolArgs, SubAgentToolResult, read_arguments, sub_agent
 from remit.protocol.envelope import ContextFilter
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S

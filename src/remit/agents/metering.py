@@ -30,7 +30,7 @@ from pydantic_ai.usage import RequestUsage
 
 from remit.agents.providers import cut_short
 from remit.agents.structured_answer import NAME as STRUCTURED
-from remit.agents.written_calls import written_calls
+from remit.agents.structured_answer import written_calls
 from remit.policy.budget import estimate
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Usage

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.agents.decision_cache import DecisionCache
-from remit.agents.intent_classifier import reach
+from remit.agents.intent_classifier import DecisionCache, reach
 from remit.agents.narrator import Narrator
 from remit.agents.workflow import AT_ONCE, Wording, WorkflowExecution
 from remit.policy.budget import split_tokens

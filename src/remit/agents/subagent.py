@@ -1,15 +1,178 @@
-"""Delegation as a tool: a model calls it to ask another agent, and gets the outcome as the tool's result."""
+"""Delegation as a tool of a model: what the model means by its arguments, and the outcome as the tool's result."""
 
-from msgspec import Struct
+import json
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, NamedTuple, cast
+
+import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from remit.agents.subagent_arguments import read_arguments
+from remit.policy.context import ROLES
 from remit.policy.reception import context_cut
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Response
-from remit.protocol.errors import in_sentences
-from remit.protocol.remit import CONTEXT_TOKENS
+from remit.protocol.errors import Code, Problem, RemitError, fault, in_sentences
+from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count
 from remit.runtime.brief import Brief
+
+
+class SubAgentToolArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the `sub_agent` tool takes (O1); `null` is the same as left out."""
+
+    agent_name: Annotated[str, Meta(min_length=1, description="The agent to ask.")]
+    task: Annotated[
+        str, Meta(min_length=1, description="What it should do, in full: it sees nothing of your own work but this.")
+    ]
+    context: Annotated[
+        ContextFilter | None,
+        Meta(description="Which messages of this conversation it may see; left out, none."),
+    ] = None
+    input: Annotated[Json, Meta(description="Data for the task, if there is any.")] = None
+    max_context_tokens: Annotated[Count, Meta(description="Tokens of all that it is shown.")] = CONTEXT_TOKENS
+    allowed_tools: Annotated[
+        tuple[str, ...] | None, Meta(description="Only these of its tools; left out, all that it has.")
+    ] = None
+    allow_nested_calls: Annotated[bool, Meta(description="Whether it may ask others in turn.")] = False
+
+
+class CheckedArguments(NamedTuple):
+    """The arguments as they count, and what the model is told of those that were corrected."""
+
+    args: SubAgentToolArgs
+    notes: tuple[str, ...]
+
+
+def read_arguments(arguments: dict[str, Json], *, tools_of: Callable[[str], Iterable[str] | None]) -> CheckedArguments:
+    """Return the arguments of a call; raises a `RemitError` where `agent_name` or `task` is missing or wrong.
+
+    *tools_of* returns the tools of an agent by name; None if it is not known.
+    """
+    notes: list[str] = []
+    read = _Reader(notes)
+    given = {name: value for name, value in arguments.items() if value is not None}
+    known = {name: given.pop(name) for name in SubAgentToolArgs.__struct_fields__ if name in given}
+    notes += [f"`{name}` is not an argument of this tool, and was ignored." for name in given]
+    if "context" in known:
+        known["context"] = read.context(known["context"])
+    if "max_context_tokens" in known:
+        tokens, default = known["max_context_tokens"], CONTEXT_TOKENS
+        known["max_context_tokens"] = read.count("max_context_tokens", tokens, default, f"{default} was taken.")
+    if "allowed_tools" in known:
+        known["allowed_tools"] = read.tools(known["allowed_tools"], tools_of(str(known.get("agent_name"))))
+    if "allow_nested_calls" in known:
+        known["allow_nested_calls"] = read.flag("allow_nested_calls", known["allow_nested_calls"])
+    try:
+        return CheckedArguments(msgspec.convert(known, SubAgentToolArgs), tuple(notes))
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `")
+        problem = Problem(place.rstrip("`") or "$", message)
+        why = f"the arguments do not fit sub_agent: {problem.path}: {message}"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=(problem,))) from error
+
+
+class _Reader:
+    """Reads single values, and notes what it had to correct."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+
+    def count(self, name: str, value: Json, otherwise: int, said: str) -> int:
+        """Return a value as a count; what is none becomes *otherwise*."""
+        if isinstance(value, str):
+            value = _number(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_INTEGER:
+            return int(value)
+        self._notes.append(f"`{name}` is not a count: {said}")
+        return otherwise
+
+    def flag(self, name: str, value: Json) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        self._notes.append(f"`{name}` is neither true nor false: false was taken.")
+        return False
+
+    def texts(self, name: str, value: Json) -> list[str]:
+        """Return a value as a list of texts; what is none of it is left out."""
+        several = cast("list[Json]", value) if isinstance(value, list | tuple) else [value]
+        texts = [each for each in several if isinstance(each, str) and each]
+        if len(texts) < len(several):
+            self._notes.append(f"`{name}` is a list of texts: whatever else was in it was left out.")
+        return texts
+
+    def tools(self, value: Json, there: Iterable[str] | None) -> list[str]:
+        """Return those of the named tools that the callee has."""
+        named = self.texts("allowed_tools", value)
+        if there is None:
+            return named  # the agent itself is refused
+        made_up = sorted(set(named).difference(there))
+        if made_up:
+            has = ", ".join(sorted(there)) or "none"
+            self._notes.append(f"`allowed_tools`: it has no {', '.join(made_up)}, left out; its tools: {has}.")
+        return [each for each in named if each not in made_up]
+
+    def context(self, value: Json) -> dict[str, Json]:
+        """Return a filter; what is none lets no message pass."""
+        if isinstance(value, str):
+            value = _object(value)
+        if not isinstance(value, dict):
+            self._notes.append("`context` is not a filter: it is shown no messages.")
+            return {"last_messages": 0}
+        given = {name: each for name, each in cast("dict[str, Json]", value).items() if each is not None}
+        read: dict[str, Json] = {}
+        for name, each in given.items():
+            if name in _FILTER:
+                read[name] = _FILTER[name](self, f"context.{name}", each)
+            else:
+                self._notes.append(f"`context.{name}` is not a part of a filter, and was ignored.")
+        return read
+
+    def roles(self, name: str, value: Json) -> list[str]:
+        roles = self.texts(name, value)
+        if unknown := sorted(set(roles).difference(ROLES)):
+            are_passed = ", ".join(ROLES)
+            self._notes.append(f"`{name}`: no messages of {', '.join(unknown)} are passed on; roles: {are_passed}.")
+        return [each for each in roles if each in ROLES]
+
+    def known(self, name: str, value: Json) -> str:
+        if value in ("none", "decisions", "all"):
+            return value
+        self._notes.append(f"`{name}` is none, decisions or all: none was taken.")
+        return "none"
+
+    def none_else(self, name: str, value: Json) -> int:
+        """Return a count by which messages are chosen; what is no count chooses none."""
+        return self.count(name, value, 0, "0 was taken.")
+
+
+_FILTER: dict[str, Callable[[_Reader, str, Json], Json]] = {
+    "last_messages": _Reader.none_else,
+    "max_age_seconds": _Reader.none_else,
+    "roles": _Reader.roles,
+    "keywords": _Reader.texts,
+    "workspace_files": _Reader.texts,
+    "include_summary": _Reader.flag,
+    "include_workspace": _Reader.flag,
+    "include_contents": _Reader.flag,
+    "known": _Reader.known,
+}
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
 
 # The document's default (O10); a callee never gets more than what is left.
 TIME_MS = 300_000

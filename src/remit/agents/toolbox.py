@@ -6,8 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from remit.agents.subagent import list_agents, sub_agent
-from remit.agents.subagent_arguments import SubAgentToolArgs
+from remit.agents.subagent import SubAgentToolArgs, list_agents, sub_agent
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json

@@ -26,10 +26,9 @@ from pydantic_core import SchemaValidator, core_schema
 from remit.agents.metering import Metered, prompt_tokens, spent
 from remit.agents.prompting import ModelPrompt
 from remit.agents.providers import translated
-from remit.agents.structured_answer import DESCRIPTION, SCHEMA, answer_of
+from remit.agents.structured_answer import DESCRIPTION, PREAMBLE, SCHEMA, answer_of, may_be_call, written_calls
 from remit.agents.structured_answer import NAME as STRUCTURED
 from remit.agents.toolbox import Arguments, ToolOffer, offers
-from remit.agents.written_calls import PREAMBLE, may_be_call, written_calls
 from remit.policy.redaction import TOKEN
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of

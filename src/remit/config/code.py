@@ -116,7 +116,7 @@ def _refuse_untyped(function: Callable[..., Any], run: str) -> None:
 
 
 def _recognised(thing: object, run: str) -> Callable[..., Any]:
-    from remit.agents.adapters import function_of  # loads the event loop
+    from remit.agents.function import function_of  # loads the event loop
 
     try:
         return function_of(thing)

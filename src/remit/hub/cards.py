@@ -9,8 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypedDict, cast
 
-from remit.agents.adapters import described
-from remit.agents.function import AgentFunction
+from remit.agents.function import AgentFunction, described
 from remit.agents.sandbox import Sandbox
 from remit.agents.typed import with_schemas
 from remit.hub.arguments import names_of, refuse_unknown

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from remit.agents.adapters import function_of
-from remit.agents.function import AgentFunction, agent_from, closing, tool_from
+from remit.agents.function import AgentFunction, agent_from, closing, function_of, tool_from
 from remit.agents.model import ModelAgent
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remit.agents.adapters import function_of
+from remit.agents.function import function_of
 from remit.agents.sandbox import Sandbox, demand
 from remit.hub.arguments import names_of
 from remit.runtime.registry import team_invalid

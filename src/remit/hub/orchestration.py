@@ -74,8 +74,7 @@ class Orchestration:
         cache_ms: int,
     ) -> "Orchestrator":
         """Return an orchestrator; `Hub.orchestrator` describes the arguments."""
-        from remit.agents.decision_cache import DecisionCache
-        from remit.agents.intent_classifier import classifier_factory
+        from remit.agents.intent_classifier import DecisionCache, classifier_factory
         from remit.agents.model import model_agent
         from remit.agents.narrator import narrator_of
         from remit.agents.orchestrator import Orchestrator
