@@ -291,8 +291,8 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
     if as_jsonl:
         print_json(record_line(record))
         return
-    from remit.cli.show.sentences import sentence
     from remit.cli.show.tree import Node
+    from remit.cli.show.tree_lines import sentence
     from remit.protocol.envelope import Response
 
     agent = record.body.target if isinstance(record.body, Response) else ""

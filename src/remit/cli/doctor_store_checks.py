@@ -11,7 +11,6 @@ from pathlib import Path
 
 import apsw
 
-from remit.cli.doctor_results import ok, problem, warning
 from remit.cli.places import reading
 from remit.cli.show.screen import clock_time, many, spoken
 from remit.documents.team import Check
@@ -26,6 +25,19 @@ from remit.stores.export import before_newest, linked_rows
 from remit.stores.faults import translate
 from remit.stores.reader import records, runs
 from remit.stores.schema import APPLICATION_ID, MIGRATIONS
+
+
+def ok(about: str, says: str, todo: str = "") -> Check:
+    return Check(state="ok", about=about, says=says, todo=todo)
+
+
+def warning(about: str, says: str, todo: str) -> Check:
+    return Check(state="warning", about=about, says=says, todo=todo)
+
+
+def problem(about: str, says: str, todo: str) -> Check:
+    return Check(state="problem", about=about, says=says, todo=todo)
+
 
 # A problem below this; a warning below ten times as much.
 LEAST_FREE_BYTES = 100 * 1024 * 1024

@@ -93,7 +93,7 @@ class CommandGroup(click.Group):
             click.echo(f"Cannot write the output: {error.strerror}.\n→ Send it elsewhere.", err=True)
             ctx.exit(1)
         except Exception as error:  # noqa: BLE001 - what is not ours is raised on
-            from remit.cli.show.failures import explain
+            from remit.cli.show.screen import explain
 
             ctx.exit(explain(error, as_json=bool(ctx.meta.get(AS_JSON)), named_team=ctx.meta.get(NAMED_TEAM)))
 

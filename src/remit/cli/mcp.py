@@ -39,8 +39,7 @@ def mcp(
       remit mcp --tools files
     """
     from remit.cli.drive import leaving
-    from remit.cli.drive.data import data_only
-    from remit.cli.drive.logs import logging_to
+    from remit.cli.drive.leaving import data_only, logging_to
     from remit.cli.drive.mcp import attend, installed, list_tools, stdin_only
     from remit.cli.places import importing, team_path, whoever_types
     from remit.config.load import load_team

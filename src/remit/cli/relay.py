@@ -144,9 +144,8 @@ def relay(
       remit relay --name relay.example.com --behind-proxy 127.0.0.1 --max-bytes 50GB --keep 14d
     """
     from remit.cli.drive import leaving
-    from remit.cli.drive.data import data_only
     from remit.cli.drive.gateway import GatewayOptions, attend, certificate_of, limits_of, networks_of
-    from remit.cli.drive.logs import logging_to
+    from remit.cli.drive.leaving import data_only, logging_to
 
     if name is None and host in EVERYWHERE:
         raise click.UsageError("give the host name that devices use, as in --name relay.example.com")

@@ -139,7 +139,7 @@ def answer(
       remit run assistant "Sort my receipts" --detach
       remit runs answer last --wait
     """
-    from remit.cli.drive.answer import give_answer
+    from remit.cli.drive.watch import give_answer
     from remit.cli.places import reading, store_file, vault_key
     from remit.cli.show.records_view import find_run
 
@@ -303,7 +303,7 @@ def retry(
     if as_json and as_jsonl:
         raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.foreground import carry_out
-    from remit.cli.drive.retry import order_again
+    from remit.cli.drive.order import order_again
     from remit.cli.places import team_path
     from remit.config.load import load_team
 
@@ -329,7 +329,7 @@ def replay(
     """
     from remit.cli.places import reading, store_file
     from remit.cli.show.records_view import find_run, records_of, summary_of
-    from remit.cli.show.replay import print_replay, replayed
+    from remit.cli.show.runs_print import print_replay, replayed
     from remit.cli.show.screen import print_json
 
     with reading(store_file(store_path, team_file, overrides)) as connection:

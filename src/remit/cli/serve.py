@@ -40,8 +40,7 @@ def serve(
       curl -H "Authorization: Bearer $(cat .remit/serve.token)" http://127.0.0.1:8080/v1/agents
     """
     from remit.cli.drive import leaving
-    from remit.cli.drive.data import data_only
-    from remit.cli.drive.logs import logging_to
+    from remit.cli.drive.leaving import data_only, logging_to
     from remit.cli.drive.serving import attend
     from remit.cli.places import importing, team_path
     from remit.config.load import load_team

@@ -47,8 +47,7 @@ def share(
       remit share helper --device anna-laptop
     """
     from remit.cli.drive import leaving
-    from remit.cli.drive.data import data_only
-    from remit.cli.drive.logs import logging_to
+    from remit.cli.drive.leaving import data_only, logging_to
     from remit.cli.drive.sharing import Documents, attend, chosen
     from remit.cli.places import importing, team_path
     from remit.config.load import load_team

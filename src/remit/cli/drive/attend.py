@@ -7,12 +7,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
-from remit.cli.drive.interrupts import interrupts
-from remit.cli.drive.logs import logging_to
+from remit.cli.drive.leaving import interrupts, logging_to
 from remit.cli.drive.order import Order
 from remit.cli.places import whoever_types
-from remit.cli.show.display import Display, display_for
-from remit.cli.show.plainly import PlainDisplay
+from remit.cli.show.display import Display, PlainDisplay, display_for
 from remit.cli.show.tree import Tree
 from remit.config.composition import hub_of
 from remit.config.team import Team

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from remit.cli.drive.data import Data
+from remit.cli.drive.leaving import Data
 from remit.cli.drive.order import Order
 from remit.cli.places import shorter
 from remit.cli.show.report import short

@@ -17,8 +17,8 @@ import msgspec
 from remit.cli.drive import leaving
 from remit.cli.drive.attend import ANNOUNCE_S, attend
 from remit.cli.drive.order import Order
-from remit.cli.show.failures import worded
 from remit.cli.show.report import exit_code, summary
+from remit.cli.show.screen import worded
 from remit.config.load import load_team
 from remit.documents.common import Failure, failure_of
 from remit.documents.runs import Detached

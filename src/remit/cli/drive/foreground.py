@@ -9,8 +9,7 @@ import click
 
 from remit.cli.drive import leaving
 from remit.cli.drive.attend import FinishedRun, attend
-from remit.cli.drive.data import Data, data_only
-from remit.cli.drive.interrupts import INTERRUPTED
+from remit.cli.drive.leaving import INTERRUPTED, Data, data_only
 from remit.cli.drive.order import Order
 from remit.cli.places import shorter
 from remit.cli.show.report import details, exit_code, short, summary

@@ -10,8 +10,7 @@ import click
 
 from remit.agents.mcp.settings import Settings
 from remit.cli.drive import leaving
-from remit.cli.drive.data import Data
-from remit.cli.drive.interrupts import interrupts
+from remit.cli.drive.leaving import Data, interrupts
 from remit.cli.show.screen import print_json, print_table
 from remit.config.composition import hub_of
 from remit.config.mcp_servers import settings_of

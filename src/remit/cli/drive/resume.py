@@ -9,18 +9,16 @@ import click
 from msgspec.structs import replace
 
 from remit.cli.drive import leaving
-from remit.cli.drive.answer import answered, document_of, give
 from remit.cli.drive.attend import ANNOUNCE_S, terminal_approver
-from remit.cli.drive.data import Data, data_only
-from remit.cli.drive.interrupts import INTERRUPTED, interrupts
-from remit.cli.drive.logs import logging_to
+from remit.cli.drive.leaving import INTERRUPTED, Data, data_only, interrupts, logging_to
+from remit.cli.drive.watch import answered, document_of, give
 from remit.cli.places import reading
 from remit.cli.show.display import Display, LineDisplay, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import now_ms
-from remit.cli.show.sentences import sentence
 from remit.cli.show.tree import Consent, Node, Tree
+from remit.cli.show.tree_lines import sentence
 from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
 from remit.documents.runs import Resumed

@@ -1,19 +1,26 @@
-"""Follows a run of any process by reading its records."""
+"""Follows a run of any process by reading its records, and prints its answer."""
 
+import asyncio
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from remit.cli.drive.data import Data, data_only
-from remit.cli.places import reading, shorter
+from remit.cli.drive.leaving import Data, data_only
+from remit.cli.places import reading, shorter, writing
 from remit.cli.show.display import Display, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import details, exit_code, short, summary
-from remit.cli.show.screen import now_ms
+from remit.cli.show.screen import now_ms, worded
 from remit.cli.show.tree import Tree
-from remit.documents.runs import record_line
+from remit.documents.runs import RunAnswer, record_line
+from remit.protocol.envelope import Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.redactor import Redactor
 from remit.stores.connection import SqliteConnection
+from remit.stores.sqlite import SqliteStore
 
 # Short enough to look live, long enough not to load the store.
 POLL_S = 0.1
@@ -82,3 +89,53 @@ def _say_if_silent(connection: SqliteConnection, run: str, display: Display, *, 
             f"→ Ctrl-C stops watching; remit runs cancel {short(run)} ends it."
         )
     return silent
+
+
+def give_answer(path: Path, run: str, key: bytes | None, *, wait: bool, as_json: bool) -> int:
+    """Print a run's answer with redacted values restored; return the exit code."""
+    (response,) = asyncio.run(answered(path, [run], key, wait=wait)).values()
+    data = Data(sys.stdout)
+    if as_json:
+        data.document(document_of(run, response))
+    else:
+        give(data, response)
+    return exit_code(response)
+
+
+def document_of(run: str, response: Response) -> RunAnswer:
+    """Return an answer as a document."""
+    return RunAnswer(
+        run=run,
+        status=response.status,
+        result=response.result,
+        summary=response.summary,
+        artifacts=response.artifacts,
+        fault=response.fault,
+        exit_code=exit_code(response),
+    )
+
+
+def give(data: Data, response: Response) -> None:
+    """Print an answer on stdout, or the error on stderr."""
+    data.answer(response.result)
+    if response.fault is not None:
+        click.echo(worded(response.fault), err=True)
+
+
+async def answered(path: Path, runs: Sequence[str], key: bytes | None, *, wait: bool = False) -> dict[str, Response]:
+    """Return the responses of runs, as their users get them."""
+    async with writing(path) as store:
+        redactor = Redactor(None, key)
+        redactor.open(store)
+        return {run: await redactor.for_user(run, await _response(store, run, wait=wait)) for run in runs}
+
+
+async def _response(store: SqliteStore, run: str, *, wait: bool) -> Response:
+    known = await store.runs(run=run, limit=1)
+    if not known:
+        see = f"See why with `remit runs show {short(run)}`."
+        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"run {short(run)} was refused before it started", suggestion=see))
+    if known[0].response is None and not wait:
+        advice = f"Wait with `remit runs answer {short(run)} --wait`, or watch it with `remit runs watch`."
+        raise RemitError(fault(Code.TIMEOUT, f"run {short(run)} has not ended yet", suggestion=advice))
+    return known[0].response or await store.wait(run)

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from remit.cli.drive.approver import in_editor
-from remit.cli.drive.interrupts import INTERRUPTED
+from remit.cli.drive.leaving import INTERRUPTED
 from remit.cli.places import whoever_types
 from remit.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
 from remit.cli.shared.view import SharedRunDisplay
-from remit.cli.show.failures import worded
+from remit.cli.show.screen import worded
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.errors import TABLE, Code, RemitError, fault
 from remit.relay.bridge.frames import Mode

@@ -15,9 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.cli.drive import leaving
-from remit.cli.drive.data import Data, data_only
-from remit.cli.drive.interrupts import INTERRUPTED, hearing
-from remit.cli.drive.logs import logging_to
+from remit.cli.drive.leaving import INTERRUPTED, Data, data_only, hearing, logging_to
 from remit.cli.drive.sharing import said_of
 from remit.cli.options import same_team
 from remit.cli.shared.conversation import NEWEST, SharedConversation, Wanted, continued

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from remit.cli.show.failures import worded
+from remit.cli.show.screen import worded
 from remit.cli.show.tree import Node, Tree
 from remit.cli.show.tree_lines import spell_ms, tallied
 from remit.documents.runs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent

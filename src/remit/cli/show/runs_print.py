@@ -1,4 +1,4 @@
-"""Prints runs as text: the list, one run with its details, and its tree."""
+"""Prints runs as text: the list, one run with its details, its tree, and its recorded steps."""
 
 import os
 import shutil
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 import click
 
-from remit.cli.show.calls import history
-from remit.cli.show.failures import worded
 from remit.cli.show.records_view import standing
-from remit.cli.show.report import join_parts, short
-from remit.cli.show.screen import clock_time, now_ms, print_fields, print_table, print_text
+from remit.cli.show.report import State, join_parts, short
+from remit.cli.show.screen import clock_time, cut, now_ms, print_fields, print_table, print_text, styled, worded
 from remit.cli.show.tree import Tree
-from remit.cli.show.tree_lines import in_columns, lines_of, spell_ms
-from remit.documents.runs import ApprovalLine, RunDetails, RunLine
+from remit.cli.show.tree_lines import history, in_columns, lines_of, sentence, spell_ms
+from remit.documents.runs import ApprovalLine, Replay, ReplayStep, RunDetails, RunLine
 from remit.protocol.codec import text_of
+from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response
+from remit.protocol.records import Record, Refusal, ToolUse
 from remit.runtime.ports import RunSummary
 from remit.text.terminal import one_line, speaks_unicode
 
@@ -138,3 +138,51 @@ def _asked(approval: ApprovalLine, *, waits: bool) -> str:
     reason = f" ({one_line(approval.reason)})" if approval.reason else ""
     edited = f", changed {', '.join(approval.edited)}" if approval.edited else ""
     return f"{text}: {one_line(approval.by) or 'the approver'} {answer}{reason}{edited}"
+
+
+# So much of a preview fits beside what happened before it wraps.
+STEP_WIDTH = 100
+
+
+def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
+    """Return the steps of a run in order; no agent is called."""
+    tree, steps, began_ms, elapsed_ms = Tree(), list[ReplayStep](), None, 0
+    for record in records:
+        node = tree.feed(record)
+        began_ms = record.at_ms if began_ms is None else began_ms
+        # Each is dated by who wrote it, a moment before it found its place: the place is what counts.
+        elapsed_ms = max(elapsed_ms, record.at_ms - began_ms)
+        steps.append(
+            ReplayStep(
+                at_ms=record.at_ms,
+                elapsed_ms=elapsed_ms,
+                kind=record.kind,
+                delegation=node.path,
+                agent=node.agent,
+                text=sentence(record, node),
+                preview=text_of(_content(record))[:PREVIEW_LENGTH],
+            )
+        )
+    return Replay(run=run, state=state, steps=tuple(steps))
+
+
+def _content(record: Record) -> Json:
+    """Return what a record holds besides what its sentence tells."""
+    match record.body:
+        case Request(input=content) | Response(result=content) | ToolUse(input=content):
+            return content
+        case Refusal(request=request):
+            return request.input
+        case _:
+            return None
+
+
+def print_replay(found: Replay) -> None:
+    """Print one line for each step, and below it how what was given, or what came of it, begins."""
+    for step in found.steps:
+        indent = "  " * step.delegation.removeprefix(found.run).count(".")
+        print_text(f"{step.elapsed_ms / 1_000:8.2f}  {indent}{step.text}")
+        if step.preview:
+            click.echo(" " * 12 + indent + styled(cut(one_line(step.preview), STEP_WIDTH), dim=True))
+    if found.state != "finished":
+        click.echo(f"The run has not ended: {found.state}.\n→ remit runs resume {short(found.run)}", err=True)

@@ -1,4 +1,4 @@
-"""The tree as lines: which delegations are worth a line where there is little room, and what each line says."""
+"""A run as lines: its tree, its records, and its calls of sub-agents."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,11 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from remit.cli.show.tree import Node, Tree
+from remit.documents.runs import DelegationLine
+from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
+from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from remit.text.terminal import one_line
 
 # How many times the height is looked at for what deserves a line; the rest would not fit anyway.
@@ -261,3 +265,135 @@ def _cut(text: str, width: int) -> str:
 def plain_ascii(text: str) -> str:
     """Return a text for a terminal that knows no other letters."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def sentence(record: Record, node: Node) -> str:
+    """Return one record of the delegation *node* as a sentence."""
+    match record.body:
+        case Request() as request:
+            return f"{_who(request)} asks {one_line(request.target)}{_for(request)}"
+        case Response() as response:
+            tools = tools_used(node)
+            return f"{one_line(node.agent)}: {_end(response)}" + (f", tools: {tools}" if tools else "")
+        case Refusal(request=request, response=response):
+            return f"{_who(request)} asks {one_line(request.target)}{_for(request)}: {_end(response)}"
+        case Progress() as progress:
+            return f"{one_line(progress.agent)}: {one_line(progress.text)}"
+        case Delta() as delta:
+            return f"{one_line(delta.agent)} says: {one_line(delta.text)}"
+        case ToolUse() as use:
+            return f"{one_line(use.agent)} {_use(use)}"
+        case Notice() as notice:
+            return f"{one_line(notice.agent)}: {one_line(notice.text)}"
+        case Approval(agreed=None) as approval:
+            return f"{one_line(approval.agent)}: a person is asked: {one_line(approval.question)}"
+        case Approval() as approval:
+            answer = "agreed" if approval.agreed else "declined"
+            by = one_line(approval.by) or "the approver"
+            edited = f", changed: {', '.join(approval.edited)}" if approval.edited else ""
+            reason = f" ({one_line(approval.reason)})" if approval.reason else ""
+            return f"{one_line(approval.agent)}: {by} {answer}{reason}{edited}"
+        case SharedStep() as step:
+            return _shared(step)
+        case ChainBreak() as broken:
+            return f"{one_line(broken.finding)}: {one_line(broken.text)}"
+
+
+def _shared(step: SharedStep) -> str:
+    own, other = one_line(step.profile) or "an agent that is not shared", f"device {one_line(step.device)}"
+    turn = f", turn {step.turn}" if step.turn else ""
+    mode = f", {one_line(step.mode)}" if step.mode else ""
+    between = f"{own} with {other}{turn}{mode}" if step.side == "asks" else f"{own} for {other}"
+    person = f" by {one_line(step.by)}" if step.by else ""
+    person += f" ({one_line(step.via)})" if step.via and step.via != step.by else ""
+    label = f", {one_line(step.label)}" if step.label else ""
+    rules = f", because of {', '.join(map(one_line, step.rules))}" if step.rules else ""
+    state = f", now {one_line(step.state)}" if step.state else ""
+    why = "".join(f", {one_line(each)}" for each in (step.code, step.failure) if each)
+    return f"{between}: {one_line(step.event)}{person}{label}{rules}{state}{why}"
+
+
+def _who(request: Request) -> str:
+    return one_line(request.remit.user if request.origin == USER else request.origin)
+
+
+def _for(request: Request) -> str:
+    wanted = one_line(request.objective or request.capability or "")
+    return f": {wanted}" if wanted else ""
+
+
+def _end(response: Response) -> str:
+    tokens = f", {response.usage.total:,} tokens" if response.usage.total else ""
+    took = f" in {spell_ms(response.duration_ms)}" if response.duration_ms else ""
+    return f"{response.status}{took}{tokens}{_why(response.fault)}"
+
+
+def _use(use: ToolUse) -> str:
+    tool = one_line(use.tool) + (f", which saw {', '.join(use.revealed)}" if use.revealed else "")
+    if use.begun:
+        return f"starts to use {tool}"
+    if use.fault is not None:
+        return f"could not use {tool}{_why(use.fault)}"
+    return f"used {tool}" + (", from the journal" if use.replayed else f" ({spell_ms(use.duration_ms)})")
+
+
+def _why(fault: Fault | None) -> str:
+    return f", {fault.code}: {one_line(fault.message)}" if fault else ""
+
+
+# What a model is asked to do can be pages long; `runs show` has all of it.
+MAX_TASK = 200
+
+
+def call_line(node: Node) -> str:
+    """Return caller, callee and objective of a call."""
+    caller = node.request.origin if node.request else node.parent.agent if node.parent else ""
+    wanted = (node.request.objective or node.request.capability or "") if node.request else ""
+    task = one_line(wanted, MAX_TASK)
+    return f"{one_line(caller)} → {one_line(node.agent)}" + (f": {task}" if task else "")
+
+
+def return_line(node: Node) -> str:
+    """Return status, cost and tools of a call."""
+    assert node.response is not None, "it has ended"
+    response, tools = node.response, tools_used(node)
+    took = [f"{response.usage.total:,} tokens"] if response.usage.total else []
+    took += [spell_ms(response.duration_ms)] if response.status is not Status.REFUSED else []
+    spent = f" ({', '.join(took)})" if took else ""
+    used = f" tools: {tools}" if tools else ""
+    return f"{one_line(node.agent)} returned: {response.status.upper()}{spent}{used}{_reason(response.fault)}"
+
+
+def history(calls: Iterable[DelegationLine]) -> Iterator[str]:
+    """Yield a few lines for each call, oldest first; what the user asked themselves is none."""
+    for call in calls:
+        if call.parent is not None:
+            yield _headline(call)
+            yield from (f"    {name:5}{text}" for name, text in _facts(call) if text)
+
+
+def _headline(call: DelegationLine) -> str:
+    spent = f"{'about ' if call.usage.estimated else ''}{call.usage.total:,} tokens" if call.usage.total else ""
+    shown = f"ctx {call.context_tokens:,}" if call.context_tokens else ""
+    tools = ", ".join(one_line(tool, 60) + (f" ×{count}" if count > 1 else "") for tool, count in call.tools.items())
+    took = "" if call.state == Status.REFUSED else spell_ms(call.duration_ms)
+    parts = [_ENDINGS.get(call.state, call.state.upper()), took, spent, shown, f"tools: {tools}" if tools else ""]
+    return f"[{one_line(call.origin or '?')} -> {one_line(call.agent)}] {'  '.join(part for part in parts if part)}"
+
+
+_ENDINGS: dict[str, str] = {
+    **{status: f"FAILED ({status})" for status in Status},
+    Status.FAILED: "FAILED",
+    Status.SUCCESS: "OK",
+    Status.PARTIAL: "OK (partial)",
+}
+
+
+def _facts(call: DelegationLine) -> Iterator[tuple[str, str]]:
+    yield "task", one_line(call.objective or call.capability or "", MAX_TASK)
+    yield "gave", one_line(call.preview, PREVIEW_LENGTH)
+    yield "why", f"{call.fault.code}: {one_line(call.fault.message)}" if call.fault else ""
+
+
+def _reason(fault: Fault | None) -> str:
+    return f" {fault.code}: {one_line(fault.message)}" if fault else ""

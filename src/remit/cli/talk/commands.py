@@ -3,10 +3,9 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from remit.cli.drive.order import Order
-from remit.cli.show.calls import history
 from remit.cli.show.screen import clock_time, many
 from remit.cli.show.tree import Tree
-from remit.cli.show.tree_lines import spell_ms
+from remit.cli.show.tree_lines import history, spell_ms
 from remit.cli.talk.past import ConversationHistory
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard

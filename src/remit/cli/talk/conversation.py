@@ -12,13 +12,11 @@ from msgspec.structs import replace
 
 from remit.cli.drive.approver import TerminalApprover
 from remit.cli.drive.attend import Attendance, refuse_unknown
-from remit.cli.drive.data import Data
-from remit.cli.drive.interrupts import INTERRUPTED
-from remit.cli.drive.logs import logging_to
+from remit.cli.drive.leaving import INTERRUPTED, Data, logging_to
 from remit.cli.drive.order import Order
 from remit.cli.places import shorter, whoever_types
-from remit.cli.show.failures import worded
 from remit.cli.show.report import exit_code, short, summary
+from remit.cli.show.screen import worded
 from remit.cli.show.tree import Tree
 from remit.cli.talk.commands import ChatCommands, command_in, request_in, shortly
 from remit.cli.talk.past import ConversationHistory

@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from remit.cli.drive import leaving
-from remit.cli.drive.data import data_only
-from remit.cli.drive.interrupts import INTERRUPTED, hearing
+from remit.cli.drive.leaving import INTERRUPTED, data_only, hearing
 from remit.cli.drive.order import Order
 from remit.cli.talk.conversation import ChatSession, hint
 from remit.cli.talk.reading import Keyboard, LineReader, Piped

@@ -14,13 +14,11 @@ from typing import Any, TextIO
 
 from rich.cells import cell_len
 
-from remit.cli.drive.data import Data
-from remit.cli.show.calls import call_line, return_line
+from remit.cli.drive.leaving import Data
 from remit.cli.show.display import can_redraw
 from remit.cli.show.screen import now_ms, styled
-from remit.cli.show.sentences import sentence
 from remit.cli.show.tree import Node, Tree
-from remit.cli.show.tree_lines import plain_ascii, spell_ms
+from remit.cli.show.tree_lines import call_line, plain_ascii, return_line, sentence, spell_ms
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.records import Approval, Delta, Record, Refusal, ToolUse
