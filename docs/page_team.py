@@ -8,7 +8,7 @@ from typing import Any
 
 from remit.config.load import load_team
 from remit.config.overrides import variable
-from remit.config.schema import team_schema
+from remit.config.team import team_schema
 from remit.detectors.pipeline import KINDS
 from remit.protocol.errors import RemitError
 

@@ -7,11 +7,10 @@ import jsonschema_rs
 import pytest
 from msgspec import Meta
 
-from remit.config.schema import team_schema
 from remit.config.sections.agents import AgentSection, CapabilitySection
+from remit.config.sections.hub import RuleSection
 from remit.config.sections.orchestration import StepSection
-from remit.config.sections.safety import RuleSection
-from remit.config.team import Team
+from remit.config.team import Team, team_schema
 from remit.config.values import AgentName, duration, duration_ms
 from remit.hub.hub import DEFAULT_STORE
 from remit.policy.breaker import BreakerSettings

@@ -11,8 +11,8 @@ from aiohttp import ClientSession
 from remit import RemitError
 from remit.config.composition import hub_of
 from remit.config.load import load_team
-from remit.config.schema import team_schema
 from remit.config.serving import serving
+from remit.config.team import team_schema
 from remit.runtime.schemas import misfits
 from remit.transports.credentials.keys import HubKey
 

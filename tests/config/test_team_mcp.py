@@ -9,11 +9,11 @@ import pytest
 from command_line import document
 from remit import RemitError
 from remit.agents.mcp.settings import Address, Program, Unset
+from remit.config.composition import settings_of
 from remit.config.load import load_team
-from remit.config.mcp_servers import settings_of
 from remit.config.peers import door_of
-from remit.config.schema import team_schema
 from remit.config.serving import fetch
+from remit.config.team import team_schema
 from remit.runtime.clock import LoopClock
 from remit.runtime.schemas import misfits
 from remit.transports.credentials.incoming import RunCredentials

@@ -20,8 +20,7 @@ from joserfc.jwk import ECKey, KeySet
 from remit import Code, RemitError
 from remit.config.load import load_team
 from remit.config.peers import addressee_of, door_of, papers_of, unservable
-from remit.config.schema import team_schema
-from remit.config.team import Team
+from remit.config.team import Team, team_schema
 from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.remit import Remit

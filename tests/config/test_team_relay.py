@@ -20,10 +20,9 @@ from remit.config.device import (
 )
 from remit.config.device_peers import profile_of, shared_of
 from remit.config.load import load_team
-from remit.config.schema import team_schema
 from remit.config.sections.relay import ReviewRule, SharedSection
 from remit.config.shared_agents import gateway_name
-from remit.config.team import Team
+from remit.config.team import Team, team_schema
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code
 from remit.relay.bridge.frames import PromptConstraints

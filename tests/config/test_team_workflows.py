@@ -11,8 +11,7 @@ from command_line import remit
 from remit import Code, Progress, RemitError, Status
 from remit.config.composition import hub_of, reload
 from remit.config.load import load_team
-from remit.config.schema import team_schema
-from remit.config.team import Team
+from remit.config.team import Team, team_schema
 
 CODE = '''
 async def money(brief):

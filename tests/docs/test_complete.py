@@ -8,7 +8,7 @@ import click
 import pytest
 
 from remit.cli.main import COMMANDS, main
-from remit.config.schema import team_schema
+from remit.config.team import team_schema
 from remit.detectors.pipeline import KINDS
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.records import Kind

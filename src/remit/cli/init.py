@@ -126,7 +126,7 @@ def _contents(template: str, name: str) -> dict[str, str]:
     from importlib.resources import files
     from json import dumps
 
-    from remit.config.schema import team_schema
+    from remit.config.team import team_schema
 
     folder = files("remit.cli") / "templates" / template
     names = sorted(each.name for each in folder.iterdir() if each.is_file())

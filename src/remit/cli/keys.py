@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from remit.cli.options import json_option, team_options
-from remit.config.folders import make_private
+from remit.config.file_trust import make_private
 
 if TYPE_CHECKING:  # signing is not loaded to show help
     from remit.config.team import Team

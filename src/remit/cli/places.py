@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from remit.config.checks import secrets_of
-from remit.config.load import find_team, load_team
-from remit.config.salvage import salvaged
+from remit.config.load import find_team, load_team, salvaged
 from remit.config.team import Team
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean

@@ -34,7 +34,7 @@ def schema(what: str, out: Path | None) -> None:
 
 
 def _team() -> dict[str, Any]:
-    from remit.config.schema import team_schema
+    from remit.config.team import team_schema
 
     return team_schema()
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from remit.cli.places import cards_of, reading
 from remit.config.composition import guards_of
-from remit.config.detectors import detector_of
+from remit.config.models import detector_of
 from remit.config.team import Team
 from remit.documents.policy import Explanation, GuardVerdict, Placing, Struck
 from remit.hub.orchestration import trainer

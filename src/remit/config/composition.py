@@ -15,16 +15,13 @@ from remit.agents.sandbox import Sandbox
 from remit.agents.token_count import token_counter
 from remit.config.checks import key_of, secret_of
 from remit.config.code import agent_at, docstring_of, found, tool_at
-from remit.config.detectors import detector_of
 from remit.config.line_numbers import Place, dotted
 from remit.config.load import load_team
-from remit.config.mcp_servers import settings_of
-from remit.config.models import model_agent, orchestrator_model, summarizer_of
+from remit.config.models import detector_of, model_agent, orchestrator_model, summarizer_of
 from remit.config.sections.agents import AgentSection
-from remit.config.sections.base import Section
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
-from remit.config.values import duration_ms, optional_ms
+from remit.config.values import Section, duration_ms, optional_ms
 from remit.hub.cards import AgentOptions, RemoteOptions
 from remit.hub.hub import Hub
 from remit.policy.rules import guard_of
@@ -36,6 +33,41 @@ from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs call no agents on other devices
     from remit.relay.remote_agents import DeviceLender
+
+from remit.agents.mcp.settings import Address, Program, Settings, Unset
+from remit.config.sections.agents import McpSection
+
+
+def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings of a team's server; if a secret is missing, they hold the reason why it cannot start."""
+    section = team.mcp[name]
+    try:
+        reach = _reach(section, team.folder, environ)
+    except ValueError as error:
+        reach = Unset(why=str(error))
+    return Settings(
+        name=name,
+        reach=reach,
+        allow=section.allow,
+        safe_to_repeat=section.safe_to_repeat,
+        sees=section.sees,
+        prefix=section.prefix,
+        time_s=duration_ms(section.time) / 1_000,
+        max_output=section.max_output,
+    )
+
+
+def _reach(section: McpSection, folder: Path, environ: Mapping[str, str]) -> Program | Address:
+    if section.command is None:
+        assert section.url is not None, "one that has neither is refused by the checks"
+        token = None if section.token is None else secret_of(section.token, environ)
+        return Address(url=section.url, token=token)
+    env = {
+        variable: secret_of(value, environ) if value.startswith("$") else value
+        for variable, value in section.env.items()
+    }
+    return Program(command=section.command, args=section.args, env=env, folder=str(folder))
+
 
 log = logging.getLogger("remit")
 

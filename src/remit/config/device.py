@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from remit.agents.mcp.settings import Program
 from remit.config.checks import secret_of
-from remit.config.folders import make_private
+from remit.config.file_trust import make_private
 from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
 from remit.protocol.codec import did_you_mean

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from remit.config.detectors import detector_of
 from remit.config.device import device_path, open_device, program_of
 from remit.config.device_peers import PeerSnapshot
+from remit.config.models import detector_of
 from remit.config.sections.relay import RelaySection, SharedSection
 from remit.config.shared_agents import gateway_name
 from remit.config.team import Team

@@ -1,9 +1,4 @@
-"""Whether a team file may run code here: who owns it and its folder, and who else can write to them.
-
-A team file names code that is imported, so using a stranger's file means running a stranger's program. As with git's
-`safe.directory` and with sudo, the owner must be this user or root (who can run anything as this user anyway), and
-nobody else may be able to write to the file or to the folder in which it and its code lie.
-"""
+"""Whether a team file may run code here, by its owner and its folder; and private folders for files that stay here."""
 
 import os
 import stat
@@ -93,3 +88,17 @@ def _name_of_group(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
+
+
+OWN = ".remit"
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that only its owner can open, if it does not exist; a new `.remit` gets a `.gitignore`.
+
+    Raises an `OSError` if it cannot be created.
+    """
+    own = next((each for each in (folder, folder.parent) if each.name == OWN and not each.exists()), None)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if own is not None:
+        (own / ".gitignore").write_text("*\n", encoding="ascii")

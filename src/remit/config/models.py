@@ -1,4 +1,4 @@
-"""Makes the models that a team file names, and checks that they can be called."""
+"""Makes the models and the detector that a team file names, and checks that the models can be called."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ from remit.runtime.registry import team_invalid
 if TYPE_CHECKING:  # it imports the event loop, which most commands do not need
     from remit.agents.model import ModelAgent
     from remit.runtime.ports import Summarizer
+
+from remit.config.code import code_at, found
+from remit.config.team import Team
+from remit.detectors.pipeline import DEFAULT_REGIONS, pipeline
+from remit.policy.verdict import Detector
 
 
 def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) -> ModelAgent:
@@ -101,3 +106,16 @@ def _key(reference: str | None, environ: Mapping[str, str]) -> str | None:
         return None if reference is None else secret_of(reference, environ)
     except ValueError as error:
         raise team_invalid(str(error)) from error
+
+
+def detector_of(team: Team) -> Detector | bool:
+    """Return the detector for data that a team's agents must not see; False if redaction is off."""
+    said = team.redaction
+    if not said.enabled:
+        return False
+    return pipeline(
+        kinds=said.kinds,
+        extra=[found(code_at, run, team.folder) for run in said.detectors],
+        patterns=said.patterns,
+        regions=DEFAULT_REGIONS if said.regions is None else said.regions,
+    )

@@ -1,29 +1,27 @@
-"""The team file: all sections by key.
-
-The structs in `sections` are the only source: the loader validates files against them, editors use the JSON Schema
-that is generated from them, and `docs/team.md` is generated from that schema.
-"""
+"""The team file: all sections by key, and its JSON Schema for editors."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
+import msgspec
 from msgspec import Meta
 
 from remit.config.sections.agents import AgentSection, CapabilitySection, McpSection, ToolSection
-from remit.config.sections.base import Section
 from remit.config.sections.hub import (
+    ApprovalsSection,
     BreakerSection,
     BudgetsSection,
     ContextSection,
     LimitsSection,
+    RedactionSection,
+    RuleSection,
     StoreSection,
     TelemetrySection,
 )
-from remit.config.sections.orchestration import OrchestratorSection, WorkflowSection
+from remit.config.sections.orchestration import OrchestratorSection, StepSection, WorkflowSection
 from remit.config.sections.peers import A2aSection, ClientSection, IdentitySection, PeerSection, ServeSection
 from remit.config.sections.relay import ProfileSection, RelaySection, SharedSection
-from remit.config.sections.safety import ApprovalsSection, RedactionSection, RuleSection
-from remit.config.values import AgentName, Code, duration_ms
+from remit.config.values import AgentName, Code, Section, duration_ms
 from remit.policy.limits import Limits
 
 
@@ -123,3 +121,39 @@ class Team(TeamFile, frozen=True, kw_only=True):
             authority=limits.authority,
             shared_scopes=limits.shared_scopes,
         )
+
+
+def team_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a team file (draft 2020-12), for completion and checks in editors."""
+    schema = cast("dict[str, Any]", _as_editors_read(msgspec.json.schema(TeamFile)))
+    definitions = schema["$defs"]
+    kinds = ("run", "model", "peer", "card", "device")
+    definitions[AgentSection.__name__]["oneOf"] = [{"required": [kind]} for kind in kinds]
+    definitions[StepSection.__name__]["anyOf"] = [{"required": ["agent"]}, {"required": ["capability"]}]
+    definitions[WorkflowSection.__name__]["required"] = ["steps"]
+    definitions[McpSection.__name__]["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
+    definitions[ProfileSection.__name__]["oneOf"] = [{"required": [kind]} for kind in ("agent", "run", "acp")]
+    # Some editors do not follow a reference at the top level.
+    file = definitions.pop(TeamFile.__name__) | {"title": "remit.toml"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **file, "$defs": definitions}
+
+
+def _as_editors_read(schema: object) -> object:
+    r"""Return a schema without null, which TOML does not have, and with `$` in patterns: ECMA-262 has no `\Z`."""
+    if isinstance(schema, list):
+        return [_as_editors_read(each) for each in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: _as_editors_read(each) for name, each in cast("dict[str, object]", schema).items()}
+    if isinstance(pattern := plain.get("pattern"), str):
+        plain["pattern"] = pattern.replace(r"\Z", "$")
+    if "default" in plain and (plain["default"] is None or isinstance(plain["default"], dict)):
+        del plain["default"]
+    options = plain.get("anyOf")
+    if isinstance(options, list):
+        left = [each for each in cast("list[dict[str, object]]", options) if each != {"type": "null"}]
+        if len(left) == 1:
+            del plain["anyOf"]
+            return {**left[0], **plain}
+        plain["anyOf"] = left
+    return plain

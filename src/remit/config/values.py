@@ -3,9 +3,14 @@
 import re
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from remit.runtime.registry import NAME
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a team file in which a key that is not known is an error."""
+
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")

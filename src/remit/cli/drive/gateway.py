@@ -9,7 +9,7 @@ import click
 from msgspec import Struct, ValidationError, convert, structs
 
 from remit.cli.drive.leaving import Data
-from remit.config.folders import make_private
+from remit.config.file_trust import make_private
 from remit.config.values import Duration, duration, duration_ms
 from remit.documents.devices import GatewayUp
 from remit.protocol.errors import Code, RemitError, fault

@@ -12,8 +12,7 @@ from remit.agents.mcp.settings import Settings
 from remit.cli.drive import leaving
 from remit.cli.drive.leaving import Data, interrupts
 from remit.cli.show.screen import print_json, print_table
-from remit.config.composition import hub_of
-from remit.config.mcp_servers import settings_of
+from remit.config.composition import hub_of, settings_of
 from remit.config.peers import ANYONE
 from remit.config.team import Team
 from remit.documents.serving import McpTool, McpTools

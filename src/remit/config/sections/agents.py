@@ -6,7 +6,6 @@ from msgspec import Meta
 
 from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S
 from remit.agents.toolbox import TOOL_ROUNDS, Arguments
-from remit.config.sections.base import Section
 from remit.config.values import (
     AgentName,
     Callee,
@@ -20,6 +19,7 @@ from remit.config.values import (
     PublicKey,
     Run,
     Secret,
+    Section,
     Url,
     Variable,
     VariableName,

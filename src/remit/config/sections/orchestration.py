@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from remit.config.sections.base import Section
 from remit.config.values import (
     AgentName,
     Code,
     Duration,
     ModelName,
     Secret,
+    Section,
     StepAfter,
     StepName,
     Url,

@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from remit.config.sections.base import Section
 from remit.config.values import (
     KEY_PATH,
     REVOKED_PATH,
@@ -15,6 +14,7 @@ from remit.config.values import (
     Positive,
     PublicKey,
     Secret,
+    Section,
     Url,
     UserName,
 )

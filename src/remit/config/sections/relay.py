@@ -4,8 +4,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from remit.config.sections.base import Section
-from remit.config.values import AgentName, DeviceName, Duration, GatewayUrl, Positive, Secret, Variable, duration
+from remit.config.values import (
+    AgentName,
+    DeviceName,
+    Duration,
+    GatewayUrl,
+    Positive,
+    Secret,
+    Section,
+    Variable,
+    duration,
+)
 from remit.policy.plan import Share
 from remit.protocol.card import Rate
 from remit.protocol.remit import Count
