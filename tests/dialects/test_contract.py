@@ -11,9 +11,9 @@ from msgspec.structs import replace
 import dialect_laws as laws
 from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects.contract import DIALECT as CONTRACT
+from remit.dialects.contract import Intent, classified, intents
 from remit.dialects.contract import _write_request as said  # pyright: ignore[reportPrivateUsage]
 from remit.dialects.exchange import ForeignMessage
-from remit.dialects.intents import Intent, classified, intents
 from remit.protocol.confidence import level_of
 from remit.protocol.envelope import Handoff, Request, Response, Usage
 from remit.protocol.errors import Code, fault

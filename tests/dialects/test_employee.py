@@ -13,8 +13,7 @@ from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects import find
 from remit.dialects.employee import DIALECT as EMPLOYEE
 from remit.dialects.employee import _write_request as said  # pyright: ignore[reportPrivateUsage]
-from remit.dialects.exchange import ForeignMessage
-from remit.dialects.ids import as_uuid
+from remit.dialects.exchange import ForeignMessage, as_uuid
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.codec import malformed

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects import find
 from remit.dialects.employee import Employee
-from remit.dialects.exchange import ForeignMessage
-from remit.dialects.ids import as_uuid
+from remit.dialects.exchange import ForeignMessage, as_uuid
 from remit.protocol.codec import Versions, VersionStep
 from remit.protocol.envelope import NOBODY, VERSION, Response
 from remit.protocol.errors import Code, fault

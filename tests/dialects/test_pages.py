@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from remit.dialects import NAMES, contract, employee_types, intents, librarian_types, subagent
+from remit.dialects import NAMES, contract, employee_types, librarian_types, subagent
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -32,8 +32,8 @@ FIELDS: dict[str, tuple[type[Struct], ...]] = {
         contract.Context,
         contract.ContractResponse,
         contract.Metadata,
-        intents.IntentClassification,
-        intents.IntentTarget,
+        contract.IntentClassification,
+        contract.IntentTarget,
     ),
     "subagent": (subagent.SubAgentCall, subagent.SubAgentArgs, subagent.SubAgentContext, subagent.SubAgentResult),
 }

@@ -3,8 +3,7 @@
 import pytest
 
 from remit.dialects.exchange import ForeignMessage
-from remit.dialects.outcome import in_time
-from remit.dialects.sentences import fault_of
+from remit.dialects.outcome import fault_of, in_time
 from remit.policy.limits import Limits
 from remit.policy.lineage import depth, fan_out, version
 from remit.policy.rate import rate

@@ -18,10 +18,19 @@ from remit.dialects.employee_types import (
     TokenUsage,
     UsedSource,
 )
-from remit.dialects.exchange import ForeignMessage, refuse_another
-from remit.dialects.ids import as_uuid, claimed
-from remit.dialects.outcome import JSON, answered_by, header, in_time, read_reply, reply_with_status, settled, status_of
-from remit.dialects.sentences import fault_of, in_sentences
+from remit.dialects.exchange import ForeignMessage, as_uuid, claimed, refuse_another
+from remit.dialects.outcome import (
+    JSON,
+    answered_by,
+    fault_of,
+    header,
+    in_sentences,
+    in_time,
+    read_reply,
+    reply_with_status,
+    settled,
+    status_of,
+)
 from remit.protocol.codec import Versions, convert, decode, encode, malformed, text_of
 from remit.protocol.envelope import (
     NOBODY,

@@ -26,6 +26,7 @@ from remit.dialects.outcome import (
     JSON,
     answered_by,
     header,
+    in_reasons,
     in_time,
     known,
     read_reply,
@@ -33,7 +34,6 @@ from remit.dialects.outcome import (
     settled,
     status_of,
 )
-from remit.dialects.sentences import in_reasons
 from remit.protocol.codec import convert, decode, encode, malformed, text_of
 from remit.protocol.envelope import (
     PREVIEW_LENGTH,

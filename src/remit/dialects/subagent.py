@@ -10,6 +10,7 @@ from remit.dialects.exchange import ForeignMessage, read_envelope, refuse_anothe
 from remit.dialects.outcome import (
     JSON,
     answered_by,
+    fault_of,
     header,
     in_time,
     read_reply,
@@ -18,7 +19,6 @@ from remit.dialects.outcome import (
     settled,
     status_of,
 )
-from remit.dialects.sentences import fault_of
 from remit.protocol import envelope
 from remit.protocol.codec import encode, malformed, text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, VERSION, Json, Request, Response, Text, Usage
