@@ -9,7 +9,7 @@ import click
 from remit.cli.completion_words import recorded_profiles, run_ids
 from remit.cli.options import json_option, jsonl_option, store_option, team_options
 from remit.cli.show.screen import clock_time, many, print_json, print_text
-from remit.documents.audit import AuditCheckpoint, AuditRow, Verification
+from remit.documents.runs import AuditCheckpoint, AuditRow, Verification
 from remit.protocol.codec import did_you_mean, encode
 from remit.protocol.records import Record
 from remit.runtime.audit import ChainRow

@@ -13,7 +13,7 @@ from remit.cli.options import json_option, same_team, team_options
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
     from remit.config.team import Team
-    from remit.documents.devices import DeviceShown, KnownDevice
+    from remit.documents.shared import DeviceShown, KnownDevice
     from remit.relay.device.identity import Card
     from remit.relay.device.peers import PeerDevice
     from remit.relay.device.state import DeviceFile
@@ -126,7 +126,7 @@ def pair(
     """
     from remit.cli.show.screen import print_json
     from remit.config.device import using_device
-    from remit.documents.devices import DevicePaired
+    from remit.documents.shared import DevicePaired
     from remit.relay.device.identity import comparable_code, read_link
     from remit.relay.device.peers import Peers
 
@@ -184,7 +184,7 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
     """
     from remit.cli.show.screen import print_json, print_table
     from remit.config.device import using_device
-    from remit.documents.devices import Devices
+    from remit.documents.shared import Devices
     from remit.relay.device.peers import Peers
 
     with using_device(_team(team_file, overrides)) as device:
@@ -228,7 +228,7 @@ def allow(
     """
     from remit.cli.show.screen import print_json
     from remit.config.device import find_device, using_device
-    from remit.documents.devices import DeviceChanged
+    from remit.documents.shared import DeviceChanged
     from remit.relay.device.peers import Peers
 
     team = _team(team_file, overrides)
@@ -261,7 +261,7 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
     """
     from remit.cli.show.screen import print_json
     from remit.config.device import find_device, using_device
-    from remit.documents.devices import DeviceChanged
+    from remit.documents.shared import DeviceChanged
     from remit.relay.device.peers import Peers
 
     with using_device(_team(team_file, overrides)) as own:
@@ -329,7 +329,7 @@ def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:
 def _shown(team: Team, device: Device) -> DeviceShown:
     from remit.cli.places import shorter
     from remit.config.device import device_path
-    from remit.documents.devices import DeviceShown
+    from remit.documents.shared import DeviceShown
     from remit.transports.credentials.keys import fingerprint
 
     return DeviceShown(
@@ -353,7 +353,7 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
 
 
 def _known(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
-    from remit.documents.devices import KnownDevice, OfferedAgent
+    from remit.documents.shared import KnownDevice, OfferedAgent
     from remit.relay.messages.catalog import latest_offers, shares
     from remit.transports.credentials.keys import fingerprint
 

@@ -18,7 +18,7 @@ def errors(code: str | None, as_json: bool) -> None:
     from difflib import get_close_matches
 
     from remit.cli.show.screen import print_json
-    from remit.documents.errors import ErrorCode, ErrorCodes
+    from remit.documents.common import ErrorCode, ErrorCodes
     from remit.protocol.errors import TABLE, Code
 
     if code is not None and code.upper() not in TABLE:

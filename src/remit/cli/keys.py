@@ -12,7 +12,7 @@ from remit.config.file_trust import make_private
 
 if TYPE_CHECKING:  # signing is not loaded to show help
     from remit.config.team import Team
-    from remit.documents.keys import KeysShown
+    from remit.documents.team import KeysShown
     from remit.transports.credentials.keys import HubKey
 
 OVERLAP = "168h"
@@ -345,7 +345,7 @@ _STATES = {"signs": "signs", "next": "signs", "old": "accepted"}
 
 def _now(files: KeyFiles) -> KeysShown:
     from remit.cli.show.screen import now_ms
-    from remit.documents.keys import KeysShown, OwnKey, PeerKey
+    from remit.documents.team import KeysShown, OwnKey, PeerKey
     from remit.transports.credentials.keys import fingerprint
     from remit.transports.credentials.trust import WatchedFile, revoked_ids, trusted_keys
 

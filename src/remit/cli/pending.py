@@ -13,8 +13,7 @@ from remit.cli.completion_words import question_ids
 from remit.cli.options import json_option, jsonl_option, same_team, store_option, team_options
 from remit.cli.show.pending_print import Asked, document_of, fields_of, id_of, question_of, row_of, short_id
 from remit.cli.show.screen import now_ms, print_fields, print_json, print_table, print_text
-from remit.documents.questions import Decided, DraftAnswered, Pending
-from remit.documents.shared import SharedDraft
+from remit.documents.shared import Decided, DraftAnswered, Pending, SharedDraft
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Decision, Question

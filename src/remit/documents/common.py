@@ -1,4 +1,4 @@
-"""Fields that many documents share, and the document of a failed command."""
+"""Fields that many documents share, the document of a failed command, and the table of errors."""
 
 from typing import Annotated, Literal
 
@@ -41,3 +41,21 @@ def failure_of(why: Fault) -> Failure:
         problems=why.problems,
         exit_code=TABLE[why.code].exit_code,
     )
+
+
+class ErrorCode(Struct, frozen=True, kw_only=True):
+    """An error code with its properties."""
+
+    code: Annotated[Code, Meta(description="The code; it is stable and never reused.")]
+    meaning: Annotated[str, Meta(description="What it means.")]
+    suggestion: Annotated[str, Meta(description="What to do.")]
+    blame: Annotated[str, Meta(description="Who must change something: `caller`, `peer` or `hub`.")]
+    status: Annotated[int, Meta(description="The HTTP status.")]
+    exit_code: Annotated[int, Meta(description="Exit code of a command.")]
+    recoverable: Annotated[bool, Meta(description="Whether a retry can succeed.")]
+
+
+class ErrorCodes(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.errors/1"):
+    """Error codes, explained. Printed by `remit errors`."""
+
+    errors: Annotated[tuple[ErrorCode, ...], Meta(description="The requested codes, or all.")]

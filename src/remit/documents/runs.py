@@ -1,4 +1,4 @@
-"""Documents of runs: details, lists, trees and records."""
+"""Documents of runs and of the audit record: details, lists, trees, records, verification and export."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,6 +9,7 @@ from remit.protocol.envelope import Artifact, Json
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record
+from remit.runtime.audit import AuditFinding
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -258,3 +259,44 @@ class Detached(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit
     pid: Annotated[int, Meta(description="Id of the process that executes it.")]
     log: Annotated[str, Meta(description="The log file.")]
     state: State
+
+
+class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.verification/1"):
+    """Whether a record is intact. Printed by `remit audit verify --json`."""
+
+    ok: Annotated[bool, Meta(description="Whether the record is intact.")]
+    file: Annotated[str, Meta(description="The record file.")]
+    rows: Annotated[int, Meta(description="Number of rows.")]
+    checkpoints: Annotated[int, Meta(description="Number of valid checkpoints.")]
+    unprotected: Annotated[
+        int, Meta(description="Rows after the last checkpoint. Truncation there would go unnoticed.")
+    ]
+    findings: Annotated[tuple[AuditFinding, ...], Meta(description="Each place where the record was changed.")]
+    keys: Annotated[
+        tuple[str, ...], Meta(description="Public keys that signed it. Compare them with a copy kept elsewhere.")
+    ]
+    anchors: Annotated[int, Meta(description="Number of given anchors that match the record.")] = 0
+
+
+class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-row/1"):
+    """A row as it was hashed; see docs/audit.md for how to verify it. Printed by `remit audit export`."""
+
+    seq: Annotated[int, Meta(description="Row number.")]
+    kind: Annotated[str, Meta(description="Kind of record.")]
+    at_ms: AtMs
+    run: RunId
+    session: Annotated[str, Meta(description="The session it belongs to.")]
+    body: Annotated[str, Meta(description="The JSON text that was hashed, as UTF-8.")]
+    previous: Annotated[str, Meta(description="Digest of the previous row; 64 zeros for the first.")]
+    digest: Annotated[str, Meta(description="Digest of this row.")]
+
+
+class AuditCheckpoint(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-checkpoint/1"):
+    """A signed checkpoint of the chain. Printed by `remit audit anchor` and, after its row, `remit audit export`."""
+
+    number: Annotated[int, Meta(description="Sequence number. A gap shows that a checkpoint was removed.")]
+    seq: Annotated[int, Meta(description="The last row that this checkpoint signs.")]
+    digest: Annotated[str, Meta(description="Digest of that row.")]
+    at_ms: AtMs
+    key: Annotated[str, Meta(description="The public key (Ed25519).")]
+    signature: Annotated[str, Meta(description="The signature.")]

@@ -1,11 +1,76 @@
-"""Documents of runs with shared agents, and of calls to the agents that this device shares."""
+"""Documents of devices: runs with shared agents, calls to the agents that this device shares, pending questions."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from remit.documents.common import AtMs
-from remit.documents.devices import DeviceId
+from remit.documents.common import AtMs, RunId, State
+from remit.runtime.ports import Decision, Question
+
+DeviceId = Annotated[str, Meta(description="The device id, derived from its key.")]
+
+
+class GatewayUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.gateway/1"):
+    """A running gateway. Printed by `remit relay --json` when it accepts connections."""
+
+    name: Annotated[str, Meta(description="Its own name for itself.")]
+    address: Annotated[str, Meta(description="The address to reach it at.")]
+    folder: Annotated[str, Meta(description="Folder for messages to offline devices.")]
+
+
+class DeviceShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.device/1"):
+    """This device. Printed by `remit devices init --json` and `devices show --json`."""
+
+    id: DeviceId
+    name: Annotated[str, Meta(description="The name that others see.")]
+    fingerprint: Annotated[str, Meta(description="Key fingerprint for two people to compare.")]
+    gateway: Annotated[str, Meta(description="Gateway named in its card; empty: none.")]
+    file: Annotated[str, Meta(description="The encrypted file with its identity.")]
+    link: Annotated[str, Meta(description="Its card as a link, to pair with it. Contains no secret.")]
+
+
+class OfferedAgent(Struct, frozen=True, kw_only=True):
+    """An agent that another device shares with this one."""
+
+    name: Annotated[str, Meta(description="The name it is shared under: `remit chat … --agent NAME`.")]
+    description: Annotated[str, Meta(description="The owner's description.")] = ""
+
+
+class KnownDevice(Struct, frozen=True, kw_only=True):
+    """A paired device."""
+
+    id: DeviceId
+    name: Annotated[str, Meta(description="Its own name for itself.")]
+    fingerprint: Annotated[str, Meta(description="Key fingerprint for two people to compare.")]
+    verified: Annotated[bool, Meta(description="Whether the two owners compared codes.")]
+    shared: Annotated[bool, Meta(description="Whether agents here may call agents that it shares.")]
+    offers: Annotated[
+        tuple[OfferedAgent, ...] | None,
+        Meta(description="Agents that it shares with this device; null: not known yet."),
+    ] = None
+    allowed: Annotated[bool, Meta(description="Whether it may contact this device on its own.")]
+    revoked: Annotated[bool, Meta(description="Whether it was revoked, permanently.")]
+
+
+class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.devices/1"):
+    """The paired devices. Printed by `remit devices list --json`."""
+
+    device: DeviceId
+    devices: Annotated[tuple[KnownDevice, ...], Meta(description="The known devices, by name.")]
+
+
+class DevicePaired(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pairing/1"):
+    """A newly paired device. Printed by `remit devices pair --json`."""
+
+    device: Annotated[KnownDevice, Meta(description="The device.")]
+    code: Annotated[str, Meta(description="The code that both owners see if neither card was tampered with.")]
+
+
+class DeviceChanged(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.known-device/1"):
+    """The new permissions of a device. Printed by `remit devices allow --json` and `devices revoke --json`."""
+
+    device: Annotated[KnownDevice, Meta(description="The device.")]
+
 
 SharedRunId = Annotated[str, Meta(description="The run of the two agents; `remit chat … --continue RUN` continues it.")]
 
@@ -142,3 +207,38 @@ class SharedQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     ]
     event: Annotated[Literal["asked", "answered", "declined"], Meta(description="What happened.")]
     code: Annotated[str, Meta(description="The error code, if it was declined: `remit errors CODE` explains it.")] = ""
+
+
+class PendingQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.question/1"):
+    """A pending question. Printed by `remit pending show --json`, and by `pending list --jsonl`."""
+
+    question: Annotated[Question, Meta(description="The question and its request, redacted.")]
+    run: RunId
+    left_ms: Annotated[int, Meta(description="Time left to answer.")]
+
+
+class Pending(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pending/1"):
+    """The pending questions and drafts. Printed by `remit pending list --json`."""
+
+    questions: Annotated[tuple[PendingQuestion, ...], Meta(description="The questions, oldest first.")]
+    drafts: Annotated[
+        tuple[SharedDraft, ...], Meta(description="The pending drafts to shared agents, oldest run first.")
+    ] = ()
+
+
+class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.decision/1"):
+    """The answer to a question. Printed by `remit pending approve --json` and `pending reject --json`."""
+
+    question: Annotated[str, Meta(description="The question id.")]
+    run: RunId
+    state: State
+    decision: Annotated[Decision, Meta(description="The answer, and who gave it.")]
+
+
+class DraftAnswered(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.draft-answer/1"):
+    """The answer to a draft. Printed by `remit pending approve --json` and `pending reject --json` for a draft."""
+
+    draft: Annotated[SharedDraft, Meta(description="The draft before the answer.")]
+    agreed: Annotated[bool, Meta(description="Whether it is sent.")]
+    text: Annotated[str | None, Meta(description="The replacement text; null: sent unchanged, or not sent.")] = None
+    reason: Annotated[str, Meta(description="Reason for rejecting it, as told to the agent.")] = ""

@@ -1,6 +1,6 @@
-"""Documents of a team, its agents and its checks."""
+"""Documents of a team: its agents, its checks, its keys and its servers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -141,3 +141,65 @@ class Reloading(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     file: Annotated[str, Meta(description="The team file.")]
     store: Annotated[str, Meta(description="The store through which the hubs are notified.")]
     number: Annotated[int, Meta(description="The number of the row that notifies them.")]
+
+
+class OwnKey(Struct, frozen=True, kw_only=True):
+    """A key of this hub."""
+
+    public: Annotated[str, Meta(description="The public key, as peers enter it.")]
+    fingerprint: Annotated[str, Meta(description="Fingerprint for two people to compare.")]
+    state: Annotated[
+        Literal["signs", "next", "old"],
+        Meta(description="`signs`: in use; `next`: will sign next; `old`: still accepted."),
+    ]
+    signs_from_ms: AtMs
+    accepted_until_ms: Annotated[int | None, Meta(description="When it stops being accepted; null: no end set.")] = None
+
+
+class PeerKey(Struct, frozen=True, kw_only=True):
+    """A key of another hub."""
+
+    peer: Annotated[str, Meta(description="The peer that owns the key.")]
+    public: Annotated[str, Meta(description="The public key.")]
+    fingerprint: Annotated[str, Meta(description="Fingerprint for two people to compare.")]
+    file: Annotated[str, Meta(description="The file that contains it.")]
+    counts: Annotated[
+        bool, Meta(description="Whether the key is in use: the team file must have a peer with this name.")
+    ]
+
+
+class KeysShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.keys/1"):
+    """The current keys of this hub and its peers. Printed by all `remit keys` commands with `--json`."""
+
+    file: Annotated[str, Meta(description="The file with this hub's key.")]
+    keys: Annotated[tuple[OwnKey, ...], Meta(description="This hub's keys, oldest first; empty if it has none.")]
+    peers: Annotated[tuple[PeerKey, ...], Meta(description="The keys of other hubs.")]
+    revoked: Annotated[int, Meta(description="Number of revoked credentials.")]
+
+
+class ServerUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.serving/1"):
+    """A running server. Printed by `remit serve --json` when it accepts requests."""
+
+    team: Annotated[str, Meta(description="The hub's name.")]
+    address: Annotated[str, Meta(description="The address of the server.")]
+    agents: Annotated[tuple[str, ...], Meta(description="The agents that can be called.")]
+    token_file: Annotated[
+        str | None, Meta(description="The file with the access token, if the team has no clients.")
+    ] = None
+
+
+class McpTool(Struct, frozen=True, kw_only=True):
+    """A tool of an MCP server, as the server describes it."""
+
+    name: Annotated[str, Meta(description="Its name on the server.")]
+    tool: Annotated[str | None, Meta(description="Its name in the hub; null if it is not in `allow`.")]
+    description: Annotated[str, Meta(description="The server's description.")] = ""
+    input_schema: Annotated[dict[str, Any], Meta(description="JSON Schema of its input.")] = {}
+
+
+class McpTools(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.mcp-tools/1"):
+    """The tools of an MCP server. Printed by `remit mcp --tools SERVER --json`."""
+
+    server: Annotated[str, Meta(description="The server's name in the team file.")]
+    tools: Annotated[tuple[McpTool, ...], Meta(description="Its tools, in the server's order.")]
+    missing: Annotated[tuple[str, ...], Meta(description="Tools in `allow` that the server does not have.")] = ()

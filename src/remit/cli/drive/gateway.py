@@ -11,7 +11,7 @@ from msgspec import Struct, ValidationError, convert, structs
 from remit.cli.drive.leaving import Data
 from remit.config.file_trust import make_private
 from remit.config.values import Duration, duration, duration_ms
-from remit.documents.devices import GatewayUp
+from remit.documents.shared import GatewayUp
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.gateway.addresses import Network, networks
 from remit.relay.gateway.certificate import Certificate

@@ -7,7 +7,7 @@ from remit.cli.places import shorter
 from remit.cli.show.screen import many, spoken
 from remit.config.serving import TeamServer, serving
 from remit.config.team import Team
-from remit.documents.serving import ServerUp
+from remit.documents.team import ServerUp
 from remit.server.server import Server
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from remit.cli.show.screen import clock_time, cut, now_ms, spoken
-from remit.documents.questions import PendingQuestion
-from remit.documents.shared import SharedDraft
+from remit.documents.shared import PendingQuestion, SharedDraft
 from remit.protocol.codec import text_of
 from remit.runtime.ports import Question
 
