@@ -15,10 +15,9 @@ from remit.agents.model import ModelAgent
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter
 from remit.detectors.pipeline import pipeline
-from remit.hub.arguments import seen_by
 from remit.hub.blocking import Background
 from remit.hub.blocking import ask as ask_blocking
-from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card
+from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card, seen_by
 from remit.hub.isolation import Isolation
 from remit.hub.mcp_tools import HubMcpServers, McpOptions, mcp_settings
 from remit.hub.orchestration import Hearing, Orchestration, refuse_unsound, refuse_unused_model

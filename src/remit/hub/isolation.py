@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from remit.agents.function import function_of
 from remit.agents.sandbox import Sandbox, demand
-from remit.hub.arguments import names_of
+from remit.hub.cards import names_of
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no isolated agents

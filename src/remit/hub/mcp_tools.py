@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from remit.hub.arguments import listed, refuse_unknown, seen_by_server
+from remit.hub.cards import listed, refuse_unknown, seen_by_server
 from remit.protocol.envelope import Answer
 from remit.runtime.brief import Brief
 from remit.runtime.engine import Engine

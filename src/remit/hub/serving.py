@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from remit.hub.arguments import names_of, permissions_of
+from remit.hub.cards import names_of, permissions_of
 from remit.protocol.codec import did_you_mean
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypedDict
 
-from remit.hub.arguments import refuse_unknown
+from remit.hub.cards import refuse_unknown
 from remit.hub.orchestration import Orchestration
 from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
