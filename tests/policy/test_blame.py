@@ -2,15 +2,20 @@
 
 import pytest
 
-from remit.policy.blame import MOST_CAUSES, counts_against, is_from_below, is_late, key_of, usual_time_s
 from remit.policy.breaker import (
+    MOST_CAUSES,
     USUAL_HALF_LIFE_S,
     Breaker,
     BreakerSettings,
     Phase,
     admitted,
     after,
+    counts_against,
+    is_from_below,
+    is_late,
+    key_of,
     usual_now_s,
+    usual_time_s,
 )
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Response

@@ -3,8 +3,7 @@
 import pytest
 
 from remit.policy.limits import Limits
-from remit.policy.reception import Sender, receive
-from remit.policy.session_names import speaker_of
+from remit.policy.reception import Sender, receive, speaker_of
 from remit.protocol.envelope import Note, Request, View
 from remit.protocol.errors import Fault
 from remit.protocol.submission import Submission

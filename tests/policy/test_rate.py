@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.rate import Window, count, rate, wait_ms
+from remit.policy.budget import Window, count, rate, wait_ms
 from remit.policy.verdict import ALLOW, Facts, refuse
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code

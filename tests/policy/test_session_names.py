@@ -6,8 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.policy.reception import Sender, peer_name
-from remit.policy.session_names import here, is_new, named_by_peer, of_agent, peer_of, there, with_session_of_peer
+from remit.policy.reception import (
+    Sender,
+    here,
+    is_new,
+    named_by_peer,
+    of_agent,
+    peer_name,
+    peer_of,
+    there,
+    with_session_of_peer,
+)
 from remit.protocol.envelope import USER, Request
 from samples import a_request, a_response
 

@@ -4,9 +4,9 @@ import pytest
 
 from remit.dialects.exchange import ForeignMessage
 from remit.dialects.outcome import fault_of, in_time
+from remit.policy.budget import rate
 from remit.policy.limits import Limits
 from remit.policy.lineage import depth, fan_out, version
-from remit.policy.rate import rate
 from remit.policy.reception import Sender, receive
 from remit.policy.verdict import Facts, Refuse
 from remit.protocol.envelope import VERSION, Response

@@ -14,7 +14,7 @@ from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
 from remit.config.device import using_device
 from remit.config.device_service import Relaying, relaying
-from remit.policy.rate import Window
+from remit.policy.budget import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.peers import Peers

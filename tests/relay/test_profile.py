@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.policy.rate import Window
+from remit.policy.budget import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault
 from remit.relay.bridge.frames import PromptConstraints

@@ -1,6 +1,9 @@
-"""Grants of time and tokens, and the guards that refuse what cannot be afforded."""
+"""Grants of time, tokens and calls, and the guards that refuse what cannot be afforded."""
+
+from msgspec import Struct
 
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
+from remit.protocol.card import Rate
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code
@@ -137,3 +140,34 @@ def estimate(value: Json) -> int:
     # In parts, so that other threads get their turn in between; a token is at least one byte.
     weights = sum(sum(raw[at : at + _PART].translate(_WEIGHED)) for at in range(0, len(raw), _PART))
     return min(len(raw), round(weights / 100))
+
+
+class Window(Struct, frozen=True):
+    """The calls counted since *start*."""
+
+    start: float = float("-inf")
+    calls: int = 0
+
+
+def wait_ms(window: Window, rate: Rate, now: float) -> int:
+    """Return how long to wait before the next call; 0 if it may come now."""
+    left = window.start + rate.seconds - now
+    return 0 if left <= 0 or window.calls < rate.calls else max(1, round(left * 1_000))
+
+
+def count(window: Window, rate: Rate, now: float) -> Window:
+    """Return the window with one more call, a new one if the last is over."""
+    if now >= window.start + rate.seconds:
+        return Window(now, 1)
+    return Window(window.start, window.calls + 1)
+
+
+def rate(request: Request, facts: Facts) -> Verdict:
+    """Within the callee's rate limit."""
+    if not facts.rate_wait_ms:
+        return ALLOW
+    return refuse(
+        Code.RATE_LIMITED,
+        f"{request.target} is asked too often",
+        retry_after_ms=facts.rate_wait_ms,
+    )

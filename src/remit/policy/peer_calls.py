@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from remit.policy import lineage
 from remit.policy.limits import Limits
-from remit.policy.reception import trace_of
-from remit.policy.session_names import there
+from remit.policy.reception import there, trace_of
 from remit.policy.verdict import Facts, Refuse
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request

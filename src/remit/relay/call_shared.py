@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from remit.policy.rate import Window
+from remit.policy.budget import Window
 from remit.protocol.card import Rate
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import VERSION, Answer, Request, Response, Usage

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from remit.policy.rate import Window, count, wait_ms
+from remit.policy.budget import Window, count, wait_ms
 from remit.protocol.card import Rate
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Response

@@ -13,7 +13,7 @@ from typing import NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from remit.policy.rate import Window
+from remit.policy.budget import Window
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import SharedStep

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from remit.policy.reception import here, peer_of
 from remit.policy.redaction import strike
-from remit.policy.session_names import here, peer_of
 from remit.policy.weight import is_light
 from remit.protocol.codec import checked
 from remit.protocol.envelope import ContextFilter, Json, Message, Note, Request, Response

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remit.policy import blame
-from remit.policy.blame import FaultKey
+from remit.policy import breaker
+from remit.policy.breaker import FaultKey
 from remit.policy.budget import settle
 from remit.policy.repeats import CallKey, EarlierAnswer
 from remit.policy.verdict import Sealing
@@ -313,8 +313,8 @@ class Frame:
         """Remember how one of its delegations failed."""
         if self.faults_below is None:
             self.faults_below = set()
-        self.faults_below.add(blame.key_of(why))
-        self.faults_below.add(blame.key_of(why.outward()))  # as an agent in a separate process sees it
+        self.faults_below.add(breaker.key_of(why))
+        self.faults_below.add(breaker.key_of(why.outward()))  # as an agent in a separate process sees it
 
     def note_session_read(self) -> None:
         """Remember that this answer, and those of all frames above, depend on a session."""

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from remit.policy import blame, routing
+from remit.policy import breaker, routing
 from remit.policy import breaker as breakers
-from remit.policy import rate as rates
+from remit.policy import budget as rates
 from remit.policy.breaker import Breaker, BreakerSettings, Phase
-from remit.policy.rate import Window
+from remit.policy.budget import Window
 from remit.policy.reception import trace_of
 from remit.policy.routing import Candidate, Ranked, TrackRecord
 from remit.protocol.card import AgentCard
@@ -150,7 +150,7 @@ class Ledger:
         self._judge_target(frame, failed, now, now - frame.taken_s - frame.waited_s)
         if frame.request.capability is not None:
             self._learn(
-                frame, frame.request.capability, failed, now, late=frame.ran and blame.is_late(response, failed)
+                frame, frame.request.capability, failed, now, late=frame.ran and breaker.is_late(response, failed)
             )
 
     def _counts_against(self, frame: Frame, response: Response, now: float, default_ms: int) -> bool | None:
@@ -158,12 +158,12 @@ class Ledger:
         known_s = breakers.usual_now_s(self.breakers.get(frame.card.name, _FRESH), now)
         # Time in the queue was not available to the agent; time that the caller granted beyond that was.
         had_s = frame.request.remit.time_ms / 1_000 - (frame.taken_s - frame.started) if frame.ran else 0.0
-        return blame.counts_against(
+        return breaker.counts_against(
             response,
             # A handover names the agents behind it, also if it happened on a peer.
             passed_on=frame.passed_on or len(response.path) > 1,
             had_s=had_s,
-            usual_s=blame.usual_time_s(known_s, frame.card, frame.request.capability, default_ms),
+            usual_s=breaker.usual_time_s(known_s, frame.card, frame.request.capability, default_ms),
         )
 
     def set_aside(self, frame: Frame, hedge_ms: int) -> Remit:

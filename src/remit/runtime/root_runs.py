@@ -9,8 +9,8 @@ from typing import TypeVar, cast
 from msgspec.structs import replace
 
 from remit.policy.permission import received
+from remit.policy.reception import is_new, speaker_of
 from remit.policy.redaction import strike
-from remit.policy.session_names import is_new, speaker_of
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.context import check, fit, newest, notes_for
+from remit.policy.reception import named_by_peer, speaker_of
 from remit.policy.redaction import strike
-from remit.policy.session_names import named_by_peer, speaker_of
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View

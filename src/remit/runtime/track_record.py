@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 
 from remit.policy import routing
-from remit.policy.blame import FaultKey, counts_against, is_late, key_of
+from remit.policy.breaker import FaultKey, counts_against, is_late, key_of
 from remit.policy.limits import Limits
 from remit.policy.routing import TrackRecord
 from remit.protocol.envelope import Request, Response

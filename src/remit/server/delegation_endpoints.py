@@ -7,8 +7,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.reception import Permission, Sender, peer_name
-from remit.policy.session_names import peer_of, with_session_of_peer
+from remit.policy.reception import Permission, Sender, peer_name, peer_of, with_session_of_peer
 from remit.protocol.codec import decode, decode_submission
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault

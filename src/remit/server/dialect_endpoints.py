@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from remit.dialects import NAMES, find
 from remit.dialects.exchange import Dialect, ForeignMessage
-from remit.policy.reception import Sender, peer_name
-from remit.policy.session_names import of_agent, peer_of, with_session_of_peer
+from remit.policy.reception import Sender, of_agent, peer_name, peer_of, with_session_of_peer
 from remit.policy.weight import is_light_response
 from remit.protocol.codec import encode, malformed
 from remit.protocol.envelope import NOBODY, VERSION, Request, Response

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.session_names import with_session_of_peer
+from remit.policy.reception import with_session_of_peer
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Record, Refusal, outward

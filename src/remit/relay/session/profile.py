@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from remit.policy.rate import Window, count, wait_ms
+from remit.policy.budget import Window, count, wait_ms
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import MAX_INTEGER

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from remit.policy import breaker, budget, lineage, permission, rate, redaction
+from remit.policy import breaker, budget, lineage, permission, redaction
 from remit.policy.verdict import Facts, Guard, Verdict
 from remit.protocol.envelope import Request
 
@@ -22,7 +22,7 @@ GUARDS: tuple[Guard, ...] = (
     budget.deadline,
     permission.tools,
     budget.tokens,
-    rate.rate,
+    budget.rate,
     breaker.breaker,
 )
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from remit.policy.blame import key_of
+from remit.policy.breaker import key_of
 from remit.policy.redaction import Held, Raw, is_plain, strike
 from remit.policy.verdict import Sealing
 from remit.policy.weight import LIGHT, is_light_response

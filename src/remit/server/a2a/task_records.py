@@ -12,8 +12,7 @@ from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.requests import message_of
 from remit.dialects.a2a.responses import Telling, ended_task, state_of, under_way
 from remit.dialects.a2a.types import AGENT, ENDED, PAGE, A2aMessage, ListTasks, Task, TaskList, TaskState, milliseconds
-from remit.policy.reception import Sender
-from remit.policy.session_names import there
+from remit.policy.reception import Sender, there
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Refusal
