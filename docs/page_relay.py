@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import NODEFAULT, structs
 
-from remit.relay.bridge.frames import PromptConstraints
+from remit.relay.bridge.ports import PromptConstraints
 from remit.relay.session import moves
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import Profile, ProfileLimits

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from remit.agents.mcp.settings import Program
-from remit.relay.bridge.frames import PromptConstraints, PromptRequest
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import Draft, DraftFailure, PromptConstraints, PromptRequest
 from remit.relay.bridge.supervised_agent import SupervisedAgent
 from waiting import PATIENCE_S, eventually
 

@@ -10,8 +10,7 @@ from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
 from remit.detectors.pipeline import pipeline
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
 from remit.relay.e2e.channel import Sealer
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing

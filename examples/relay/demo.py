@@ -19,7 +19,7 @@ from remit.config.device_service import relaying
 from remit.config.load import load_team
 from remit.config.team import Team
 from remit.protocol.errors import RemitError
-from remit.relay.bridge.frames import Mode
+from remit.relay.bridge.ports import Mode
 from remit.relay.device.identity import comparable_code, read_link
 from remit.relay.device.peers import Peers
 from remit.relay.e2e.account import Device

@@ -15,8 +15,7 @@ from acp_agents.models import ModelServer, Script
 from acp_agents.processes import descendants
 from local_agents import down, drafted, failed, gone, request
 from remit.relay.bridge.acp import AcpAgent
-from remit.relay.bridge.permissions import PermissionRequest
-from remit.relay.bridge.ports import Draft
+from remit.relay.bridge.ports import Draft, PermissionRequest
 from remit.testing import TurnedClock
 
 # What is installed first comes from a registry, and two of these at once are a lot for a small machine.

@@ -9,9 +9,7 @@ import pytest
 from acp_agents.conftest import HERE, Make
 from local_agents import down, drafted, failed, gone, is_alive, request
 from remit.relay.bridge.acp import AcpAgent
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.permissions import PermissionRequest
-from remit.relay.bridge.ports import Draft
+from remit.relay.bridge.ports import Draft, PermissionRequest, PromptRequest
 
 # What is installed first comes from a registry.
 pytestmark = pytest.mark.timeout(300)

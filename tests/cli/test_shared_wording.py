@@ -22,7 +22,7 @@ from remit.cli.shared.wording import (
     meters,
     trouble,
 )
-from remit.relay.bridge.permissions import Choice, PermissionRequest
+from remit.relay.bridge.ports import Choice, PermissionRequest
 from remit.relay.session import moves
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ProfileLimits

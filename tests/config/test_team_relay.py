@@ -25,7 +25,7 @@ from remit.config.shared_agents import gateway_name
 from remit.config.team import Team, team_schema
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code
-from remit.relay.bridge.frames import PromptConstraints
+from remit.relay.bridge.ports import PromptConstraints
 from remit.relay.call_shared import RemoteCaller
 from remit.relay.device.identity import Card, make_card
 from remit.relay.device.peers import PeerDevice, Peers

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remit.relay.bridge.frames import PromptRequest, PromptResponse
+from remit.relay.bridge.ports import PromptRequest, PromptResponse
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "local-agents.md").read_text(encoding="utf-8")

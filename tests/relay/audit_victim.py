@@ -21,8 +21,7 @@ from remit import Brief, Hub
 from remit.detectors.pipeline import pipeline
 from remit.protocol.card import Rate
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft
+from remit.relay.bridge.ports import Draft, PromptRequest
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Sealer

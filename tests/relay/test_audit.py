@@ -20,17 +20,16 @@ from remit.detectors.pipeline import pipeline
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, SharedStep
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
 from remit.relay.device.state import DeviceFile
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Person, Recording
 from remit.relay.messages.types import QuestionMessage
 from remit.relay.serve_shared import NOTHING_SHARED, decline
-from remit.relay.session import moves, remote_commands
+from remit.relay.session import moves, repository
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ControlEnvelope
-from remit.relay.session.remote_commands import RemoteCommand
+from remit.relay.session.repository import RemoteCommand
 from remit.runtime.audit import Tampering
 from remit.runtime.ports import NumberedRecord, StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
@@ -138,9 +137,9 @@ async def test_what_is_wished_from_another_process_is_on_record_with_who_wished_
         run = await pair.until(await pair.start(), SessionState.READY_TO_SEND)
         assert run.pending is not None
         file = pair.anna.device.state
-        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Reject(run.pending.id, CANARY), by="eve"))
+        repository.leave(file, RemoteCommand(run=run.id, event=moves.Reject(run.pending.id, CANARY), by="eve"))
         await eventually(lambda: any(each.event == "Reject" for each in pair.notes))
-        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Stop()))
+        repository.leave(file, RemoteCommand(run=run.id, event=moves.Stop()))
         await pair.until(run, SessionState.STOPPED)
         found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
     assert [(each.event, each.by, each.via) for each in found if each.via] == [
@@ -395,7 +394,7 @@ async def test_killed_between_a_step_and_its_record_nothing_is_missing_and_nothi
     record = iter([[step.event, step.state] for step in steps(found)])
     assert all(each in record for each in map(json.loads, (tmp_path / "log").read_text().splitlines()))
     state = sealer(tmp_path, "anna").device.state
-    runs = {run.id: run.state for run in remote_commands.kept_runs(state)}
+    runs = {run.id: run.state for run in repository.kept_runs(state)}
     state.close()
     last = {each.run: step.state for each, step in zip(found, steps(found), strict=True)}
     assert last == runs, "each run ends on record where it is"

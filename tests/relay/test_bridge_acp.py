@@ -16,10 +16,7 @@ from remit.protocol.errors import Code, RemitError
 from remit.relay.bridge import acp as module
 from remit.relay.bridge import acp_turn, acp_wire
 from remit.relay.bridge.acp import AcpAgent
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.permissions import Choice, PermissionRequest, deny
-from remit.relay.bridge.ports import Draft, DraftFailure
-from remit.relay.bridge.prompt_text import in_words
+from remit.relay.bridge.ports import Choice, Draft, DraftFailure, PermissionRequest, PromptRequest, deny, in_words
 from remit.testing import TurnedClock
 from waiting import PATIENCE_S
 

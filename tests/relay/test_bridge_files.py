@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.relay.bridge import files
-from remit.relay.bridge.files import FolderReader, UnreadableError
+from remit.relay.bridge import acp_client
+from remit.relay.bridge.acp_client import FolderReader, UnreadableError
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_only_texts_of_some_length_are_read(folder: Path, monkeypatch: pytest.Mo
     assert refusal(folder, folder / "src") == "src is not a file"
     assert refusal(folder, folder / "image") == "image is not UTF-8 text"
     assert refusal(folder, folder / "none.txt") == "cannot read none.txt: No such file or directory"
-    monkeypatch.setattr(files, "MAX_BYTES", 13)
+    monkeypatch.setattr(acp_client, "MAX_BYTES", 13)
     assert refusal(folder, folder / "src" / "a.py") == "a.py is larger than the limit of 13 bytes"
-    monkeypatch.setattr(files, "MAX_BYTES", 14)
+    monkeypatch.setattr(acp_client, "MAX_BYTES", 14)
     assert FolderReader(str(folder)).read(str(folder / "src" / "a.py")) == "one\ntwo\nthree\n"

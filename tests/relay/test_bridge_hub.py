@@ -10,10 +10,8 @@ import pytest
 from local_agents import drafted, failed, request
 from remit import Answer, Brief, Hub, Usage
 from remit.protocol.records import Kind
-from remit.relay.bridge.frames import ConversationTurn
 from remit.relay.bridge.hub import HubAgent
-from remit.relay.bridge.ports import Draft
-from remit.relay.bridge.prompt_text import in_words, split_answer
+from remit.relay.bridge.ports import ConversationTurn, Draft, in_words, split_answer
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 

@@ -18,11 +18,9 @@ from hypothesis import strategies as st
 
 from local_agents import down, drafted, failed, gone, is_alive, noted, request, rogue
 from remit.agents.mcp.settings import Program
-from remit.relay.bridge.frames import ConversationTurn, PromptConstraints
-from remit.relay.bridge.limits import shown, time_limit_s
 from remit.relay.bridge.ndjson import NdjsonAgent
-from remit.relay.bridge.ports import Draft
-from remit.relay.bridge.prompt_queue import MAX_WAITING
+from remit.relay.bridge.ports import ConversationTurn, Draft, PromptConstraints, shown, time_limit_s
+from remit.relay.bridge.supervised_agent import MAX_WAITING
 from remit.testing import TurnedClock
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "relay" / "agent.py"

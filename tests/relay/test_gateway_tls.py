@@ -12,9 +12,8 @@ import pytest
 from certificates import Made, certificate
 from gateways import NAME, id_of, link_to
 from remit.protocol.errors import RemitError
-from remit.relay.gateway.certificate import Certificate
 from remit.relay.gateway.limits import GatewayLimits
-from remit.relay.gateway.listener import GatewayListener
+from remit.relay.gateway.listener import Certificate, GatewayListener
 from remit.relay.gateway.server import Gateway
 from waiting import PATIENCE_S
 

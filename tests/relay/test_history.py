@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remit.relay.bridge.frames import ConversationTurn, PromptConstraints, PromptRequest, Role
+from remit.relay.bridge.ports import ConversationTurn, PromptConstraints, PromptRequest, Role
 from remit.relay.session.history import Bounded, bounded, request
 from remit.relay.session.moves import Prompt
 

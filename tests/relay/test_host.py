@@ -9,8 +9,7 @@ import pytest
 from pairs import together
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft
+from remit.relay.bridge.ports import Draft, PromptRequest
 from remit.relay.messages import types
 from remit.relay.messages.types import AnswerMessage, DeclineMessage
 from remit.relay.session import moves

@@ -12,8 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
-from remit.relay.bridge.frames import ConversationTurn, Mode
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure, Mode
 from remit.relay.session.moves import (
     ENDED,
     EVENTS,

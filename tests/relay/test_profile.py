@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from remit.policy.budget import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault
-from remit.relay.bridge.frames import PromptConstraints
+from remit.relay.bridge.ports import PromptConstraints
 from remit.relay.session.profile import (
     ControlEnvelope,
     Profile,

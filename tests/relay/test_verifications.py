@@ -15,8 +15,7 @@ from remit.agents.mcp.settings import Program
 from remit.protocol.card import Rate
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError
-from remit.relay.bridge.frames import PromptConstraints
-from remit.relay.bridge.limits import time_limit_s
+from remit.relay.bridge.ports import PromptConstraints, time_limit_s
 from remit.relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage
 from remit.relay.session import moves
 from remit.relay.session.moves import SessionState

@@ -7,9 +7,9 @@ import pytest
 
 from pairs import Pair, together
 from remit.relay.device.state import DeviceFile
-from remit.relay.session import moves, remote_commands
+from remit.relay.session import moves, repository
 from remit.relay.session.moves import SessionState
-from remit.relay.session.remote_commands import RemoteCommand
+from remit.relay.session.repository import RemoteCommand
 from remit.relay.session.run import Overlay
 from remit.runtime.keys import HubKeys
 from waiting import eventually, no_longer
@@ -21,7 +21,7 @@ def beside(path: Path) -> DeviceFile:
 
 
 async def until_forgotten(file: DeviceFile) -> None:
-    await no_longer(lambda: remote_commands.left(file))
+    await no_longer(lambda: repository.left(file))
 
 
 async def shows(pair: Pair, what: Callable[[Overlay], bool]) -> Overlay:
@@ -39,18 +39,18 @@ async def pending(pair: Pair) -> str:
 async def test_a_draft_is_approved_and_rejected_from_another_process(tmp_path: Path) -> None:
     async with together(tmp_path) as pair:
         draft, file = await pending(pair), beside(tmp_path)
-        (run,) = remote_commands.waiting(file)
+        (run,) = repository.waiting(file)
         assert run.pending is not None
         assert (run.pending.id, run.pending.text) == (draft, "turn 1: review this API")
-        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Reject(draft, "be brief")))
-        assert not remote_commands.waiting(file), "it is answered, and is not to be answered twice"
+        repository.leave(file, RemoteCommand(run=run.id, event=moves.Reject(draft, "be brief")))
+        assert not repository.waiting(file), "it is answered, and is not to be answered twice"
         run = await shows(pair, lambda run: run.pending is not None and run.pending.id != draft)
         assert run.pending is not None
         assert "be brief" in pair.local.asked[-1].history[-1].text
-        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Approve(run.pending.id, "other words")))
+        repository.leave(file, RemoteCommand(run=run.id, event=moves.Approve(run.pending.id, "other words")))
         run = await shows(pair, lambda run: bool(run.timeline))
         assert (run.timeline[0].text, run.timeline[0].label) == ("other words", "edited")
-        assert not remote_commands.left(file), "it was forgotten in the same commit"
+        assert not repository.left(file), "it was forgotten in the same commit"
         file.close()
 
 
@@ -59,7 +59,7 @@ async def test_wishes_are_done_in_the_order_in_which_they_were_left(tmp_path: Pa
         await pending(pair)
         file, (run,) = beside(tmp_path), pair.host.runs
         for event in (moves.Pause(), moves.Resume(), moves.Pause(), moves.Stop()):
-            remote_commands.leave(file, RemoteCommand(run=run.id, event=event))
+            repository.leave(file, RemoteCommand(run=run.id, event=event))
         await pair.until(run, SessionState.STOPPED)
         assert [each.event for each in pair.notes][-4:] == ["Pause", "Resume", "Pause", "Stop"]
         file.close()
@@ -73,16 +73,16 @@ async def test_a_wish_that_cannot_be_is_forgotten_and_changes_nothing(tmp_path: 
         wish = RemoteCommand(run="none", event=moves.Stop())
         if where == "in another draft":
             wish = RemoteCommand(run=run.id, event=moves.Approve(f"{draft}0"))
-        name = remote_commands.leave(file, wish)
-        assert remote_commands.is_left(file, name)
-        assert remote_commands.refusal(file, name) is None
+        name = repository.leave(file, wish)
+        assert repository.is_left(file, name)
+        assert repository.refusal(file, name) is None
         await until_forgotten(file)
         assert pair.host.runs == (run,)
-        assert not remote_commands.is_left(file, name)
-        why = remote_commands.refusal(file, name)
+        assert not repository.is_left(file, name)
+        why = repository.refusal(file, name)
         assert why == "run not found on this device" if where == "in no run" else draft in (why or "")
     async with together(tmp_path):
-        assert remote_commands.refusal(file, name) is None, "whoever waited to hear it is gone"
+        assert repository.refusal(file, name) is None, "whoever waited to hear it is gone"
     file.close()
 
 
@@ -92,11 +92,11 @@ async def test_an_approval_waits_while_its_run_is_paused_and_while_no_host_is_th
         draft = await pending(pair)
         (run,) = pair.host.runs
     file = beside(tmp_path)
-    remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Approve(draft)))
+    repository.leave(file, RemoteCommand(run=run.id, event=moves.Approve(draft)))
     async with together(tmp_path) as pair:
         # What is left after it is done before it, so it was looked at and let be.
-        remote_commands.leave(file, RemoteCommand(run="none", event=moves.Stop()))
-        await no_longer(lambda: len(remote_commands.left(file)) > 1)
+        repository.leave(file, RemoteCommand(run="none", event=moves.Stop()))
+        await no_longer(lambda: len(repository.left(file)) > 1)
         assert [each.state for each in pair.host.runs] == [SessionState.PAUSED]
         await pair.host.act(run.id, moves.Resume())
         run = await shows(pair, lambda run: bool(run.timeline))

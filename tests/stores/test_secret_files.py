@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remit import RemitError
-from remit.relay.bridge.files import FolderReader, UnreadableError
+from remit.relay.bridge.acp_client import FolderReader, UnreadableError
 from remit.stores.secret_files import is_closed, is_secret
 from remit.stores.workspace import Folder
 

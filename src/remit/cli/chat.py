@@ -8,7 +8,7 @@ import click
 from remit.cli.completion_words import chat_names, device_names, offered_agents, session_ids, shared_run_ids
 from remit.cli.drive.order import Duration, Order
 from remit.cli.options import json_option, jsonl_option, team_options
-from remit.relay.bridge.frames import Mode
+from remit.relay.bridge.ports import Mode
 
 # The options that need a device, and those that exclude one.
 _ALONE = {"session": "--session", "user": "--user", "max_tokens": "--budget", "deadline_ms": "--deadline"}

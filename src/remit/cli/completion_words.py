@@ -126,7 +126,7 @@ def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
     def query(state: Any) -> list[Any]:
         from remit.relay.session.moves import ENDED
-        from remit.relay.session.remote_commands import kept_runs
+        from remit.relay.session.repository import kept_runs
 
         return [run for run in reversed(kept_runs(state)) if run.state not in ENDED]
 
@@ -204,7 +204,7 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     from remit.stores.inbox import pending
 
     def drafts(state: Any) -> list[Any]:
-        from remit.relay.session.remote_commands import waiting
+        from remit.relay.session.repository import waiting
 
         return [run.pending for run in waiting(state)]
 

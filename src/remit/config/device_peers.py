@@ -7,7 +7,7 @@ from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
 from remit.config.values import duration_ms
 from remit.protocol.card import AgentCard
-from remit.relay.bridge.frames import PromptConstraints
+from remit.relay.bridge.ports import PromptConstraints
 from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.messages.catalog import CatalogSender
 from remit.relay.serve_shared import Shared, offered

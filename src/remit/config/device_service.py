@@ -22,9 +22,7 @@ from remit.detectors.pipeline import pipeline
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.permissions import AskUser, deny
-from remit.relay.bridge.ports import DraftFailure, LocalAgent
+from remit.relay.bridge.ports import AskUser, DraftFailure, LocalAgent, PromptRequest, deny
 from remit.relay.call_shared import RemoteCalls
 from remit.relay.client import connection
 from remit.relay.client.connection import GatewayConnection
@@ -37,7 +35,7 @@ from remit.relay.messages.catalog import CatalogSender
 from remit.relay.remote_agents import lenders_of
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Sharing, SharingEvent
-from remit.relay.session.remote_commands import RemoteCommand
+from remit.relay.session.repository import RemoteCommand
 from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
 from remit.relay.wire import MAX_ALLOWED

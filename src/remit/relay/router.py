@@ -20,7 +20,7 @@ from remit.relay.messages.types import (
     WithdrawMessage,
 )
 from remit.relay.serve_shared import NOTHING_SHARED, Sharing, decline
-from remit.relay.session import remote_commands
+from remit.relay.session import repository
 from remit.relay.session.moves import ENDED
 from remit.relay.session_service import SessionService, awaits
 
@@ -111,5 +111,5 @@ class _Reading:
             await self._delivery.taken(opened)
 
     def _is_awaited(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
-        kept = remote_commands.kept_runs(self._sealer.device.state)
+        kept = repository.kept_runs(self._sealer.device.state)
         return any(run.state not in ENDED and awaits(run, opened, message) for run in kept)

@@ -17,8 +17,7 @@ from remit.policy.budget import Window
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.frames import Mode, PromptRequest
-from remit.relay.bridge.ports import Draft, DraftFailure, LocalAgent
+from remit.relay.bridge.ports import Draft, DraftFailure, LocalAgent, Mode, PromptRequest
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.peers import PeerDevice
 from remit.relay.e2e.channel import Opened, Sealer
@@ -26,13 +25,12 @@ from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Person
 from remit.relay.messages.catalog import choose, latest_offers
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
-from remit.relay.session import moves, remote_commands
+from remit.relay.session import moves, repository
 from remit.relay.session.history import request
 from remit.relay.session.moves import ENDED, Event, SessionState
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
 from remit.relay.session.reducer import step
-from remit.relay.session.remote_commands import RemoteCommand
-from remit.relay.session.repository import RunRepository
+from remit.relay.session.repository import RemoteCommand, RunRepository
 from remit.relay.session.review import Review, ReviewFacts, reviews
 from remit.relay.session.run import MoveRefused, Overlay, Transition
 from remit.runtime.ports import StoreError
@@ -83,7 +81,7 @@ class SessionService:
         self._windows: dict[tuple[str, str], Window] = {}
 
     async def __aenter__(self) -> "SessionService":
-        await self._delivery.do(remote_commands.forget_refusals, self._state)
+        await self._delivery.do(repository.forget_refusals, self._state)
         for run in await self._delivery.do(self._kept.all):
             self._runs[run.id] = run
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
@@ -301,7 +299,7 @@ class SessionService:
             if opened is not None:
                 self._sealer.taken(opened.id)
             if command is not None:
-                remote_commands.forget(self._state, command)
+                repository.forget(self._state, command)
 
     def _refusal(self, run: Overlay) -> Fault | None:
         profile = self._profile(run.profile)
@@ -408,16 +406,16 @@ class SessionService:
     async def _run_commands(self) -> None:
         """Run the commands of other processes; refuse those that are no longer possible."""
         # Not by `MessageDelivery.do`, which would read the outbox each time.
-        for name, command in await asyncio.to_thread(remote_commands.left, self._state):
+        for name, command in await asyncio.to_thread(repository.left, self._state):
             run = self._runs.get(command.run)
-            if run is not None and remote_commands.is_early(command, run):
+            if run is not None and repository.is_early(command, run):
                 continue
             by = Person(command.by, "pending")
             refused = None if run is None else await self._do(command.run, command.event, command=name, by=by)
             if run is None or refused is not None:
                 why = "run not found on this device" if refused is None else refused.why
                 _log.info("a command for run %s was refused: %s", command.run, why)
-                await self._delivery.do(remote_commands.refuse, self._state, name, why)
+                await self._delivery.do(repository.refuse, self._state, name, why)
                 self._unable(command, why)
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from remit.relay.bridge.frames import Mode, Role
+from remit.relay.bridge.ports import Mode, Role
 from remit.relay.device.peers import PeerDevice
 from remit.relay.messages.catalog import shares
 from remit.relay.messages.types import AgentOffer

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, assert_never
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.bridge.frames import Mode
+from remit.relay.bridge.ports import Mode
 from remit.relay.messages.audit import Person
 from remit.relay.session import moves
 from remit.relay.session.run import Overlay

@@ -14,9 +14,8 @@ from remit.config.values import Duration, duration, duration_ms
 from remit.documents.shared import GatewayUp
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.gateway.addresses import Network, networks
-from remit.relay.gateway.certificate import Certificate
 from remit.relay.gateway.limits import DAY_S, GatewayLimits, HourlyRate
-from remit.relay.gateway.listener import serve_gateway
+from remit.relay.gateway.listener import Certificate, serve_gateway
 
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([KMGT]?B)", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}

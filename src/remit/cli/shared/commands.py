@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from remit.cli.shared.wording import MODES, doing
 from remit.protocol.codec import did_you_mean
-from remit.relay.bridge.frames import Mode
+from remit.relay.bridge.ports import Mode
 from remit.relay.session import moves
 from remit.relay.session.moves import TABLE, Event
 from remit.relay.session.run import Overlay

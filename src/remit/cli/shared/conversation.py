@@ -15,8 +15,7 @@ from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.screen import worded
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.errors import TABLE, Code, RemitError, fault
-from remit.relay.bridge.frames import Mode
-from remit.relay.bridge.permissions import PermissionRequest
+from remit.relay.bridge.ports import Mode, PermissionRequest
 from remit.relay.messages.audit import Person
 from remit.relay.session import moves
 from remit.relay.session.moves import ENDED, Event, Reason, SessionState

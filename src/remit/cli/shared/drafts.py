@@ -15,9 +15,9 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.key_file import LOCK_FILE, open_keys
 from remit.relay.device.peers import Peers
 from remit.relay.device.state import DeviceFile
-from remit.relay.session import remote_commands
+from remit.relay.session import repository
 from remit.relay.session.moves import Approve, Reject
-from remit.relay.session.remote_commands import RemoteCommand
+from remit.relay.session.repository import RemoteCommand
 from remit.runtime.keys import HubKeys
 
 # A host looks for answers four times a second; with one that is busy nobody waits longer than this.
@@ -29,7 +29,7 @@ def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> lis
     """Return the unanswered drafts in a device's file, oldest run first."""
     with _opened(path, team_file, overrides) as file:
         peers = {peer.device: peer.card.name for peer in Peers(file).list()}
-        found = [documents.draft(run, peers.get(run.device, "")) for run in remote_commands.waiting(file)]
+        found = [documents.draft(run, peers.get(run.device, "")) for run in repository.waiting(file)]
         return [draft for draft in found if draft is not None]
 
 
@@ -47,13 +47,11 @@ def answer(
     Raises a `RemitError` if it cannot be any more: the draft was answered in the chat, or is gone.
     """
     with _opened(path, team_file, overrides) as file:
-        name = remote_commands.leave(file, RemoteCommand(run=draft.run, event=event, by=by))
+        name = repository.leave(file, RemoteCommand(run=draft.run, event=event, by=by))
         until = time.monotonic() + HEARD_S
-        while (
-            not draft.paused and is_at_work(path) and time.monotonic() < until and remote_commands.is_left(file, name)
-        ):
+        while not draft.paused and is_at_work(path) and time.monotonic() < until and repository.is_left(file, name):
             time.sleep(_LOOK_S)
-        if (why := remote_commands.refusal(file, name)) is not None:
+        if (why := repository.refusal(file, name)) is not None:
             raise RemitError(
                 fault(
                     Code.STATE_CONFLICT,
@@ -61,7 +59,7 @@ def answer(
                     suggestion="List pending drafts: remit pending list",
                 )
             )
-        return not remote_commands.is_left(file, name)
+        return not repository.is_left(file, name)
 
 
 def is_at_work(path: Path) -> bool:

@@ -30,7 +30,7 @@ from remit.config.load import load_team
 from remit.config.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.relay.bridge.frames import Mode
+from remit.relay.bridge.ports import Mode
 from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.messages.catalog import latest_offers
 from remit.relay.serve_shared import SharingEvent

@@ -10,9 +10,9 @@ from remit.cli.shared.wording import Connection
 from remit.cli.show.screen import now_ms
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.errors import Fault
-from remit.relay.bridge.permissions import PermissionRequest
+from remit.relay.bridge.ports import PermissionRequest
 from remit.relay.session.moves import ENDED, SessionState
-from remit.relay.session.remote_commands import RemoteCommand
+from remit.relay.session.repository import RemoteCommand
 from remit.relay.session.run import Overlay, TimelineEntry
 from remit.text.terminal import one_line
 

@@ -8,8 +8,7 @@ from rich.cells import cell_len
 
 from remit.cli.show.screen import clock_time, cut, spoken
 from remit.protocol.errors import Code
-from remit.relay.bridge.frames import Mode
-from remit.relay.bridge.permissions import PermissionRequest
+from remit.relay.bridge.ports import Mode, PermissionRequest
 from remit.relay.session.moves import Label, SessionState
 from remit.relay.session.run import Overlay, TimelineEntry
 from remit.text.terminal import one_line, several_lines

@@ -18,7 +18,7 @@ from remit.config.values import (
 from remit.policy.plan import Share
 from remit.protocol.card import Rate
 from remit.protocol.remit import Count
-from remit.relay.bridge.frames import Mode, PromptConstraints
+from remit.relay.bridge.ports import Mode, PromptConstraints
 
 _CONSTRAINTS = PromptConstraints()
 

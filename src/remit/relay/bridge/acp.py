@@ -7,10 +7,7 @@ from importlib.util import find_spec
 
 from remit.agents.mcp.settings import Program
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.limits import WITH_TOOLS_MS
-from remit.relay.bridge.permissions import AskUser, deny
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny
 from remit.relay.bridge.process import MissingError
 from remit.relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 from remit.runtime.ports import Clock

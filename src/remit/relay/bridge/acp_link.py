@@ -13,16 +13,11 @@ from pydantic import ValidationError
 
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge import acp_wire
-from remit.relay.bridge.acp_client import Client
+from remit.relay.bridge.acp_client import Client, FolderReader
 from remit.relay.bridge.acp_turn import AcpTurn
 from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire, is_broken, tokens_in
-from remit.relay.bridge.files import FolderReader
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.limits import held, shown
-from remit.relay.bridge.permissions import AskUser
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, PromptRequest, held, in_words, shown, split_answer
 from remit.relay.bridge.process import Child, NotStartedError
-from remit.relay.bridge.prompt_text import in_words, split_answer
 from remit.relay.bridge.supervised_agent import AgentLink
 
 log = logging.getLogger("remit.relay")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, field
 
 from remit.agents.mcp.lines import LineSplitter, OverlongLine
-from remit.relay.bridge.acp_tools import ToolCallUpdate
+from remit.relay.bridge.acp_turn import ToolCallUpdate
 from remit.relay.bridge.process import Child
 
 log = logging.getLogger("remit.relay")

@@ -5,11 +5,18 @@ import asyncio
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError
-from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.limits import WITH_TOOLS_MS, held, shown, time_limit_s
-from remit.relay.bridge.ports import Draft, DraftFailure
-from remit.relay.bridge.prompt_queue import OneAtATime
-from remit.relay.bridge.prompt_text import in_words, split_answer
+from remit.relay.bridge.ports import (
+    WITH_TOOLS_MS,
+    Draft,
+    DraftFailure,
+    PromptRequest,
+    held,
+    in_words,
+    shown,
+    split_answer,
+    time_limit_s,
+)
+from remit.relay.bridge.supervised_agent import OneAtATime
 from remit.runtime.engine import Engine
 from remit.runtime.root_request import AskOptions
 

@@ -9,9 +9,17 @@ from msgspec import Struct
 
 from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
-from remit.relay.bridge.frames import RESPONSE, PromptRequest, PromptResponse
-from remit.relay.bridge.limits import WITH_TOOLS_MS, held, shown, too_long
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import (
+    RESPONSE,
+    WITH_TOOLS_MS,
+    Draft,
+    DraftFailure,
+    PromptRequest,
+    PromptResponse,
+    held,
+    shown,
+    too_long,
+)
 from remit.relay.bridge.process import LAST_WORDS_S, Child
 from remit.relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 from remit.runtime.clock import LoopClock

@@ -19,7 +19,7 @@ from pathlib import Path
 from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.agents.process_group import ProcessGroup
-from remit.relay.bridge.limits import shown
+from remit.relay.bridge.ports import shown
 
 log = logging.getLogger("remit.relay")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from remit.relay.bridge.frames import ConversationTurn, PromptConstraints, PromptRequest
+from remit.relay.bridge.ports import ConversationTurn, PromptConstraints, PromptRequest
 from remit.relay.session.moves import Prompt
 from remit.text.sentences import cut, squeezed
 

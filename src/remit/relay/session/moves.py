@@ -11,8 +11,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from remit.relay.bridge.frames import ConversationTurn, Mode
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure, Mode
 from remit.relay.session.review import Review
 
 

@@ -12,7 +12,7 @@ from remit.policy.budget import Window, count, wait_ms
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import MAX_INTEGER
-from remit.relay.bridge.frames import Mode, PromptConstraints
+from remit.relay.bridge.ports import Mode, PromptConstraints
 from remit.relay.session.review import ReviewRules
 
 MAX_ID = 256

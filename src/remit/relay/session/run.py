@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from remit.relay.bridge.frames import Mode, Role
+from remit.relay.bridge.ports import Mode, Role
 from remit.relay.session.moves import ENDED, Effect, Label, Reason, SessionState
 from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review

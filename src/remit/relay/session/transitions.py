@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from remit.relay.bridge.frames import ConversationTurn
-from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure
 from remit.relay.session.moves import AskPerson, Cancel, Ended, Label, Prompt, Reason, Send, SessionState
 from remit.relay.session.review import Review
 from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
