@@ -78,7 +78,7 @@ from remit.protocol.records import Kind, Record, read_body
 from remit.runtime.brief import AvailableAgent, Brief, Work
 from remit.runtime.origin import origin_of
 from remit.runtime.ports import Agent
-from remit.runtime.sayable import plain_arguments, plain_changes, plain_finding
+from remit.runtime.typed_input import plain_arguments, plain_changes, plain_finding
 
 log = logging.getLogger("remit")
 

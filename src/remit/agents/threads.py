@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from remit.runtime.thread_waits import stepping_aside
+from remit.runtime.aside import stepping_aside
 
 log = logging.getLogger("remit")
 

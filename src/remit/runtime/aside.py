@@ -1,9 +1,11 @@
-"""Runs long computations in one thread beside the event loop, one after another."""
+"""Runs long computations in one thread beside the event loop, and lets threads wait."""
 
 import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from remit.protocol.errors import Code, RemitError, fault
@@ -54,3 +56,10 @@ class Aside:
 aside = Aside()
 """All hubs and servers of a process share its interpreter, so there is one instance."""
 os.register_at_fork(after_in_child=aside.forget)
+
+
+# Its own module: an isolated agent's process needs this and nothing else of the delegation code.
+stepping_aside: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
+    "stepping_aside", default=nullcontext
+)
+"""The owner of a thread may let another thread work while this one waits."""

@@ -23,8 +23,8 @@ from remit.runtime.frames import Frame
 from remit.runtime.origin import origin_of, places
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
-from remit.runtime.sayable import plain_arguments
 from remit.runtime.schemas import misfits
+from remit.runtime.typed_input import plain_arguments
 
 log = logging.getLogger("remit")
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Json, Request
-from remit.runtime.delegation.looking import RequestInspection
+from remit.runtime.delegation.attempt import RequestInspection
 from remit.runtime.ports import SessionOwner
 from remit.runtime.registry import RegisteredAgent
 

@@ -21,9 +21,9 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json, Source
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.plain import written
+from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.origin import worded
-from remit.runtime.thread_waits import stepping_aside
 
 # So many letters without a space are no text, but a picture or a file, written as one.
 OPAQUE = 4_000

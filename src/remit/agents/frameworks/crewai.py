@@ -18,8 +18,8 @@ from remit.agents.threads import Threads
 from remit.agents.toolbox import ToolOffer
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, fault
+from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import Brief
-from remit.runtime.thread_waits import stepping_aside
 
 # CrewAI reports what is done with it, and looks for newer versions of itself, unless these say otherwise when a crew
 # starts. Without a network, the first alone delays the end of a program by ten seconds.

@@ -1,11 +1,38 @@
-"""Follows a chain row by row, and explains where it is broken."""
+"""Follows the hash chain of the record row by row, and explains where it is broken."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from remit.runtime.audit.chain import GENESIS, ChainRow, link
+import msgspec
+
 from remit.runtime.audit.findings import MAX_FINDINGS, AuditFinding, Tampering
 from remit.runtime.signing import Checkpoint
+
+GENESIS = bytes(32)
+
+_sha256 = hashlib.sha256
+
+_head = msgspec.msgpack.Encoder().encode
+
+
+def link(previous: bytes, seq: int, kind: str, at_ms: int, run: str, session: str, body: bytes) -> bytes:
+    """Return the digest of a row that follows the row with digest *previous*."""
+    # The digest before has a fixed length and msgpack is self-delimiting, so no two rows hash the same bytes.
+    return _sha256(previous + _head((seq, kind, at_ms, run, session)) + body).digest()
+
+
+class ChainRow(NamedTuple):
+    """A record as it is stored, with its stored digest."""
+
+    seq: int
+    kind: str
+    at_ms: int
+    run: str
+    session: str
+    body: bytes
+    digest: bytes
+
 
 # This many suspect rows are compared with each other, so that judging a broken chain does not take hours.
 MAX_SUSPECTS = 256

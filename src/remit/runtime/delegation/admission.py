@@ -18,10 +18,9 @@ from remit.runtime.answer_cache import Lookup
 from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.attempt import CallAttempt
+from remit.runtime.delegation.attempt import CallAttempt, RequestInspection
 from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS, passes_all
-from remit.runtime.delegation.looking import RequestInspection
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import SessionOwner
 from remit.runtime.registry import RegisteredAgent

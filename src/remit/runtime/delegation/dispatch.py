@@ -19,8 +19,7 @@ from remit.runtime.delegation.approval import Approvals
 from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.cached_answers import CachedAnswers
 from remit.runtime.delegation.draft import call_key_of, draft
-from remit.runtime.delegation.recording import RunRecorder
-from remit.runtime.delegation.refusals import DelegationRefusals, undrafted
+from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder, undrafted
 from remit.runtime.delegation.repeats import given_again
 from remit.runtime.delegation.replay import JournalReplay, go_on
 from remit.runtime.delegation.routing import Routing

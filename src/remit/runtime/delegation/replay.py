@@ -13,8 +13,7 @@ from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission
 from remit.runtime.delegation.draft import call_key_of
-from remit.runtime.delegation.recording import RunRecorder
-from remit.runtime.delegation.refusals import DelegationRefusals
+from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import Remote

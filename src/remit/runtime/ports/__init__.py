@@ -1,18 +1,38 @@
 """The extension points of the runtime and their promises."""
 
-from remit.runtime.ports.agents import Agent, Classifier, Summarizer, TokenCounter, Tool, Workspace
-from remit.runtime.ports.approvals import Approver, Decision, Question
-from remit.runtime.ports.archive import ANYONES, MOST_FACTS, Archive, RunScope, RunState, RunSummary, SessionOwner
-from remit.runtime.ports.clock import Clock
-from remit.runtime.ports.records import NumberedRecord, Recorder
-from remit.runtime.ports.remote import Credential, Departure, OutgoingRequest, Remote, RemoteHandle
+from remit.runtime.ports.agents import Agent, Classifier, Clock, Summarizer, TokenCounter, Tool, Workspace
+from remit.runtime.ports.archive import (
+    ANYONES,
+    MOST_FACTS,
+    Archive,
+    NumberedRecord,
+    Recorder,
+    RunScope,
+    RunState,
+    RunSummary,
+    SessionOwner,
+)
+from remit.runtime.ports.remote import (
+    Credential,
+    Departure,
+    Handler,
+    NobodyServesError,
+    OutgoingRequest,
+    Remote,
+    RemoteHandle,
+    Slot,
+    Transport,
+)
 from remit.runtime.ports.requests import (
     MOST_EPOCHS,
     USED,
     AcceptedRequest,
+    Approver,
+    Decision,
     DuplicateRequest,
     Journal,
     OrphanedRun,
+    Question,
     Requests,
     ReusedProof,
     SingleUseProof,
@@ -31,7 +51,6 @@ from remit.runtime.ports.store import (
     StoreError,
     Vault,
 )
-from remit.runtime.ports.transport import Handler, NobodyServesError, Slot, Transport
 
 __all__ = [
     "ANYONES",

@@ -1,4 +1,4 @@
-"""Agents, tools, classifiers and the folder that agents work in."""
+"""Agents, tools, classifiers, the folder that agents work in, and the clock."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -7,6 +7,23 @@ from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Answer, Json, Usage
 from remit.runtime.brief import Brief
 from remit.text.intent import ClassifiedText
+
+
+class Clock(Protocol):
+    """A clock that tests can control."""
+
+    def now(self) -> float:
+        """Return the seconds of a monotonic clock."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Return the milliseconds since 1970, for people to read. Only leases depend on it."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call *callback* once `now()` reaches *when*. The returned function cancels it."""
+        ...
+
 
 Agent = Callable[[Brief], Awaitable[Answer]]
 """An agent: it takes a brief and returns an answer.

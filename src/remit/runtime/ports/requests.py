@@ -1,10 +1,41 @@
-"""Root requests in a store, and the journal of their finished steps."""
+"""Root requests in a store, the journal of their finished steps, and questions to people."""
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from remit.protocol.envelope import VERSION, Request, Response
+from msgspec import Struct
+
+from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
+
+
+class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A question to a person about a request. All of it is redacted, so that it can be shown and stored."""
+
+    id: str
+    """Stable: the same question about the same delegation has the same id, also after a restart."""
+    text: str
+    request: Request
+    editable: frozenset[str] = frozenset()
+    """The fields that the person may edit before approving: `objective`, `input`."""
+    asked_ms: int
+    expires_ms: int
+    """The last moment to answer, in milliseconds since 1970."""
+
+
+class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A person's decision, and who made it."""
+
+    agreed: bool
+    by: str
+    reason: str = ""
+    edits: dict[str, Json] = {}
+    """The edited fields and their new values: `objective`, `input`."""
+
+
+Approver = Callable[[Question], Awaitable[Decision | bool | None]]
+"""Asks a person and returns the decision; None: this approver does not decide about the question."""
 
 
 class AcceptedRequest(NamedTuple):

@@ -5,10 +5,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from remit.protocol.envelope import ContextFilter, Message, Note
 from remit.protocol.errors import RemitError
-from remit.runtime.ports.approvals import Decision, Question
-from remit.runtime.ports.archive import Archive
-from remit.runtime.ports.records import Recorder
-from remit.runtime.ports.requests import Journal, Requests
+from remit.runtime.ports.archive import Archive, Recorder
+from remit.runtime.ports.requests import Decision, Journal, Question, Requests
 
 
 class StoreError(RemitError):
