@@ -44,7 +44,7 @@ from remit.policy.redaction import strike
 from remit.policy.verdict import Refuse, Sealing
 from remit.protocol.codec import digest, encode
 from remit.runtime.ports import Decision, Question
-from remit.server.metrics import MetricsPage
+from remit.server.lookup_endpoints import MetricsPage
 from remit.telemetry.spans import Spans
 from waiting import PATIENCE_S, eventually
 

@@ -22,10 +22,9 @@ from remit.relay.messages.types import AgentOffer, OffersMessage
 from remit.relay.session.moves import SessionState
 from remit.relay.session.run import Overlay, PendingDraft
 from remit.server import shared
-from remit.server.changes import Changes
 from remit.server.public_runs import SharedRunView, line, view
 from remit.server.run_commands import ACTS
-from remit.server.shared import MOST_BODY, check_local, serve_shared
+from remit.server.shared import MOST_BODY, Changes, check_local, serve_shared
 from remit.server.streams import KEEP_ALIVE
 from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides

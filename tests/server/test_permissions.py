@@ -16,8 +16,8 @@ from remit.policy.reception import Permission, Sender
 from remit.server.a2a.routes import Exposure
 from remit.server.access import TABLE, Access, access_to
 from remit.server.app import Api
-from remit.server.endpoints import Guarded
 from remit.server.openapi import document
+from remit.server.refusals import Guarded
 from remit.server.server import Server
 from serving import client_of, gate_of, got, posted
 

@@ -15,8 +15,8 @@ import pytest
 from aiohttp import ClientSession
 
 from remit import Hub
-from remit.server import readiness
-from remit.server.readiness import Readiness
+from remit.server import lookup_endpoints
+from remit.server.lookup_endpoints import Readiness
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore
 from serving import client_of, serving
@@ -31,7 +31,7 @@ async def ready(web: ClientSession) -> tuple[int, str]:
 
 async def fill_the_disk(folder: Path) -> None:
     """Print what `/readyz` says before the disk is full, while it is, and after."""
-    readiness.FRESH_S = 0.0
+    lookup_endpoints.FRESH_S = 0.0
     said: list[tuple[int, str]] = []
     hub = Hub(store=SqliteStore(folder / "hub.db"))
     async with serving(hub) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
@@ -96,7 +96,7 @@ async def test_those_who_ask_at_once_share_one_write_and_so_do_those_who_ask_soo
 
 
 async def test_it_writes_again_once_what_it_knows_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "FRESH_S", 0.0)
+    monkeypatch.setattr(lookup_endpoints, "FRESH_S", 0.0)
     store = Counting()
     store.may_write.set()
     await store.open()

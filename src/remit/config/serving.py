@@ -17,9 +17,9 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
+from remit.server.access import token_in
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.server.token_file import token_in
 from remit.transports.credentials.incoming import KnownSender, RunCredentials
 from remit.transports.credentials.spending import Spending
 from remit.transports.listening import listening

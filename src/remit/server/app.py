@@ -13,19 +13,15 @@ from starlette.routing import BaseRoute, Route
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.runtime.engine import Engine
-from remit.server.access import access_to
-from remit.server.authentication import Gate
+from remit.server.access import Gate, access_to
 from remit.server.bodies import JSON, FailureBody, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.delegation_endpoints import DelegationEndpoints
 from remit.server.delegations import Delegations
 from remit.server.dialect_endpoints import DialectEndpoints
-from remit.server.endpoints import Endpoint, guarded
-from remit.server.lookup_endpoints import LookupEndpoints
+from remit.server.lookup_endpoints import TYPE, LookupEndpoints, MetricsPage, Readiness
 from remit.server.mcp.endpoint import McpEndpoint
-from remit.server.metrics import TYPE, MetricsPage
 from remit.server.openapi import document
-from remit.server.readiness import Readiness
-from remit.server.refusals import REFUSALS, Refusals
+from remit.server.refusals import REFUSALS, Endpoint, Refusals, guarded
 
 if TYPE_CHECKING:  # most hubs do not serve A2A
     from remit.server.a2a.routes import A2a, Exposure

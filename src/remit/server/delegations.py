@@ -15,8 +15,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
 from remit.runtime.root_runs import ActiveRun
-from remit.server.access import ACCESS, Access, may_see
-from remit.server.authentication import Gate
+from remit.server.access import ACCESS, Access, Gate, may_see
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.refusals import REFUSALS, SENDER, Refusals
 from remit.server.run_waiters import Leaving, RunWaiters

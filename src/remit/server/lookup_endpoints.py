@@ -1,5 +1,8 @@
-"""The read endpoints: agents, runs and the audit log."""
+"""The read endpoints: agents, runs, the audit log, metrics and readiness."""
 
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import parse_qs
 
@@ -13,7 +16,9 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delegation
 from remit.protocol.remit import LONGEST_NAME
-from remit.runtime.ports import RunSummary
+from remit.runtime.engine import Engine
+from remit.runtime.metrics import BUCKETS, PHASES
+from remit.runtime.ports import RunSummary, Store, StoreError
 from remit.server.access import ACCESS, may_see, visible
 from remit.server.bodies import Receive, Scope, Send, headers_of, send_value
 from remit.server.delegations import Delegations
@@ -189,3 +194,108 @@ def _parameter(scope: Scope, name: str, default: T) -> T:
 def _wrong(name: str, why: str) -> RemitError:
     problem = Problem(name, why)
     return RemitError(fault(Code.MALFORMED_ENVELOPE, f"invalid parameter `{name}`", problems=(problem,)))
+
+
+# A more frequent probe gets the last result: it must not keep the disk busy.
+FRESH_S = 1.0
+
+_COUNTER = "remit/readyz"
+_WINDOW_MS = 60_000
+
+
+class Readiness:
+    """Probes the store with a tiny durable write. Concurrent probes, and those within a second, share one write."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._probe: asyncio.Task[bool] | None = None
+        self._written_at = float("-inf")
+
+    async def can_write(self, wait_s: float) -> bool:
+        """Say whether the store wrote something lately, or does so within *wait_s*."""
+        if time.monotonic() - self._written_at < FRESH_S:
+            return True
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._write(wait_s))
+        return await asyncio.shield(self._probe)
+
+    async def _write(self, wait_s: float) -> bool:
+        try:
+            async with asyncio.timeout(wait_s):
+                # One row that is overwritten: it passes the writer, behind what is queued, and is durable on return.
+                await self._store.incr(_COUNTER, 1, _WINDOW_MS)
+        except (StoreError, TimeoutError):
+            return False
+        self._written_at = time.monotonic()
+        return True
+
+    async def close(self) -> None:
+        """Cancel a running probe."""
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.wait({self._probe})
+
+
+TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class MetricsPage:
+    """The metrics page of a hub."""
+
+    def __init__(self, hub: Engine) -> None:
+        self._hub = hub
+        self._figures = hub.figures  # counting starts here
+
+    def page(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
+        return "".join(f"{line}\n" for line in self._lines()).encode()
+
+    def _lines(self) -> Iterator[str]:
+        figures = self._figures
+        yield from _head("remit_delegations_total", "counter", "Delegations that ended, by agent and status.")
+        yield from (
+            _metric_line("remit_delegations_total", n, agent=a, status=s) for (a, s), n in sorted(figures.ended.items())
+        )
+        yield from _head("remit_refusals_total", "counter", "Requests that were refused, by agent and code.")
+        yield from (
+            _metric_line("remit_refusals_total", n, agent=a, code=c) for (a, c), n in sorted(figures.refused.items())
+        )
+        yield from _head(
+            "remit_door_refusals_total", "counter", "Requests refused before they reached an agent, by reason."
+        )
+        yield from (
+            _metric_line("remit_door_refusals_total", n, reason=c) for c, n in sorted(figures.turned_away.items())
+        )
+        yield from _head("remit_tokens_total", "counter", "Tokens spent, including sub-agents, by agent.")
+        for kind, spent in (("completion", figures.completion), ("prompt", figures.prompt)):
+            yield from (_metric_line("remit_tokens_total", n, agent=a, kind=kind) for a, n in sorted(spent.items()))
+        yield from _head("remit_delegation_seconds", "histogram", "Duration of delegations.")
+        for agent, times in sorted(figures.times.items()):
+            total = 0
+            for bound, number in zip((*BUCKETS, "+Inf"), times, strict=True):
+                total += number
+                yield _metric_line("remit_delegation_seconds_bucket", total, agent=agent, le=bound)
+            yield _metric_line("remit_delegation_seconds_sum", figures.spent_ms[agent] / 1_000, agent=agent)
+            yield _metric_line("remit_delegation_seconds_count", total, agent=agent)
+        yield from _head("remit_spans_lost_total", "counter", "Spans that could not be delivered to a collector.")
+        yield f"remit_spans_lost_total {figures.lost_spans}"
+        standing = self._hub.standing()
+        yield from _head("remit_running", "gauge", "Running delegations.")
+        yield from (_metric_line("remit_running", each.running, agent=name) for name, each in standing.items())
+        yield from _head("remit_queued", "gauge", "Delegations waiting for a slot.")
+        yield from (_metric_line("remit_queued", each.queued, agent=name) for name, each in standing.items())
+        yield from _head("remit_breaker", "gauge", "Circuit breaker. 0: closed, 1: half-open, 2: open.")
+        yield from (_metric_line("remit_breaker", PHASES[each.breaker], agent=name) for name, each in standing.items())
+
+
+def _head(name: str, kind: str, meaning: str) -> Iterable[str]:
+    return f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"
+
+
+def _metric_line(name: str, value: float, **labels: object) -> str:
+    said = ",".join(f'{label}="{_escaped(str(each))}"' for label, each in labels.items())
+    return f"{name}{{{said}}} {value}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -5,10 +5,13 @@ Each event of the stream is the whole view of a run, so a client shows the lates
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+import re
+import secrets
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from hmac import compare_digest
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -22,6 +25,7 @@ from remit.relay.session.moves import ENDED
 from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
+from remit.server.access import token_in
 from remit.server.app import no_such_thing
 from remit.server.bodies import (
     Headers,
@@ -35,16 +39,82 @@ from remit.server.bodies import (
     send_fault,
     send_value,
 )
-from remit.server.changes import Changes, RunChange
-from remit.server.endpoints import Endpoint, guarded
 from remit.server.public_runs import DeviceList, Profiles, SharedRunList, device_view, line, profile_view, view
+from remit.server.refusals import Endpoint, guarded
 from remit.server.run_commands import StartRequest, event_of, kind_of, person_of
 from remit.server.run_waiters import Leaving, Soon
 from remit.server.server import Server
 from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S, STREAM_HEADERS
-from remit.server.token_file import token_in
 from remit.transports.credentials.bearer import bearer_of
 from remit.transports.listening import listening
+
+_MARK = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})", re.ASCII)
+
+
+class RunChange(NamedTuple):
+    """A run that changed, and the number of its last change."""
+
+    number: int
+    run: Overlay
+
+
+class Changes:
+    """Receives each change (a `SessionService` calls `changed`) and notifies readers."""
+
+    def __init__(self) -> None:
+        # Numbers start anew in each process; the name says which process a number belongs to.
+        self._name = secrets.token_hex(4)
+        self._newest: dict[str, RunChange] = {}
+        self._readers: set[asyncio.Event] = set()
+        self.number = 0
+
+    def changed(self, run: Overlay) -> None:
+        """Note that a run changed."""
+        self.number += 1
+        self._newest.pop(run.id, None)  # keeps the runs in the order of their numbers
+        self._newest[run.id] = RunChange(self.number, run)
+        self.wake()
+
+    def since(self, number: int) -> list[RunChange]:
+        """Return the runs that changed after *number*, in order, each in its current state."""
+        found: list[RunChange] = []
+        for change in reversed(self._newest.values()):
+            if change.number <= number:
+                break
+            found.append(change)
+        return found[::-1]
+
+    def mark(self, number: int) -> str:
+        """Return the mark of a number, from which a reader can continue."""
+        return f"{self._name}-{number}"
+
+    def number_of(self, mark: str) -> int | None:
+        """Return the number of a mark; None if it is invalid or of another process."""
+        found = _MARK.fullmatch(mark)
+        if found is None or found[1] != self._name or int(found[2]) > self.number:
+            return None
+        return int(found[2])
+
+    @contextmanager
+    def reading(self) -> Generator[asyncio.Event]:
+        """Have an event that is set whenever there are changes; the reader clears it before it reads."""
+        event = asyncio.Event()
+        self._readers.add(event)
+        try:
+            yield event
+        finally:
+            self._readers.discard(event)
+
+    @property
+    def readers(self) -> int:
+        """The number of readers."""
+        return len(self._readers)
+
+    def wake(self) -> None:
+        """Wake all readers, even if nothing changed."""
+        for event in self._readers:
+            event.set()
+
 
 TOKEN_FILE = "shared.token"
 HOST = "127.0.0.1"

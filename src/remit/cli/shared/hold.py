@@ -36,8 +36,7 @@ from remit.relay.messages.catalog import latest_offers
 from remit.relay.serve_shared import SharingEvent
 from remit.relay.session.moves import ENDED, SessionState
 from remit.relay.session.run import Overlay
-from remit.server.changes import Changes
-from remit.server.shared import TOKEN_FILE, serve_shared
+from remit.server.shared import TOKEN_FILE, Changes, serve_shared
 from remit.text.terminal import one_line
 
 # Whoever presses Ctrl-C again while the chat is being left does not want to wait.

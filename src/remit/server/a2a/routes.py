@@ -18,7 +18,7 @@ from remit.server.a2a.tasks import Tasks
 from remit.server.access import access_to
 from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.delegations import Delegations
-from remit.server.endpoints import guarded
+from remit.server.refusals import guarded
 from remit.transports.addresses import PUBLIC, Reach
 from remit.transports.credentials.keys import HubKey, raw
 
