@@ -11,8 +11,8 @@ import pytest
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
 from remit.runtime.ports import Decision, NumberedRecord, RunScope, SealedValue
+from remit.stores.audit import before_newest, linked_rows
 from remit.stores.connection import connect_reader
-from remit.stores.export import before_newest, linked_rows
 from remit.stores.messages import UNSPELT
 from remit.stores.reader import records, shared_runs
 from remit.stores.sqlite import SqliteStore

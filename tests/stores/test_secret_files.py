@@ -8,8 +8,7 @@ import pytest
 
 from remit import RemitError
 from remit.relay.bridge.acp_client import FolderReader, UnreadableError
-from remit.stores.secret_files import is_closed, is_secret
-from remit.stores.workspace import Folder
+from remit.stores.workspace import Folder, is_closed, is_secret
 
 SECRET = [
     "server.key", "tls.pem", "Cert.PEM", "store.p12", "store.pfx", "AuthKey_1.p8", "putty.ppk", "hub.db.key",

@@ -253,7 +253,7 @@ def tail(
     """
     from remit.cli.places import reading, store_file
     from remit.cli.show.records_view import find_recorded
-    from remit.stores.export import before_newest
+    from remit.stores.audit import before_newest
     from remit.stores.reader import PAGE, records
 
     with reading(store_file(store_path, team_file, overrides)) as connection:
@@ -352,8 +352,8 @@ def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> 
 
     from remit.cli.places import reading
     from remit.cli.show.records_view import find_recorded
+    from remit.stores.audit import linked_rows
     from remit.stores.checkpoints import read_checkpoints
-    from remit.stores.export import linked_rows
 
     # Read before the rows, so that the signed rows of each checkpoint exist.
     seals = [AuditCheckpoint(**asdict(seal)) for seal in read_checkpoints(path) if seal and run is profile is None]

@@ -18,11 +18,9 @@ from remit.protocol.errors import RemitError
 from remit.runtime.audit import link
 from remit.runtime.signing import read_key
 from remit.stores import inbox
-from remit.stores.audit import verify_file
+from remit.stores.audit import before_newest, linked_rows, verify_file
 from remit.stores.checkpoints import key_path
-from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, write_lock
-from remit.stores.export import before_newest, linked_rows
-from remit.stores.faults import translate
+from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, translate, write_lock
 from remit.stores.reader import records, runs
 from remit.stores.schema import APPLICATION_ID, MIGRATIONS
 

@@ -18,8 +18,7 @@ from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.runtime.ports import StoreError
 from remit.stores import STORE_PATH
-from remit.stores.connection import SqliteConnection, connect_reader
-from remit.stores.faults import translate
+from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
 

@@ -1,4 +1,4 @@
-"""Verifies the audit chain in a SQLite file, while others may write to it."""
+"""Verifies the audit chain in a SQLite file, and exports its rows as they were hashed."""
 
 import os
 import sys
@@ -6,19 +6,19 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 import msgspec
 
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.audit import AuditVerdict, ChainRow, Unsigned, verify
+from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, Unsigned, verify
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, read_key
 from remit.stores.checkpoints import EVERY, SECONDS, key_path, newest_checkpoint, read_checkpoints, read_mark
-from remit.stores.connection import SqliteConnection, connect_reader
-from remit.stores.faults import translate
-from remit.stores.reader import Query
+from remit.stores.connection import SqliteConnection, connect_reader, translate
+from remit.stores.reader import Query, within
 from remit.stores.schema import KINDS, check_version
 
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
@@ -156,3 +156,46 @@ def newest_anchor(connection: SqliteConnection, path: Path) -> tuple[Checkpoint,
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
     head: int = connection.execute("SELECT max(seq) FROM record").fetchall()[0][0]
     return newest, head - newest.seq
+
+
+_NAMES = {number: kind.value for kind, number in KINDS.items()}
+
+
+class Linked(NamedTuple):
+    """A row, and the digest of the row before it, which its own digest depends on."""
+
+    previous: bytes
+    row: ChainRow
+
+
+def linked_rows(
+    connection: SqliteConnection, *, run: str | None = None, profile: str | None = None, after: int = 0
+) -> Iterator[Linked]:
+    """Return the rows in order as they are stored, tampered ones included; optionally of one run or profile."""
+    where, values = within(run=run, profile=profile)
+    sql = _CHAINED_ROWS.format(where=f"seq > ? AND {where}")
+    for previous, seq, number, at_ms, of_run, session, body, digest in connection.execute(sql, (after, *values)):
+        kind = _NAMES.get(number, f"kind {number}")
+        yield Linked(
+            previous or GENESIS, ChainRow(seq, kind, at_ms, _shown_text(of_run), _shown_text(session), body, digest)
+        )
+
+
+_CHAINED_ROWS = """
+    SELECT (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq < record.seq ORDER BY seq DESC LIMIT 1),
+        seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
+    FROM record WHERE {where} ORDER BY seq
+"""
+
+
+def _shown_text(raw: bytes) -> str:
+    # A tampered row may contain invalid text; its digest does not match anyway.
+    return raw.decode(errors="replace")
+
+
+def before_newest(connection: SqliteConnection, count: int, run: str | None = None, profile: str | None = None) -> int:
+    """Return the number before the newest *count* rows, optionally of one run or profile."""
+    where, values = within(run=run, profile=profile)
+    newest = f"SELECT seq FROM record WHERE {where} ORDER BY seq DESC LIMIT ?"
+    sql = f"SELECT coalesce(min(seq) - 1, (SELECT max(seq) FROM record), 0) FROM ({newest})"
+    return connection.execute(sql, (*values, count)).fetchall()[0][0]

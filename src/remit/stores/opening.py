@@ -13,8 +13,7 @@ from remit.protocol.records import Kind
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores.checkpoints import Checkpoints, key_path
-from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, write_lock
-from remit.stores.faults import translate
+from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, translate, write_lock
 from remit.stores.reader import Reader
 from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction

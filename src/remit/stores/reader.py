@@ -16,8 +16,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
 from remit.runtime.ports import ANYONES, MOST_FACTS, RunScope, RunState, RunSummary, StoreError
-from remit.stores.connection import SqliteConnection, connect_reader
-from remit.stores.faults import translate
+from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import KINDS
 
 T = TypeVar("T")

@@ -16,8 +16,7 @@ import apsw
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Notice, Record
 from remit.stores.checkpoints import Checkpoints
-from remit.stores.connection import SqliteConnection, write_lock
-from remit.stores.faults import TROUBLE, translate
+from remit.stores.connection import TROUBLE, SqliteConnection, translate, write_lock
 from remit.stores.transaction import Entry, Transaction
 
 T = TypeVar("T")

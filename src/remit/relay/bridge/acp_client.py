@@ -15,7 +15,7 @@ from acp import schema
 
 from remit.relay.bridge.acp_turn import AcpTurn, ToolCallUpdate
 from remit.relay.bridge.ports import AskUser, Choice, DraftFailure, PermissionRequest, shown, tool_rounds_allowed
-from remit.stores.secret_files import is_closed, is_secret
+from remit.stores.workspace import is_closed, is_secret
 
 # More than any source file.
 MAX_BYTES = 1_000_000

@@ -16,8 +16,7 @@ import msgspec
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
-from remit.stores.connection import Durability, Rows, SqliteConnection, connect_writer, write_lock
-from remit.stores.faults import TROUBLE, translate
+from remit.stores.connection import TROUBLE, Durability, Rows, SqliteConnection, connect_writer, translate, write_lock
 
 VERSION = 1
 _BUSY_S = 10.0

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from remit.protocol.errors import RemitError
 from remit.relay.device.state import DeviceFile
-from remit.stores.faults import TROUBLE
+from remit.stores.connection import TROUBLE
 
 T = TypeVar("T")
 

@@ -34,8 +34,7 @@ from remit.relay.wire import (
 )
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock, StoreError
-from remit.stores.connection import Durability
-from remit.stores.faults import TROUBLE, translate
+from remit.stores.connection import TROUBLE, Durability, translate
 from remit.transports.credentials.keys import is_signed, written
 
 FILE = "gateway.db"
