@@ -17,8 +17,7 @@ from remit.protocol.records import Kind, Record, Refusal
 from remit.runtime.engine import AgentStatus
 from remit.runtime.metrics import BUCKETS, OTHERS, HubMetrics
 from remit.telemetry import names
-from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
-from remit.telemetry.sdk import readable_span
+from remit.telemetry.sdk import encode_figures, encode_spans, readable_span, rejected_spans
 from remit.telemetry.span import Span, SpanEvent, SpanKind, SpanLink
 from remit.testing.samples import a_request
 

@@ -17,8 +17,7 @@ from remit.runtime.engine import AgentStatus
 from remit.runtime.metrics import HubMetrics
 from remit.telemetry.collector import Collector, ssl_context
 from remit.telemetry.exporter import Batch, UndeliveredError
-from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
-from remit.telemetry.sdk import readable_span
+from remit.telemetry.sdk import encode_figures, encode_spans, readable_span, rejected_spans
 from remit.telemetry.span import Span
 
 if TYPE_CHECKING:  # loaded with the first spans: it takes 240 ms, and not every command has something to send
