@@ -12,8 +12,8 @@ from random import Random
 
 from harness import Figure, at_least, main
 from remit import Brief, Hub
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 
 SPECIALISTS = ("billing", "booking", "returns", "stock", "tracking", "travel")
 BROKEN = "tracking"

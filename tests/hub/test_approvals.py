@@ -36,7 +36,7 @@ from remit.policy.verdict import Finding
 from remit.protocol.records import Approval
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Decision, Question
-from remit.testing.clock import TurnedClock
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]

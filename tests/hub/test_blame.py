@@ -13,9 +13,8 @@ from remit.policy.plan import Step, Workflow
 from remit.protocol.card import AgentCard
 from remit.runtime.ports import Remote, RemoteHandle
 from remit.runtime.track_record import tracks
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import a_response
+from remit.testing.samples import TurnedClock, a_response
 from waiting import PATIENCE_S
 
 TRACK = "Track parcel 7"

@@ -3,8 +3,8 @@
 import asyncio
 
 from remit import Brief, Code, Hub, Response, Status
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from remit import BreakerSettings, Brief, Code, Fault, Hub, Rate, RemitError, Response, Status, fault
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 

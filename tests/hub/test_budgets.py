@@ -30,8 +30,8 @@ from remit import (
 )
 from remit.runtime.frames import Frame
 from remit.runtime.ledger import Ledger
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from remit import Brief, Capability, Code, Hub, RemitError, Response, Status
 from remit.protocol.envelope import VERSION
 from remit.runtime.answer_cache import Cache
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True, cache_ms=60_000)

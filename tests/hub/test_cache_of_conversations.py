@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from remit import Answer, Brief, Capability, Handoff, Hub, Response
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from serving import client_of, posted, serving
 from waiting import PATIENCE_S
 

@@ -1,8 +1,8 @@
 """Kept answers serve root calls and the orchestrator's hand-overs too, each user their own."""
 
 from remit import Brief, Capability, ContextFilter, Handoff, Hub
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 
 RATE = Capability(
     code="RATE",

@@ -27,7 +27,7 @@ from remit import (
     Verdict,
 )
 from remit.runtime.ports import Question
-from remit.testing.clock import TurnedClock
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 

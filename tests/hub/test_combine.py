@@ -34,8 +34,8 @@ from remit import (
     Verdict,
 )
 from remit.runtime.delegation import combine as combining
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from remit.text.conflicts import find
 from waiting import PATIENCE_S
 

@@ -32,8 +32,8 @@ from remit import (
 from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
 from remit.runtime.track_record import NEWEST, tracks
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True, hedge_ms=500)

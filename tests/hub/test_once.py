@@ -12,7 +12,7 @@ import pytest
 from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
 from remit.runtime import root_runs
 from remit.runtime.ports import StoreError
-from remit.testing.clock import TurnedClock
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 

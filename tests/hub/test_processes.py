@@ -8,7 +8,7 @@ import pytest
 
 import isolated_agents as agents
 from remit import Brief, Code, Hub, Progress, RemitError, Response, Status, Usage
-from remit.testing.clock import TurnedClock
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 # Generous, because a machine that runs every test at once is slow.

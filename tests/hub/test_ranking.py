@@ -16,8 +16,8 @@ from remit.protocol.records import Record
 from remit.runtime.delegation import routing
 from remit.runtime.ports import StoreError
 from remit.runtime.track_record import NEWEST, tracks
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)

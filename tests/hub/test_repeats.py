@@ -6,8 +6,8 @@ import pytest
 
 from remit import Brief, Call, Capability, Code, Hub, Response
 from remit.protocol.envelope import Json
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 
 READS = Capability(code="STOCK", read_only=True)
 

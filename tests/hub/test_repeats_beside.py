@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from remit import Brief, Capability, Handoff, Hub
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 
 CASES: list[tuple[list[dict[str, Any]], int]] = [
     ([{}, {}], 1),

@@ -11,8 +11,8 @@ import pytest
 from remit import Answer, Brief, Call, Capability, Code, Facts, Hub, Request, Response, Status, Usage, Verdict
 from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit.runtime.delegation.timer_wheel import TICK_S, TimerWheel
-from remit.testing.clock import TurnedClock
+from remit.testing.samples import TurnedClock
 
 # Less than a tick, and far more than what floats lose.
 NEARLY = 1e-6

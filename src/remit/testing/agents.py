@@ -27,8 +27,8 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
 from remit.runtime.brief import Brief
-from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.testing.samples import TurnedClock
 
 __all__ = ["AgentConformance", "Behaviour"]
 
