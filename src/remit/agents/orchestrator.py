@@ -27,7 +27,7 @@ from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
 from remit.runtime.schemas import misfits
 from remit.text.components import capital, in_words, said_shortly
-from remit.text.conflicts.resolution import Side, settled
+from remit.text.conflicts.search import Side, settled
 from remit.text.intent import (
     PHRASES,
     THRESHOLDS,
