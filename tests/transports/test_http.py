@@ -248,7 +248,7 @@ async def test_why_nobody_is_met_at_an_address_is_said_in_words() -> None:
 async def test_a_host_that_does_not_answer_at_all_has_begun_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A firewall that drops what comes is no peer that was lost: the same is not counted as spent."""
     monkeypatch.setattr("remit.transports.http.CONNECT_S", 0.05)
-    monkeypatch.setattr("remit.transports.http_reading.CONNECT_S", 0.05)
+    monkeypatch.setattr("remit.transports.remote_calls.CONNECT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
         for _ in range(2):  # nobody accepts them, and there is no room for more
             client = waiting.enter_context(socket.socket())

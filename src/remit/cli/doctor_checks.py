@@ -40,7 +40,7 @@ from remit.relay.client.handshake import look
 from remit.relay.e2e.account import Device
 from remit.relay.wire import MAX_FRAME, PATH, Bye, DeviceStatus, Malformed
 from remit.transports.http import HubPeer
-from remit.transports.http_reading import CONNECT_S, in_words
+from remit.transports.remote_calls import CONNECT_S, in_words
 
 # The response of every hub to GET /healthz.
 _ALIVE = b"alive\n"

@@ -25,8 +25,7 @@ from remit.protocol.envelope import Answer, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.transports.addresses import no_hub
-from remit.transports.http_reading import CONNECT_S, in_words
-from remit.transports.remote_calls import PAUSE_S
+from remit.transports.remote_calls import CONNECT_S, PAUSE_S, in_words
 
 log = logging.getLogger("remit")
 

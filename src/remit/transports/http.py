@@ -29,16 +29,20 @@ from remit.protocol.records import read_body as read_record
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit.transports.addresses import no_hub
-from remit.transports.http_reading import CONNECT_S, StreamEvent, in_words, read_body, stream_events
 from remit.transports.remote_calls import (
     ATTEMPTS,
     CANCEL_S,
+    CONNECT_S,
     PAUSE_S,
     RetryAllowed,
+    StreamEvent,
+    in_words,
     is_known_there,
     lost,
     outgoing,
+    read_body,
     shielded,
+    stream_events,
 )
 
 T = TypeVar("T")

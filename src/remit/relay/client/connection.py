@@ -71,7 +71,7 @@ from remit.relay.wire import (
     read_delivery,
     read_from_gateway,
 )
-from remit.transports.http_reading import CONNECT_S, in_words
+from remit.transports.remote_calls import CONNECT_S, in_words
 
 # Sent to the gateway and not answered yet: enough for many messages in one commit.
 UNDERWAY_MESSAGES = 256

@@ -15,16 +15,17 @@ from remit.protocol.records import Approval
 from remit.runtime.ports import Departure, Remote, RemoteHandle
 from remit.transports.a2a.peer import A2aPeer, events
 from remit.transports.a2a.translator import A2aEndpoint
-from remit.transports.http_reading import in_words, read_body
 from remit.transports.remote_calls import (
     ASK_FOR_LESS,
     ATTEMPTS,
     CANCEL_S,
     PAUSE_S,
     RetryAllowed,
+    in_words,
     is_known_there,
     lost,
     outgoing,
+    read_body,
     shielded,
 )
 

@@ -13,8 +13,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Credential, OutgoingRequest, RemoteHandle
 from remit.transports.a2a.translator import A2aEndpoint, Translator
 from remit.transports.addresses import OutboundClient, Reach, is_local, parsed
-from remit.transports.http_reading import read_body
-from remit.transports.remote_calls import ASK_FOR_LESS
+from remit.transports.remote_calls import ASK_FOR_LESS, read_body
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
