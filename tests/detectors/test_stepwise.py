@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from remit.detectors.linear import STEP, find_narrow, find_without_letters
 from remit.detectors.normal import as_ascii
-from remit.detectors.stepwise import STEP, find_narrow, find_without_letters
 
 NARROW = re.compile(rb"(?<![0-9])[0-9]{2}-[0-9]{2}(?![0-9])")
 WIDE = re.compile(rb"[0-9](?:[ -]?[0-9]){3,}+")

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from remit.detectors.linear import Linear
+from remit.detectors.linear import Linear, find_narrow
 from remit.detectors.normal import spelled
-from remit.detectors.stepwise import find_narrow
 from remit.policy.verdict import Finding
 
 _BETWEEN = rb"[\x00-\x20\-./_]{0,3}"

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from remit.detectors.stepwise import STEP
+from remit.detectors.linear import STEP
 from remit.text.normalisation import likeness, unescaped
 
 # What becomes of characters that have no likeness in ASCII. Ideographs are told apart because they are written

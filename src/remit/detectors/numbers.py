@@ -6,9 +6,8 @@ from functools import cache
 from itertools import pairwise
 
 from remit.detectors import context, phones
-from remit.detectors.linear import Linear
+from remit.detectors.linear import Linear, find_narrow, find_without_letters
 from remit.detectors.phones import Plan
-from remit.detectors.stepwise import find_narrow, find_without_letters
 from remit.policy.verdict import Finding
 
 # Up to three characters may stand between two digits: `) -`, ` - `, a line's end and its indent.
