@@ -8,7 +8,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from remit import Answer, Artifact, Brief, Capability, Handoff, Hub, ModelAgent, Response, Source, Status
-from remit.agents.structured_answer import DESCRIPTION, KINDS, NAME, SCHEMA, answer_of
+from remit.agents.model_output import DESCRIPTION, KINDS, NAME, SCHEMA, answer_of
 from remit.policy.budget import estimate
 from remit.protocol.codec import text_of
 from remit.testing import MemoryStore

@@ -9,7 +9,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolRetu
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from remit import Brief, Hub, ModelAgent
-from remit.agents.structured_answer import may_be_call, written_calls
+from remit.agents.model_output import may_be_call, written_calls
 from remit.protocol.envelope import Response
 from remit.protocol.records import Delta
 from remit.testing import MemoryStore

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from remit import Hub, RemitError, Sandbox, hub_of, load_team
-from remit.agents import sandbox, seccomp
+from remit.agents import linux_sandbox, sandbox
 from remit.agents.outgoing_proxy import OutgoingProxy
 from remit.agents.sandbox import destination, has_own_network, missing, rules_of
 from remit.agents.spawn import environment
@@ -238,7 +238,7 @@ async def test_what_cannot_be_looked_into_is_as_if_the_kernel_did_not_have_it(fo
 
 
 @confined
-@pytest.mark.skipif(seccomp.version() < 6, reason="signals are kept in from Linux 6.12 on")
+@pytest.mark.skipif(linux_sandbox.version() < 6, reason="signals are kept in from Linux 6.12 on")
 async def test_it_cannot_signal_the_hub(folder: Path) -> None:
     async with a_hub(folder) as hub:
         assert await came_of(hub, ("kill", os.getpid())) == ["PermissionError"]
@@ -331,7 +331,7 @@ async def test_a_proxy_connects_through_and_refuses_what_is_not_named() -> None:
 def test_an_agent_that_wants_a_sandbox_does_not_run_where_there_is_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seccomp, "version", lambda: 0)
+    monkeypatch.setattr(linux_sandbox, "version", lambda: 0)
     with pytest.raises(RemitError, match=r"no Landlock.*does not run without one"):
         Hub(store=MemoryStore()).add("probe", "probes:attempts", isolation="process", sandbox=True)
     text = '[agents.probe]\nrun = "probes:attempts"\nisolation = "process"\nsandbox = true\n'
@@ -409,4 +409,4 @@ def test_a_host_is_named_with_its_port(named: str, found: tuple[str, int] | None
 def test_doctor_says_whether_there_is_a_sandbox(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("remit")), "doctor"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
-    assert f"Landlock {seccomp.version()}" in done.stdout
+    assert f"Landlock {linux_sandbox.version()}" in done.stdout

@@ -28,9 +28,9 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
+from remit.agents.model_output import NAME as STRUCTURED
+from remit.agents.model_output import written_calls
 from remit.agents.providers import cut_short
-from remit.agents.structured_answer import NAME as STRUCTURED
-from remit.agents.structured_answer import written_calls
 from remit.policy.budget import estimate
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Usage

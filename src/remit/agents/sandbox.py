@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from remit.agents import seccomp
+from remit.agents import linux_sandbox
 from remit.runtime.registry import team_invalid
 
 
@@ -65,15 +65,15 @@ def rules_of(
     for each, right in _needed(path):
         rights[each] = rights.get(each, 0) | right
     for each in sandbox.reads:
-        rights[str(folder / each)] = seccomp.READ
+        rights[str(folder / each)] = linux_sandbox.READ
     for each in sandbox.writes:
-        rights[str(folder / each)] = seccomp.WRITE
-    rights[str(own)] = rights["/dev/null"] = seccomp.WRITE
+        rights[str(folder / each)] = linux_sandbox.WRITE
+    rights[str(own)] = rights["/dev/null"] = linux_sandbox.WRITE
     for named in (*sandbox.reads, *sandbox.writes):
         if not (folder / named).exists():
             raise team_invalid(f"an agent in a sandbox is to reach {folder / named}, which does not exist")
     for each, right in rights.items():
-        if right != seccomp.LIST and (inside := _within(Path(each), hidden)) is not None:
+        if right != linux_sandbox.LIST and (inside := _within(Path(each), hidden)) is not None:
             raise team_invalid(
                 f"an agent in a sandbox would reach {inside}, because it may read {each}: "
                 "keep the store and its keys in a folder of their own, or name less"
@@ -92,18 +92,18 @@ def _needed(path: Sequence[str]) -> Iterator[tuple[str, int]]:
     installed |= {str(Path(sys.executable).resolve().parent), *sysconfig.get_paths().values(), *site.getsitepackages()}
     for each in (*_SYSTEM, *sorted(installed)):
         if each != "/":
-            yield each, seccomp.READ
+            yield each, linux_sandbox.READ
     for each in path:
         entry = Path(each)
         if any(entry.is_relative_to(prefix) for prefix in installed if prefix != "/"):
             continue
         if entry.is_file() or entry.name in ("site-packages", "dist-packages"):
-            yield each, seccomp.READ
+            yield each, linux_sandbox.READ
         elif entry.is_dir():
             # Not the whole folder: beside a team's code lie its store, its keys, and whatever else its project has.
-            yield each, seccomp.LIST
+            yield each, linux_sandbox.LIST
             for part in _code_in(entry):
-                yield str(part), seccomp.READ
+                yield str(part), linux_sandbox.READ
 
 
 def _code_in(folder: Path) -> Iterator[Path]:
@@ -124,9 +124,9 @@ _TRIED = "import sys; sys.path[:] = {path!r}; from remit.agents.sandbox import e
 
 def missing(sandbox: Sandbox) -> str | None:
     """Return why this system cannot provide the sandbox; None if it can."""
-    if seccomp.version() == 0:
+    if linux_sandbox.version() == 0:
         return "this system has no Landlock: it needs Linux 5.13 or newer, with Landlock turned on"
-    if not seccomp.is_known():
+    if not linux_sandbox.is_known():
         return "system calls cannot be filtered here: it needs Linux with seccomp, on x86_64 or aarch64"
     if sandbox.network and not has_own_network():
         return (
@@ -183,7 +183,7 @@ def enter_own_network() -> socket.socket:
     import fcntl  # Windows has none
 
     user, group = os.geteuid(), os.getegid()
-    seccomp.unshare(_NEWUSER | _NEWNET)
+    linux_sandbox.unshare(_NEWUSER | _NEWNET)
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
@@ -200,8 +200,8 @@ def enter_own_network() -> socket.socket:
 def enforce(rules: SandboxRights) -> None:
     """Permanently drop every right that *rules* does not name in this process, or raise a `RemitError`."""
     try:
-        seccomp.drop_capabilities()
-        seccomp.restrict(rules.rights, tcp=rules.network)
-        seccomp.install(network=rules.network, truncate=seccomp.version() < 3)
+        linux_sandbox.drop_capabilities()
+        linux_sandbox.restrict(rules.rights, tcp=rules.network)
+        linux_sandbox.install(network=rules.network, truncate=linux_sandbox.version() < 3)
     except OSError as error:
         raise team_invalid(f"the sandbox cannot be set up: {os.strerror(error.errno or 0)}") from error

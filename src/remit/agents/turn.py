@@ -24,10 +24,10 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_core import SchemaValidator, core_schema
 
 from remit.agents.metering import Metered, prompt_tokens, spent
+from remit.agents.model_output import DESCRIPTION, PREAMBLE, SCHEMA, answer_of, may_be_call, written_calls
+from remit.agents.model_output import NAME as STRUCTURED
 from remit.agents.prompting import ModelPrompt
 from remit.agents.providers import translated
-from remit.agents.structured_answer import DESCRIPTION, PREAMBLE, SCHEMA, answer_of, may_be_call, written_calls
-from remit.agents.structured_answer import NAME as STRUCTURED
 from remit.agents.toolbox import Arguments, ToolOffer, offers
 from remit.policy.redaction import TOKEN
 from remit.protocol.card import Schema

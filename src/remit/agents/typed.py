@@ -23,9 +23,9 @@ from remit.protocol.typed import (
     read_as,
     schema_of,
 )
+from remit.runtime.agent_values import explain_tokens
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
-from remit.runtime.typed_input import explain_tokens
 
 # What an agent may give back instead of a result.
 _INSTEAD = (Answer, Call, Response, list[Call], tuple[Call, ...])

@@ -148,8 +148,8 @@ def _python() -> Check:
 
 def _sandbox() -> Check:
     """Check whether isolated agents can be sandboxed here."""
+    from remit.agents.linux_sandbox import version
     from remit.agents.sandbox import Sandbox, has_own_network, missing
-    from remit.agents.seccomp import version
 
     if why := missing(Sandbox()):
         return ok("sandbox", f"not available for isolated agents: {why}")

@@ -38,9 +38,9 @@ def mcp(
       remit mcp --user anna
       remit mcp --tools files
     """
-    from remit.cli.drive import leaving
-    from remit.cli.drive.leaving import data_only, logging_to
+    from remit.cli.drive import running
     from remit.cli.drive.mcp import attend, installed, list_tools, stdin_only
+    from remit.cli.drive.running import data_only, logging_to
     from remit.cli.places import importing, team_path, whoever_types
     from remit.config.load import load_team
 
@@ -53,9 +53,9 @@ def mcp(
     with stdin_only() as stdin, data_only() as data, logging_to(_say, verbose=verbose):
         with importing():
             team = load_team(team_path(team_file), overrides=overrides)
-        _, stuck = leaving.run(attend(team, user or whoever_types(), stdin, data))
+        _, stuck = running.run(attend(team, user or whoever_types(), stdin, data))
         if stuck:
-            leaving.leave(0)
+            running.leave(0)
 
 
 def _say(line: str) -> None:

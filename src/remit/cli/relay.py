@@ -143,9 +143,9 @@ def relay(
       remit relay --host 0.0.0.0 --name relay.example.com --certificate cert.pem --private-key key.pem
       remit relay --name relay.example.com --behind-proxy 127.0.0.1 --max-bytes 50GB --keep 14d
     """
-    from remit.cli.drive import leaving
+    from remit.cli.drive import running
     from remit.cli.drive.gateway import GatewayOptions, attend, certificate_of, limits_of, networks_of
-    from remit.cli.drive.leaving import data_only, logging_to
+    from remit.cli.drive.running import data_only, logging_to
 
     if name is None and host in EVERYWHERE:
         raise click.UsageError("give the host name that devices use, as in --name relay.example.com")
@@ -176,7 +176,7 @@ def relay(
             certificate=certificate_of(certificate, private_key),
             data=data if as_json else None,
         )
-        code, stuck = leaving.run(work)
+        code, stuck = running.run(work)
         if stuck:
-            leaving.leave(code)
+            running.leave(code)
         raise SystemExit(code)

@@ -39,8 +39,8 @@ def serve(
       remit serve --host 0.0.0.0 --port 8443
       curl -H "Authorization: Bearer $(cat .remit/serve.token)" http://127.0.0.1:8080/v1/agents
     """
-    from remit.cli.drive import leaving
-    from remit.cli.drive.leaving import data_only, logging_to
+    from remit.cli.drive import running
+    from remit.cli.drive.running import data_only, logging_to
     from remit.cli.drive.serving import attend
     from remit.cli.places import importing, team_path
     from remit.config.load import load_team
@@ -48,7 +48,7 @@ def serve(
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         with importing():
             team = load_team(team_path(team_file), overrides=overrides)
-        code, stuck = leaving.run(attend(team, host, port, data if as_json else None))
+        code, stuck = running.run(attend(team, host, port, data if as_json else None))
         if stuck:
-            leaving.leave(code)
+            running.leave(code)
         raise SystemExit(code)

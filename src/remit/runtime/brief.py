@@ -27,7 +27,7 @@ from remit.protocol.envelope import (
 )
 from remit.protocol.records import Record
 from remit.protocol.remit import Priority, Remit
-from remit.runtime.typed_input import typed_input
+from remit.runtime.agent_values import typed_input
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record
 from remit.protocol.trace import TraceContext, is_sampled, span_id, trace_id
 from remit.runtime import journal
+from remit.runtime.agent_values import plain_finding
 from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import AvailableAgent, Work
 from remit.runtime.brief_conversation import ConversationAccess
@@ -23,7 +24,6 @@ from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.fan_out import chain, fan_out
 from remit.runtime.delegation.response import verified
 from remit.runtime.frames import Frame
-from remit.runtime.typed_input import plain_finding
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, Origin, RemitError, fault
 from remit.protocol.records import Kind, ToolUse
 from remit.runtime import journal
+from remit.runtime.agent_values import plain_arguments
 from remit.runtime.aside import aside
 from remit.runtime.brief_rules import refuse_if_full, refuse_if_stopped, revealed
 from remit.runtime.delegation import repeats
@@ -24,7 +25,6 @@ from remit.runtime.origin import origin_of, places
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.schemas import misfits
-from remit.runtime.typed_input import plain_arguments
 
 log = logging.getLogger("remit")
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from remit.agents.model_output import answer_of
 from remit.agents.prompting import ModelPrompt, prompt_of
-from remit.agents.structured_answer import answer_of
 from remit.agents.toolbox import ToolOffer, offers
 from remit.policy.budget import estimate
 from remit.protocol.card import Schema

@@ -7,8 +7,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
-from remit.cli.drive.leaving import interrupts, logging_to
 from remit.cli.drive.order import Order
+from remit.cli.drive.running import interrupts, logging_to
 from remit.cli.places import whoever_types
 from remit.cli.show.display import Display, PlainDisplay, display_for
 from remit.cli.show.tree import Tree

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from remit.cli.drive.leaving import Data
 from remit.cli.drive.order import Order
+from remit.cli.drive.running import Data
 from remit.cli.places import shorter
 from remit.cli.show.report import short
 from remit.config.load import load_team

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from remit.cli.drive import leaving
+from remit.cli.drive import running
 from remit.cli.drive.attend import ANNOUNCE_S, attend
 from remit.cli.drive.order import Order
 from remit.cli.show.report import exit_code, summary
@@ -82,7 +82,7 @@ def main() -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
-        ended, stuck = leaving.run(attend(order, team, report.heard, verbose=False))
+        ended, stuck = running.run(attend(order, team, report.heard, verbose=False))
     except RemitError as error:
         click.echo(worded(error.fault), err=True)
         report.failed(error.fault)
@@ -90,7 +90,7 @@ def main() -> int:
     for line in summary(ended.tree, ended.response):
         click.echo(line, err=True)
     if stuck:
-        leaving.leave(exit_code(ended.response))
+        running.leave(exit_code(ended.response))
     return exit_code(ended.response)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from remit.cli.drive import leaving
+from remit.cli.drive import running
 from remit.cli.drive.attend import FinishedRun, attend
-from remit.cli.drive.leaving import INTERRUPTED, Data, data_only
 from remit.cli.drive.order import Order
+from remit.cli.drive.running import INTERRUPTED, Data, data_only
 from remit.cli.places import shorter
 from remit.cli.show.report import details, exit_code, short, summary
 from remit.cli.show.screen import now_ms
@@ -39,7 +39,7 @@ def carry_out(
 
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         try:
-            ended, stuck = leaving.run(attend(order, team, heard, verbose=verbose, speakers=speakers))
+            ended, stuck = running.run(attend(order, team, heard, verbose=verbose, speakers=speakers))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         if speakers is None:
@@ -49,7 +49,7 @@ def carry_out(
             # The reply command comes after the question.
             _tell(_told_plainly(ended, named_team))
         if stuck:
-            leaving.leave(exit_code(ended.response))
+            running.leave(exit_code(ended.response))
         return exit_code(ended.response)
 
 

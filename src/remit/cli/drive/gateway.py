@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec import Struct, ValidationError, convert, structs
 
-from remit.cli.drive.leaving import Data
+from remit.cli.drive.running import Data
 from remit.config.file_trust import make_private
 from remit.config.values import Duration, duration, duration_ms
 from remit.documents.shared import GatewayUp

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 import click
 
 from remit.agents.mcp.settings import Settings
-from remit.cli.drive import leaving
-from remit.cli.drive.leaving import Data, interrupts
+from remit.cli.drive import running
+from remit.cli.drive.running import Data, interrupts
 from remit.cli.show.screen import print_json, print_table
 from remit.config.composition import hub_of, settings_of
 from remit.config.peers import ANYONE
@@ -62,7 +62,7 @@ def list_tools(team: Team, server: str, *, as_json: bool) -> None:
     if server not in team.mcp:
         near = did_you_mean(server, team.mcp) or f"; known servers: {', '.join(team.mcp) or 'none'}"
         raise RemitError(fault(Code.TEAM_INVALID, f"no such MCP server `{server}`{near}"))
-    found, _ = leaving.run(_tools_of(settings_of(team, server)))
+    found, _ = running.run(_tools_of(settings_of(team, server)))
     if as_json:
         print_json(found)
         return

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from remit.cli.drive import leaving
+from remit.cli.drive import running
 from remit.cli.drive.attend import ANNOUNCE_S, terminal_approver
-from remit.cli.drive.leaving import INTERRUPTED, Data, data_only, interrupts, logging_to
+from remit.cli.drive.running import INTERRUPTED, Data, data_only, interrupts, logging_to
 from remit.cli.drive.watch import answered, document_of, give
 from remit.cli.places import reading
 from remit.cli.show.display import Display, LineDisplay, display_for
@@ -57,12 +57,12 @@ def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
         pursuit, stuck = None, False
         if runs:
             try:
-                pursuit, stuck = leaving.run(_pursued(team, path, runs, patient=name is not None))
+                pursuit, stuck = running.run(_pursued(team, path, runs, patient=name is not None))
             except asyncio.CancelledError:
                 raise KeyboardInterrupt from None
         code = _report(team, path, found, pursuit, data, as_json=as_json, is_named=name is not None)
         if stuck:
-            leaving.leave(code)
+            running.leave(code)
         return code
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from remit.cli.drive.leaving import Data
+from remit.cli.drive.running import Data
 from remit.cli.places import shorter
 from remit.cli.show.screen import many, spoken
 from remit.config.serving import TeamServer, serving

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 from msgspec.structs import replace
 
-from remit.cli.drive.leaving import Data, interrupts
+from remit.cli.drive.running import Data, interrupts
 from remit.cli.places import known_agent
 from remit.cli.show.screen import clock_time, now_ms
 from remit.config.composition import hub_of

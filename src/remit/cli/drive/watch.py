@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from remit.cli.drive.leaving import Data, data_only
+from remit.cli.drive.running import Data, data_only
 from remit.cli.places import reading, shorter, writing
 from remit.cli.show.display import Display, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from remit.cli.drive.approver import in_editor
-from remit.cli.drive.leaving import INTERRUPTED
+from remit.cli.drive.running import INTERRUPTED
 from remit.cli.places import whoever_types
 from remit.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
 from remit.cli.shared.view import SharedRunDisplay

@@ -14,8 +14,8 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.cli.drive import leaving
-from remit.cli.drive.leaving import INTERRUPTED, Data, data_only, hearing, logging_to
+from remit.cli.drive import running
+from remit.cli.drive.running import INTERRUPTED, Data, data_only, hearing, logging_to
 from remit.cli.drive.sharing import said_of
 from remit.cli.options import same_team
 from remit.cli.shared.conversation import NEWEST, SharedConversation, Wanted, continued
@@ -79,13 +79,13 @@ def hold_shared(order: SharedOrder) -> int:
         held = _Held(order, data)
         stuck = True
         try:
-            _, stuck = leaving.run(held.serve(team))
+            _, stuck = running.run(held.serve(team))
         except asyncio.CancelledError:  # told to end before the run was there
             return INTERRUPTED
         if held.hint:
             click.echo(held.hint, err=True)
         if stuck:
-            leaving.leave(held.chat.code)
+            running.leave(held.chat.code)
         return held.chat.code
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from remit.cli.drive.leaving import Data
+from remit.cli.drive.running import Data
 from remit.cli.shared import documents, wording
 from remit.cli.shared.board import Board
 from remit.cli.shared.wording import Connection

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from remit.cli.drive.approver import TerminalApprover
 from remit.cli.drive.attend import Attendance, refuse_unknown
-from remit.cli.drive.leaving import INTERRUPTED, Data, logging_to
 from remit.cli.drive.order import Order
+from remit.cli.drive.running import INTERRUPTED, Data, logging_to
 from remit.cli.places import shorter, whoever_types
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import worded

@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
-from remit.cli.drive import leaving
-from remit.cli.drive.leaving import INTERRUPTED, data_only, hearing
+from remit.cli.drive import running
 from remit.cli.drive.order import Order
+from remit.cli.drive.running import INTERRUPTED, data_only, hearing
 from remit.cli.talk.conversation import ChatSession, hint
 from remit.cli.talk.reading import Keyboard, LineReader, Piped
 from remit.config.load import load_team
@@ -41,7 +41,7 @@ def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None
                 _converse(chat, beside, at_terminal=terminal is not None)
         finally:
             if beside.stuck:
-                leaving.leave(chat.code)
+                running.leave(chat.code)
         click.echo(hint(order, named_team), err=True)
         return chat.code
 
@@ -153,7 +153,7 @@ class _Beside:
 
     def _serve(self) -> None:
         try:
-            _, self.stuck = leaving.run(self._chat.serve(self._opened))
+            _, self.stuck = running.run(self._chat.serve(self._opened))
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
             if self._opened.done():
                 self._error = error

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from rich.cells import cell_len
 
-from remit.cli.drive.leaving import Data
+from remit.cli.drive.running import Data
 from remit.cli.show.display import can_redraw
 from remit.cli.show.screen import now_ms, styled
 from remit.cli.show.tree import Node, Tree
