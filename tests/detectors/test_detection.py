@@ -11,9 +11,10 @@ import pytest
 from detectors import labelled
 from detectors.labelled import Case
 from remit.detectors import vendors
-from remit.detectors.national import ROWS
+from remit.detectors.national_numbers import ROWS
 from remit.detectors.pipeline import KINDS, OPTIONAL, pipeline
-from remit.policy.redaction import restore, strike
+from remit.policy.redaction import strike
+from remit.policy.restoring import restore
 from remit.policy.verdict import Detector, Sealing
 
 detect = pipeline()

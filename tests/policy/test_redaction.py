@@ -11,18 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.policy.redaction import (
-    TOKEN,
-    everything,
-    is_plain,
-    of_kinds,
-    redaction,
-    restore,
-    reveal,
-    settled,
-    strike,
-    token_for,
-)
+from remit.policy.redaction import TOKEN, everything, is_plain, redaction, settled, strike, token_for
+from remit.policy.restoring import of_kinds, restore, reveal
 from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
 from remit.protocol.card import Capability
 from remit.protocol.codec import checked, encode

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from remit.policy.redaction import Held, of_kinds, reveal_arguments, tokens_in
+from remit.policy.redaction import Held
+from remit.policy.restoring import of_kinds, reveal_arguments, tokens_in
 from remit.policy.withheld import can_be_used, fields_asking, key_to_add, kind_asked, token_given, tokens_asked_for
 from remit.protocol.card import AgentCard, Capability, ToolCard
 

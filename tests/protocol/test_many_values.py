@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit import Code, RemitError
-from remit.protocol import codec
+from remit.protocol import codec, problems
 from remit.protocol.codec import MAX_VALUES, checked, decode, decode_submission, refuse_many_values
 
 NOISE = '" , [ ] { } \\ " \\" \\\\ '
@@ -93,5 +93,5 @@ def test_of_many_unknown_fields_only_the_first_are_compared_with_those_that_ther
     with pytest.raises(RemitError) as caught:
         decode_submission(body)
     hints = ["did you mean" in problem.message for problem in caught.value.fault.problems]
-    assert hints == [True] * codec.MAX_LIKENESSES + [False] * (30 - codec.MAX_LIKENESSES)
-    assert all("known fields" in problem.message for problem in caught.value.fault.problems[codec.MAX_LIKENESSES :])
+    assert hints == [True] * problems.MAX_LIKENESSES + [False] * (30 - problems.MAX_LIKENESSES)
+    assert all("known fields" in problem.message for problem in caught.value.fault.problems[problems.MAX_LIKENESSES :])

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from remit.protocol.codec import WrongPart, convert, did_you_mean, wrong_fields
+from remit.protocol.codec import convert
 from remit.protocol.errors import RemitError
+from remit.protocol.problems import WrongPart, did_you_mean, wrong_fields
 
 Length = Annotated[str, Meta(pattern="^[0-9]+m$", extra={"rule": "expected metres, such as 3m"})]
 

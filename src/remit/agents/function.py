@@ -12,9 +12,10 @@ from remit.agents.threads import Threads
 from remit.agents.typed import is_stream, read_arguments, signature_of
 from remit.policy.weight import is_light, is_light_value
 from remit.protocol.card import Sees, ToolCard
-from remit.protocol.codec import did_you_mean, plain
+from remit.protocol.codec import plain
 from remit.protocol.envelope import Answer, Call, Json
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.protocol.typed import Member, TypeMismatch, object_schema
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief

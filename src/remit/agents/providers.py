@@ -22,8 +22,8 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.runtime.registry import team_invalid
 
 # What is said of a provider's complaint is for people; the rest of it may be the prompt that it complains about.

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, Union, cast, get_args, get_origin, get_type_
 from msgspec.structs import replace
 
 from remit.protocol.card import Capability, Schema
-from remit.protocol.codec import did_you_mean, plain
+from remit.protocol.codec import plain
 from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError
 from remit.protocol.plain import step
+from remit.protocol.problems import did_you_mean
 from remit.protocol.typed import (
     MISSING,
     Member,

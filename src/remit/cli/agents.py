@@ -15,8 +15,8 @@ from remit.policy.permission import authority_of
 from remit.policy.plan import Step, waits_for
 from remit.policy.routing import Candidate, TrackRecord, explain
 from remit.protocol.card import AgentCard, Capability
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.runtime.track_record import NEWEST, Tracks, tracks
 from remit.stores.connection import SqliteConnection
 from remit.stores.reader import recent, running

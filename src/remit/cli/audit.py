@@ -10,7 +10,8 @@ from remit.cli.completion_words import recorded_profiles, run_ids
 from remit.cli.options import json_option, jsonl_option, store_option, team_options
 from remit.cli.show.screen import clock_time, many, print_json, print_text
 from remit.documents.runs import AuditCheckpoint, AuditRow, Verification
-from remit.protocol.codec import did_you_mean, encode
+from remit.protocol.codec import encode
+from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key

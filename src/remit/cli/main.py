@@ -71,7 +71,7 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from remit.protocol.codec import did_you_mean
+            from remit.protocol.problems import did_you_mean
 
             ctx.fail(f"no such command `{args[0]}`{did_you_mean(args[0], COMMANDS) or '; see remit --help'}")
         return super().resolve_command(ctx, args)

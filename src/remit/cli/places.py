@@ -14,8 +14,8 @@ from remit.config.checks import secrets_of
 from remit.config.load import find_team, load_team, salvaged
 from remit.config.team import Team
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
+from remit.protocol.problems import did_you_mean
 from remit.runtime.ports import StoreError
 from remit.stores import STORE_PATH
 from remit.stores.connection import SqliteConnection, connect_reader, translate

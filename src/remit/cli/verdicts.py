@@ -14,7 +14,8 @@ from remit.config.team import Team
 from remit.documents.policy import Explanation, GuardVerdict, Placing, Struck
 from remit.hub.orchestration import trainer
 from remit.policy.permission import Powers, authority_of, powers_of
-from remit.policy.redaction import Held, kind_of, reveal, tokens_in
+from remit.policy.redaction import Held, kind_of
+from remit.policy.restoring import reveal, tokens_in
 from remit.policy.routing import TrackRecord
 from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
 from remit.protocol.card import AgentCard, Capability

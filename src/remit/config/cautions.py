@@ -9,7 +9,7 @@ from remit.config.team import Team, TeamFile
 from remit.detectors.pipeline import KINDS
 from remit.policy.withheld import can_be_used, fields_asking, key_to_add
 from remit.protocol.card import AgentCard, Sees, ToolCard
-from remit.protocol.codec import WrongPart
+from remit.protocol.problems import WrongPart
 
 
 def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[WrongPart]:

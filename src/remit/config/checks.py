@@ -18,8 +18,8 @@ from remit.detectors.pipeline import KINDS, pipeline
 from remit.policy.plan_problems import Offered, problems
 from remit.policy.verdict import Detector
 from remit.protocol.card import Schema
-from remit.protocol.codec import WrongPart, did_you_mean
 from remit.protocol.envelope import USER
+from remit.protocol.problems import WrongPart, did_you_mean
 from remit.runtime.schemas import check_schema
 
 # Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may use.

@@ -10,8 +10,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
 
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import RemitError
+from remit.protocol.problems import did_you_mean
 from remit.runtime.registry import team_invalid
 
 Found = TypeVar("Found")

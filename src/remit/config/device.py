@@ -15,8 +15,8 @@ from remit.config.checks import secret_of
 from remit.config.file_trust import make_private
 from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
 from remit.relay.device.peers import PeerDevice
 from remit.relay.device.state import DeviceFile

@@ -18,8 +18,9 @@ from remit.config.line_numbers import Place, TomlLines, dotted, value_at
 from remit.config.models import uncallable
 from remit.config.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
 from remit.config.team import Team, TeamFile
-from remit.protocol.codec import MAX_NESTING, WrongPart, metas, wrong_fields
+from remit.protocol.codec import MAX_NESTING
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import WrongPart, metas, wrong_fields
 
 VARIABLE = "REMIT_TEAM"
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from remit.agents.mcp.settings import Program, hub_name
 from remit.config.team import TeamFile
-from remit.protocol.codec import WrongPart
+from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME
 
 _OF_PROGRAMS = ("args", "env")

@@ -10,8 +10,8 @@ from remit.config.checks import secret_of
 from remit.config.sections.agents import AgentSection
 from remit.config.sections.hub import ContextSection
 from remit.config.team import TeamFile
-from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError, in_sentences
+from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # it imports the event loop, which most commands do not need

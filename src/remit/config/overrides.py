@@ -11,7 +11,7 @@ from msgspec.structs import FieldInfo
 
 from remit.config.line_numbers import Place
 from remit.config.team import TeamFile
-from remit.protocol.codec import did_you_mean, options
+from remit.protocol.problems import did_you_mean, options
 
 PREFIX = "REMIT_"
 BETWEEN = "__"

@@ -14,8 +14,8 @@ from remit.config.checks import Names, secret_of, unknown
 from remit.config.sections.peers import ClientSection
 from remit.config.team import Team, TeamFile
 from remit.policy.reception import Permission
-from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError, in_sentences
+from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most commands authenticate nobody

@@ -8,7 +8,7 @@ from remit.config.checks import Names
 from remit.config.sections.relay import ProfileSection
 from remit.config.team import Team, TeamFile
 from remit.config.values import duration_ms
-from remit.protocol.codec import WrongPart, did_you_mean
+from remit.protocol.problems import WrongPart, did_you_mean
 
 KINDS = ("agent", "run", "acp")
 _NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp`, as in ["my-agent", "--quiet"]'

@@ -9,8 +9,8 @@ from remit.config.checks import secret_of
 from remit.config.sections.hub import TelemetrySection
 from remit.config.team import TeamFile
 from remit.config.values import duration_ms
-from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError
+from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 
 

@@ -1,9 +1,11 @@
-"""Addresses of people and machines: e-mail, credentials in URLs, IPv6, MAC addresses."""
+"""Addresses of people and machines: e-mail, credentials in URLs, IPv4, IPv6, MAC addresses."""
 
 import re
 from collections.abc import Iterator
 
+from remit.detectors import context
 from remit.detectors.normal import IDEOGRAPHS, LETTERS
+from remit.detectors.numbers import linear_pattern
 from remit.policy.verdict import Finding
 
 _ALNUM = bytes([*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B)])
@@ -130,3 +132,50 @@ def _is_ipv6(address: bytes) -> bool:
     except AddressValueError:
         return False
     return True
+
+
+_IPV4 = rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
+
+
+_GOES_ON = re.compile(rb"\d|\.\d")
+
+
+_JOINED = frozenset({bytes([char]) for char in b"0123456789."})
+
+
+# Addresses that are the same on every machine.
+_NOT_A_HOST = frozenset({b"0.0.0.0", b"127.0.0.1", b"255.255.255.255"})
+
+
+# Parts of versions and of sections are seldom larger; of the addresses in use, one in 4,000 has no larger part.
+_LARGEST_IN_VERSIONS = 31
+
+
+_PORT = re.compile(rb"(?::\d{2,5}|/(?:[89]|[12]\d|3[0-2]))(?!\d)")
+
+
+def ipv4(data: bytes) -> Iterator[Finding]:
+    """Find IPv4 addresses; not versions, and not those that every machine has."""
+    for start, end in linear_pattern(_IPV4).spans(data):
+        address = data[start:end]
+        if (
+            data[max(0, start - 1) : start] in _JOINED
+            or _GOES_ON.match(data, end)
+            or address in _NOT_A_HOST
+            or any(int(part) > 255 or (part[0] == 48 and part != b"0") for part in address.split(b"."))
+        ):
+            continue
+        words = context.before(data, start)
+        if context.says_version(words) or (_is_small(address) and not _is_reached(data, end, words)):
+            continue
+        yield Finding(start, end, "IP")
+
+
+def _is_small(address: bytes) -> bool:
+    """Whether an address is more likely a version or a section: `1.2.3.4`; private networks begin with 10."""
+    parts = [int(part) for part in address.split(b".")]
+    return parts[0] == 0 or (parts[0] != 10 and max(parts) <= _LARGEST_IN_VERSIONS)
+
+
+def _is_reached(data: bytes, end: int, words: bytes) -> bool:
+    return context.says_network(words) or _PORT.match(data, end) is not None

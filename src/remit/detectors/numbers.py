@@ -45,15 +45,6 @@ _USUAL = frozenset({14, 15, 16, 19})
 _DOUBLED = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
 _PLAIN = bytes.maketrans(b"0123456789", bytes(range(10)))
 
-_IPV4 = rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
-_GOES_ON = re.compile(rb"\d|\.\d")
-_JOINED = frozenset({bytes([char]) for char in b"0123456789."})
-# Addresses that are the same on every machine.
-_NOBODY = frozenset({b"0.0.0.0", b"127.0.0.1", b"255.255.255.255"})
-
-# Parts of versions and of sections are seldom larger; of the addresses in use, one in 4,000 has no larger part.
-_LARGEST_IN_VERSIONS = 31
-_PORT = re.compile(rb"(?::\d{2,5}|/(?:[89]|[12]\d|3[0-2]))(?!\d)")
 
 # Groups of a card with a sign between them that numbers of other sorts are listed with.
 _LIST_BEGINS = rb"\d{4}[,;|] ?\d{4,6}[,;|]"
@@ -141,7 +132,7 @@ def _is_fraction(data: bytes, group: Group) -> bool:
 
 def _listed_cards(data: bytes) -> Iterator[Finding]:
     """Cards whose groups stand in a list: `4111,1111,1111,1111`."""
-    for start, _ in _linear(_LIST_BEGINS).spans(data):
+    for start, _ in linear_pattern(_LIST_BEGINS).spans(data):
         found = _LISTED_CARD.match(data, start)
         if found is None or data[max(0, start - 1) : start].isdigit():
             continue
@@ -150,7 +141,7 @@ def _listed_cards(data: bytes) -> Iterator[Finding]:
 
 
 @cache
-def _linear(pattern: bytes) -> Linear:
+def linear_pattern(pattern: bytes) -> Linear:
     return Linear(pattern)
 
 
@@ -436,33 +427,3 @@ def _at_home(
         if score:
             return taken, score
     return 0, 0
-
-
-# ── machines ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def ipv4(data: bytes) -> Iterator[Finding]:
-    """Find IPv4 addresses; not versions, and not those that every machine has."""
-    for start, end in _linear(_IPV4).spans(data):
-        address = data[start:end]
-        if (
-            data[max(0, start - 1) : start] in _JOINED
-            or _GOES_ON.match(data, end)
-            or address in _NOBODY
-            or any(int(part) > 255 or (part[0] == 48 and part != b"0") for part in address.split(b"."))
-        ):
-            continue
-        words = context.before(data, start)
-        if context.says_version(words) or (_is_small(address) and not _is_reached(data, end, words)):
-            continue
-        yield Finding(start, end, "IP")
-
-
-def _is_small(address: bytes) -> bool:
-    """Whether an address is more likely a version or a section: `1.2.3.4`; private networks begin with 10."""
-    parts = [int(part) for part in address.split(b".")]
-    return parts[0] == 0 or (parts[0] != 10 and max(parts) <= _LARGEST_IN_VERSIONS)
-
-
-def _is_reached(data: bytes, end: int, words: bytes) -> bool:
-    return context.says_network(words) or _PORT.match(data, end) is not None

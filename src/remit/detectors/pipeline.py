@@ -178,7 +178,7 @@ class _Look:
 
 @cache
 def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
-    from remit.detectors import accounts, addresses, credentials, national, numbers
+    from remit.detectors import accounts, addresses, credentials, named_secrets, national, numbers
     from remit.detectors.phones import Plan
 
     of_people = ("CREDIT_CARD", "SSN", "ITIN", "SIN", "NHS_NUMBER", "PHONE")
@@ -188,14 +188,14 @@ def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
         (_NUMBERS, of_people, partial(numbers.numbers, plan=Plan(regions))),
         (_NUMBERS, ("IBAN",), accounts.ibans),
         (_NUMBERS | _LETTERED, ("NATIONAL_ID", "TAX_ID", "BANK_CODE", "BANK_ACCOUNT"), national.numbers),
-        (_DOTS, ("IP",), numbers.ipv4),
+        (_DOTS, ("IP",), addresses.ipv4),
         (_COLONS, ("IP",), addresses.ipv6),
         (_COLONS | _LONG, ("MAC",), addresses.macs),
         (_LONG, ("API_KEY",), credentials.keys),
         (_LONG, ("BTC_ADDRESS",), accounts.bitcoin),
         (_PEM, ("PRIVATE_KEY",), credentials.private_keys),
         (_WORDS, ("BEARER_TOKEN",), credentials.headers),
-        (_WORDS, ("API_KEY", "PASSWORD"), credentials.assignments),
+        (_WORDS, ("API_KEY", "PASSWORD"), named_secrets.assignments),
         (_WORDS | _COLONS | _LONG, ("PASSWORD",), credentials.files),
         (_WORDS, ("SESSION_COOKIE",), credentials.cookies),
         (_ANY, ("DOMAIN",), addresses.domains),

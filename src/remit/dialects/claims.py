@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.protocol.codec import SHOWN, convert, decode, malformed, path_of, text_of
+from remit.protocol.codec import convert, decode, malformed, text_of
 from remit.protocol.envelope import VERSION, Call, Json, Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import SHOWN, path_of
 from remit.protocol.remit import Priority, meet
 from remit.protocol.submission import Submission
 

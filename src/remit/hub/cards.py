@@ -10,7 +10,7 @@ from remit.agents.typed import with_schemas
 from remit.policy.reception import Permission
 from remit.policy.redaction import KIND
 from remit.protocol.card import CONCURRENCY, AgentCard, Authority, Capability, Rate, Sees
-from remit.protocol.codec import did_you_mean
+from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Names
 from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from remit.hub.cards import names_of, permissions_of
-from remit.protocol.codec import did_you_mean
+from remit.protocol.problems import did_you_mean
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid

@@ -6,9 +6,10 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from remit.protocol.codec import did_you_mean, text_of
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Known, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, Fault, Problem, fault
+from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 
 Count = Callable[[str], int]

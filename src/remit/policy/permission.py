@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
 from remit.protocol.card import AgentCard, Authority
-from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import NOBODY, Request
 from remit.protocol.errors import Code
+from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Remit, meet
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from remit.policy.plan import CONSTANTS, INPUT, REQUEST, Step, Workflow, asked, awaited, references, waits_for
-from remit.protocol.codec import checked, did_you_mean
+from remit.protocol.codec import checked
 from remit.protocol.errors import Problem, RemitError
+from remit.protocol.problems import did_you_mean
 
 Offered = Mapping[str, Collection[str] | None]
 """The agents and the capabilities of each; None: those are not known."""

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from remit.policy.context import reads_conversation
 from remit.policy.limits import Limits
-from remit.protocol.codec import did_you_mean, malformed
+from remit.protocol.codec import malformed
 from remit.protocol.envelope import USER, Request, Response, View
 from remit.protocol.errors import Code, Fault, Problem, fault
+from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, meet
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
-from remit.protocol.card import AgentCard, Sees
 from remit.protocol.envelope import (
     Artifact,
     ContextFilter,
@@ -43,7 +42,7 @@ TOKEN = re.compile(rf"\[({KIND.pattern}):([{_ALPHABET}]{{{_LENGTH}}})\]")
 _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 
 # The fields that hold texts of agents and people; all others are names, numbers and ids.
-_SAID: dict[type[Struct], tuple[str, ...]] = {
+TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
     Request: ("objective", "input", "handoff", "context", "view", "hints", "reason"),
     View: ("messages", "summary", "workspace", "known"),
     Message: ("text",),
@@ -140,7 +139,7 @@ def strike(value: T, sealing: Sealing, struck: dict[str, Raw]) -> T:
 
     *value* is JSON, an envelope or the body of a record. Raises a `RemitError` if there are too many.
     """
-    if type(value) in _SAID:
+    if type(value) in TEXT_FIELDS:
         return _strike_fields(value, sealing, struck)
     return _strike(value, sealing, struck, "")
 
@@ -155,7 +154,7 @@ def _strike(value: Json, sealing: Sealing, struck: dict[str, Raw], key: str) -> 
             return _strike_number(value, sealing, struck, key) if abs(value) >= _NAMED_NUMBER else value
         case dict():
             fields = cast("dict[str, Json]", value)
-            return _object(
+            return object_of(
                 fields,
                 [
                     (_strike_text(name, sealing, struck, ""), _strike(each, sealing, struck, name))
@@ -164,14 +163,14 @@ def _strike(value: Json, sealing: Sealing, struck: dict[str, Raw], key: str) -> 
             )
         case list() | tuple():
             several = cast("list[Json]", value)
-            return _like(several, [_strike(each, sealing, struck, key) for each in several])
+            return list_of(several, [_strike(each, sealing, struck, key) for each in several])
         case _:
             return _strike_fields(value, sealing, struck)
 
 
 def _strike_fields(value: Json, sealing: Sealing, struck: dict[str, Raw]) -> Json:
     changes: dict[str, Json] = {}
-    for name in _SAID[type(value)]:
+    for name in TEXT_FIELDS[type(value)]:
         said = getattr(value, name)
         if said and (clean := _strike(said, sealing, struck, "")) is not said:
             if name in _ROOM and len(clean) > _ROOM[name]:
@@ -327,7 +326,7 @@ def _strike_number(number: float, sealing: Sealing, struck: dict[str, Raw], key:
 
 def token_for(key: bytes, kind: str, raw: Raw) -> str:
     """Return the token of a value: the same under one key, and different under every other key."""
-    kind = _spelled(kind)
+    kind = spelled(kind)
     digest = blake2b(f"{kind}\0{type(raw).__name__}\0{raw}".encode(errors="surrogatepass"), key=key, digest_size=16)
     number = int.from_bytes(digest.digest(), "big")
     letters: list[str] = []
@@ -343,19 +342,19 @@ def kind_of(token: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _spelled(kind: str) -> str:
+def spelled(kind: str) -> str:
     """Return a kind in the form it has in a token, whatever a detector calls it."""
     if KIND.fullmatch(kind):
         return kind
     return re.sub("[^A-Z]+", "_", kind.upper()).strip("_")[:32] or "SECRET"
 
 
-def _like(several: list[Json], parts: list[Json]) -> list[Json]:
+def list_of(several: list[Json], parts: list[Json]) -> list[Json]:
     """Return *parts* as a list or tuple like *several*, or *several* itself if nothing changed."""
     return several if all(map(is_, parts, several)) else type(several)(parts)
 
 
-def _object(fields: dict[str, Json], parts: list[tuple[str, Json]]) -> dict[str, Json]:
+def object_of(fields: dict[str, Json], parts: list[tuple[str, Json]]) -> dict[str, Json]:
     """Return an object of *parts*, or *fields* if nothing changed; keys that became equal are all kept."""
     if all(name is own and part is each for (name, part), (own, each) in zip(parts, fields.items(), strict=True)):
         return fields
@@ -365,103 +364,3 @@ def _object(fields: dict[str, Json], parts: list[tuple[str, Json]]) -> dict[str,
             name += "'"
         made[name] = part
     return made
-
-
-# ── restoring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def restore(value: T, held: Held) -> T:
-    """Return *value* with the raw values of the tokens in *held*; forged and foreign tokens stay as they are."""
-    return cast("T", _restore(value, held)) if held else value
-
-
-def _restore(value: Json, held: Held) -> Json:
-    match value:
-        case str():
-            return _restore_text(value, held) if "[" in value else value
-        case dict():
-            fields = cast("dict[str, Json]", value)
-            return _object(fields, [(str(_restore(name, held)), _restore(each, held)) for name, each in fields.items()])
-        case list() | tuple():
-            several = cast("list[Json]", value)
-            return _like(several, [_restore(each, held) for each in several])
-        case Struct():
-            names = _SAID.get(type(value), ())
-            changes = {
-                name: each for name in names if (each := _restore(said := getattr(value, name), held)) is not said
-            }
-            return replace(value, **changes) if changes else value
-        case _:
-            return value
-
-
-def _restore_text(text: str, held: Held) -> Raw:
-    if text in held:
-        return held[text]
-    restored = TOKEN.sub(lambda found: str(held.get(found[0], found[0])), text)
-    return text if restored == text else restored
-
-
-def reveal(request: Request, struck: Held, card: AgentCard) -> Request:
-    """Return the request with the raw values that its callee may see: the kinds and fields that its team named."""
-    capability = card.capability(request.capability) if request.capability else None
-    kinds, fields = card.sees, frozenset[str]()
-    if capability is not None:
-        kinds, fields = kinds | capability.sees, capability.sees_fields
-    if kinds:
-        request = restore(request, of_kinds(struck, kinds))
-    for field in fields:
-        request = replace(request, input=_restore_at(request.input, field.split("."), struck))
-    return request
-
-
-def reveal_arguments(arguments: dict[str, Json], held: Held, sees: Sees) -> tuple[dict[str, Json], dict[str, Raw]]:
-    """Return a tool's arguments with the raw values of the kinds that it sees, and those values by their tokens.
-
-    They are *arguments* itself if there is nothing to replace.
-    """
-    revealed: dict[str, Json] = {}
-    shown: dict[str, Raw] = {}
-    for name, given in arguments.items():
-        kinds = sees.get(name, ()) if isinstance(sees, dict) else sees
-        there = of_kinds({token: held[token] for _, token in tokens_in(given) if token in held}, kinds)
-        revealed[name] = restore(given, there)
-        shown |= there
-    return (revealed, shown) if shown else (arguments, {})
-
-
-def tokens_in(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
-    """Return the tokens in a JSON value, each with its place."""
-    match value:
-        case str():
-            yield from ((place, found[0]) for found in TOKEN.finditer(value)) if "[" in value else ()
-        case dict():
-            for name, each in cast("dict[str, Json]", value).items():
-                yield from ((place, found[0]) for found in TOKEN.finditer(name))
-                yield from tokens_in(each, f"{place}.{name}" if place else name)
-        case list():
-            for index, each in enumerate(cast("list[Json]", value)):
-                yield from tokens_in(each, f"{place}[{index}]")
-        case _:
-            return
-
-
-def of_kinds(held: Held, kinds: Iterable[str]) -> dict[str, Raw]:
-    """Return the raw values of these kinds."""
-    starts = tuple(f"[{_spelled(kind)}:" for kind in kinds)
-    return {token: raw for token, raw in held.items() if token.startswith(starts)}
-
-
-def _restore_at(value: Json, path: list[str], held: Held) -> Json:
-    """Return *value* with one field restored; for a list, in each of its items."""
-    if not path:
-        return restore(value, held)
-    match value:
-        case dict():
-            fields = cast("dict[str, Json]", value)
-            name = path[0]
-            return fields | {name: _restore_at(fields[name], path[1:], held)} if name in fields else fields
-        case list():
-            return [_restore_at(each, path, held) for each in cast("list[Json]", value)]
-        case _:
-            return value

@@ -3,22 +3,20 @@
 import hashlib
 import json as _plain_json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
-from enum import EnumType
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import islice
-from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.numbers import whole
 from remit.protocol.plain import UNWRITABLE, unwritable, write, written
-from remit.protocol.remit import MAX_INTEGER, NAME_RULE
+from remit.protocol.problems import MAX_PROBLEMS, path_of, problems_in, shown_step
+from remit.protocol.remit import MAX_INTEGER
 from remit.protocol.submission import Submission
 
 # An envelope carries a task and its context, not a data set: data sets travel by reference.
@@ -26,10 +24,6 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_NESTING = 64
 # A table of a thousand rows with fifty columns. Each value is examined by itself, which costs up to 0.2 ms.
 MAX_VALUES = 50_000
-# Enough to correct an envelope in one go; a hostile one may have a million wrong fields, with names of a megabyte.
-MAX_PROBLEMS = 100
-SHOWN = 100
-MAX_LIKENESSES = 10
 
 T = TypeVar("T")
 E = TypeVar("E", Request, Response, Submission)
@@ -113,7 +107,7 @@ class Versions(Struct, frozen=True):
             return version
         readable = ", ".join(self.readable)
         raise RemitError(
-            fault(Code.VERSION_UNSUPPORTED, f"version {_shown(version)} is not supported; supported: {readable}")
+            fault(Code.VERSION_UNSUPPORTED, f"version {shown_step(version)} is not supported; supported: {readable}")
         )
 
     def upgrade(self, value: dict[str, Any], version: str) -> dict[str, Any]:
@@ -176,7 +170,7 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     try:
         copy = _decoder(kind).decode(raw)
     except msgspec.ValidationError as error:
-        raise RemitError(malformed(_problems(_untyped.decode(raw), kind))) from error
+        raise RemitError(malformed(problems_in(_untyped.decode(raw), kind))) from error
     differs = copy != value
     if differs or _has_long_number(raw) or _many_brackets(raw):
         _refuse_ambiguity(raw)
@@ -295,7 +289,7 @@ def convert(value: Json, kind: type[T], place: tuple[str | int, ...] = ()) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise RemitError(malformed(_problems(value, kind, place))) from error
+        raise RemitError(malformed(problems_in(value, kind, place))) from error
 
 
 def malformed(problems: tuple[Problem, ...]) -> Fault:
@@ -421,119 +415,3 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
             case _:
                 if abs(int(token[0])) > MAX_INTEGER:
                     yield Problem(path_of(place), "the integer is past ±(2**53 - 1); send it as text")
-
-
-def path_of(steps: Iterable[str | int]) -> str:
-    """Return the place of a value in readable form: `$.handoff.references[0]`."""
-    return "$" + "".join(
-        f".{step}" if isinstance(step, str) and step.isidentifier() and len(step) <= SHOWN else f"[{_shown(step)}]"
-        for step in steps
-    )
-
-
-def _shown(step: str | int) -> str:
-    """A peer's field name may be long and hold anything; messages about it go to logs and terminals."""
-    return repr(step[:SHOWN] if isinstance(step, str) else step)
-
-
-class WrongPart(NamedTuple):
-    """An invalid part of a value: the steps that lead there, and what was expected."""
-
-    place: tuple[str | int, ...]
-    message: str
-
-
-def wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> Iterator[WrongPart]:
-    """Yield the place of each invalid field; msgspec itself stops at the first.
-
-    A pattern is hard to read: `Meta(extra={"rule": …})` beside it says what it requires.
-    """
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        within = _wrong_parts(value, kind, place)
-        first = next(within, None)
-        if first is None:
-            message, _, _ = str(error).partition(" - at `")
-            yield WrongPart(place, _plainer(message, value, kind))
-        else:
-            yield first
-            yield from within
-
-
-def _problems(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> tuple[Problem, ...]:
-    wrong = islice(wrong_fields(value, kind, place), MAX_PROBLEMS)
-    return tuple(Problem(path_of(where), message) for where, message in wrong)
-
-
-def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterator[WrongPart]:
-    for option in options(kind):
-        if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
-            yield from _wrong_members(cast("dict[str, Json]", value), option, place)
-        elif isinstance(value, dict) and get_origin(option) is dict:
-            for name, each in cast("dict[str, Json]", value).items():
-                for kind_of_part, part in zip(get_args(option), (name, each), strict=True):
-                    yield from wrong_fields(part, kind_of_part, (*place, name))
-        elif isinstance(value, list) and get_origin(option) in (tuple, frozenset):
-            for index, each in enumerate(cast("list[Json]", value)):
-                yield from wrong_fields(each, get_args(option)[0], (*place, index))
-
-
-def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str | int, ...]) -> Iterator[WrongPart]:
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    unknown = (name for name in value if name not in fields) if kind.__struct_config__.forbid_unknown_fields else ()
-    for number, name in enumerate(unknown):
-        # Similarity is costly to compute, and for a few misspelled fields this is enough.
-        near = did_you_mean(name, fields) if number < MAX_LIKENESSES else ""
-        hint = near or f"; known fields: {', '.join(sorted(fields))}"
-        yield WrongPart((*place, name), f"unknown field{hint}")
-    for name, field in fields.items():
-        if name in value:
-            yield from wrong_fields(value[name], field.type, (*place, name))
-        elif field.required:
-            yield WrongPart((*place, name), "required field is missing")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests similar names; empty if there are none."""
-    near = get_close_matches(name[:SHOWN], list(known), n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""
-
-
-def _plainer(message: str, value: Json, kind: Any) -> str:
-    """Return msgspec's message about a value, in words that help to correct it."""
-    if "matching regex" in message or message.startswith("Expected `str"):
-        rules = (meta.extra["rule"] for meta in metas(kind) if meta.extra and "rule" in meta.extra)
-        return next(rules, NAME_RULE if "matching regex" in message else message)
-    if isinstance(value, str) and "enum value" in message:
-        known = [str(choice) for option in options(kind) for choice in _choices(option)]
-        return f"{_shown(value)} is not one of {', '.join(known)}{did_you_mean(value, known)}"
-    return message
-
-
-def _choices(option: Any) -> Iterable[Any]:
-    if get_origin(option) is Literal:
-        return get_args(option)
-    return option if isinstance(option, EnumType) else ()
-
-
-def options(kind: Any) -> Iterator[Any]:
-    """Return the types that *kind* allows, without their annotations."""
-    origin = get_origin(kind)
-    if origin in (Union, UnionType):
-        for each in get_args(kind):
-            yield from options(each)
-    elif origin is Annotated:
-        yield from options(get_args(kind)[0])
-    else:
-        yield kind
-
-
-def metas(kind: Any) -> Iterator[Meta]:
-    """Return the annotations of *kind* and of the types that it allows."""
-    origin = get_origin(kind)
-    if origin is Annotated:
-        yield from (each for each in kind.__metadata__ if isinstance(each, Meta))
-    if origin in (Annotated, Union, UnionType):
-        for each in get_args(kind):
-            yield from metas(each)

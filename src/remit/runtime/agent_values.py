@@ -4,7 +4,8 @@ from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
-from remit.policy.redaction import kind_of, tokens_in
+from remit.policy.redaction import kind_of
+from remit.policy.restoring import tokens_in
 from remit.protocol.codec import plain
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Problem, RemitError, fault

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from remit.policy.breaker import is_failure
 from remit.policy.reception import is_new, peer_of
-from remit.policy.redaction import restore
+from remit.policy.restoring import restore
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View

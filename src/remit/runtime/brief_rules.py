@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from remit.policy.budget import record_limit
-from remit.policy.redaction import of_kinds, restore
+from remit.policy.restoring import of_kinds, restore
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.context import RuntimeContext

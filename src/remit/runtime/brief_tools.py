@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from remit.policy.redaction import Held, kind_of, restore, reveal_arguments, strike
+from remit.policy.redaction import Held, kind_of, strike
+from remit.policy.restoring import restore, reveal_arguments
 from remit.policy.verdict import Sealing
 from remit.policy.weight import is_light
 from remit.policy.withheld import token_given, tokens_asked_for

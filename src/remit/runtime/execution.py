@@ -6,7 +6,8 @@ import logging
 from msgspec.structs import replace
 
 from remit.policy.breaker import is_from_below
-from remit.policy.redaction import Held, restore
+from remit.policy.redaction import Held
+from remit.policy.restoring import restore
 from remit.policy.weight import is_light_answer, is_light_request, is_light_response
 from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault

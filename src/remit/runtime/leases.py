@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from remit.policy.redaction import restore
+from remit.policy.restoring import restore
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from remit.policy.redaction import Held, restore, settled
+from remit.policy.redaction import Held, settled
+from remit.policy.restoring import restore
 from remit.policy.weight import LIGHT
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record

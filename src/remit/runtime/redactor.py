@@ -9,7 +9,8 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from remit.policy.redaction import TOKEN, Held, Raw, everything, kind_of, of_kinds, restore, strike
+from remit.policy.redaction import TOKEN, Held, Raw, everything, kind_of, strike
+from remit.policy.restoring import of_kinds, restore
 from remit.policy.verdict import Detector, Finding, Sealing
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from remit.protocol.card import AgentCard, ToolCard
-from remit.protocol.codec import checked, did_you_mean
+from remit.protocol.codec import checked
 from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.ports import Agent, Remote, Tool
 

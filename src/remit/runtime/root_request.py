@@ -6,9 +6,10 @@ from typing import TypedDict
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
-from remit.protocol.codec import checked, did_you_mean
+from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Priority, Remit
 from remit.protocol.trace import place_of
 

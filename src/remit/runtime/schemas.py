@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 from remit.policy.weight import is_light
 from remit.protocol.card import Schema
-from remit.protocol.codec import SHOWN, encode
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, Problem, fault
+from remit.protocol.problems import SHOWN
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator

@@ -11,9 +11,9 @@ from msgspec import Struct
 from remit.documents.runs import RecordLine, record_line
 from remit.policy.reception import Sender
 from remit.protocol.card import AgentCard, Capability
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Delegation
 from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.engine import Engine

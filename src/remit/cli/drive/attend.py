@@ -15,9 +15,9 @@ from remit.cli.show.tree import Tree
 from remit.config.composition import hub_of
 from remit.config.team import Team
 from remit.hub.hub import Hub
-from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Approval, Record
 from remit.runtime.ports import Approver
 from remit.text.terminal import one_line

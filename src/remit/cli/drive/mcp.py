@@ -16,8 +16,8 @@ from remit.config.composition import hub_of, settings_of
 from remit.config.peers import ANYONE
 from remit.config.team import Team
 from remit.documents.team import McpTool, McpTools
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.text.terminal import one_line
 
 

@@ -23,8 +23,8 @@ from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
 from remit.documents.runs import Resumed
 from remit.hub.hub import Hub
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
 from remit.runtime.root_runs import LEASE_MS

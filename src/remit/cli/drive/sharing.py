@@ -16,8 +16,8 @@ from remit.config.device_service import relaying
 from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
 from remit.documents.shared import SharedAgent, SharedQuestion, SharingUp
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.relay import serve_shared
 from remit.relay.client import connection
 from remit.relay.device.peers import PeerDevice, Peers

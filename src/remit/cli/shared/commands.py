@@ -6,7 +6,7 @@ from typing import get_args
 from msgspec import Struct
 
 from remit.cli.shared.wording import MODES, doing
-from remit.protocol.codec import did_you_mean
+from remit.protocol.problems import did_you_mean
 from remit.relay.bridge.ports import Mode
 from remit.relay.session import moves
 from remit.relay.session.moves import TABLE, Event

@@ -28,8 +28,8 @@ from remit.config.device import find_device, using_device
 from remit.config.device_service import relaying
 from remit.config.load import load_team
 from remit.config.team import Team
-from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.relay.bridge.ports import Mode
 from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.messages.catalog import latest_offers

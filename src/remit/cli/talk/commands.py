@@ -9,8 +9,8 @@ from remit.cli.show.tree_lines import history, spell_ms
 from remit.cli.talk.past import ConversationHistory
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Message, Usage
+from remit.protocol.problems import did_you_mean
 from remit.text.terminal import one_line, several_lines
 
 COMMANDS = {

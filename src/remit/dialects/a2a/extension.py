@@ -13,9 +13,10 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from remit.dialects.a2a.types import A2aObject, Metadata
-from remit.protocol.codec import convert, decode, encode, malformed, path_of
+from remit.protocol.codec import convert, decode, encode, malformed
 from remit.protocol.envelope import Json, Usage
 from remit.protocol.errors import Problem, RemitError
+from remit.protocol.problems import path_of
 from remit.protocol.remit import MAX_INTEGER, Name, Priority
 from remit.protocol.submission import Submission
 

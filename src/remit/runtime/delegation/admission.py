@@ -7,8 +7,9 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.redaction import Held, redaction, restore, reveal, strike
+from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
+from remit.policy.restoring import restore, reveal
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
 from remit.policy.weight import is_light_request, said_in
 from remit.protocol.card import AgentCard

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from remit.policy.redaction import restore, strike
+from remit.policy.redaction import strike
+from remit.policy.restoring import restore
 from remit.policy.verdict import Ask, Sealing
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import checked, digest

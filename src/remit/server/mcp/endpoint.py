@@ -10,8 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender, not_for
-from remit.protocol.codec import refuse_many_values, wrong_fields
+from remit.protocol.codec import refuse_many_values
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import wrong_fields
 from remit.protocol.remit import Name
 from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json
 from remit.server.delegations import Delegations
