@@ -111,7 +111,7 @@ async def test_while_an_agent_is_silent_the_host_hears_that_it_is_at_work(
         call = asyncio.create_task(
             host.call_tool("delegate_task", {"agent": "slow", "task": "x"}, progress_callback=progress)
         )
-        await progress.until(lambda said: sum(each.startswith("still at work") for each in said) >= 2)
+        await progress.until(lambda said: sum(each.startswith("still running, ") for each in said) >= 2)
         slow.go.set()
         assert text(await call) == "done at last"
     assert progress.numbers == sorted(set(progress.numbers)), "each is more than the one before"

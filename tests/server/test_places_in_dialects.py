@@ -56,4 +56,4 @@ async def test_an_unknown_field_that_is_called_origin_is_no_wrong_token() -> Non
 async def test_the_token_of_a_client_is_still_told_from_that_of_a_service() -> None:
     """X9: 401."""
     status, error = await refused(EMPLOYEE, sender="web")
-    assert (status, "token is a client's" in error) == (401, True)
+    assert (status, "this token belongs to a client; only a peer may act for agents" in error) == (401, True)
