@@ -58,7 +58,7 @@ STEPS = (
     Step(
         "settle", "count what was spent, give the rest back", ("runtime/delegation/settlement.py", "runtime/ledger.py")
     ),
-    Step("record", "append the end to the audit chain", ("stores/writer.py", "runtime/audit/walk.py")),
+    Step("record", "append the end to the audit chain", ("stores/writer.py", "runtime/audit/chain.py")),
     Step(
         "answer",
         "give the caller its response, with its own values",

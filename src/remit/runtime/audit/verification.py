@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from remit.protocol.records import ChainBreak
+from remit.runtime.audit.chain import ChainRow, ChainWalk, Unsigned
 from remit.runtime.audit.findings import MAX_FINDINGS, SIGNED_OTHERWISE, AuditFinding, AuditVerdict, Tampering
-from remit.runtime.audit.walk import ChainRow, ChainWalk, Unsigned
 from remit.runtime.signing import Checkpoint
 
 
