@@ -90,7 +90,7 @@ class ChainWalk:
         self._group: list[_Suspect] = []
         self._groups: list[list[_Suspect]] = []
         self._pooled = 0
-        self.seq = 0
+        self.seq: int = 0
         self.count = 0
         self.anchored = 0
         self.findings: list[AuditFinding] = []
