@@ -1,4 +1,7 @@
-"""Plain Python functions as agents and as tools, and adapters for agents of other frameworks."""
+"""Plain Python functions as agents and as tools, and adapters for agents of other frameworks.
+
+No framework is imported to find out whether an object belongs to it.
+"""
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator

@@ -1,7 +1,9 @@
 """How the Linux kernel confines an agent's process: Landlock for files, and a filter of system calls.
 
-Landlock makes a process give up access to all files that it does not name, for good (Linux 5.13 and newer). The filter
-closes the ways around it: sockets, io_uring and changes of permissions.
+Landlock makes a process give up access to all files that it does not name, for good (Linux 5.13 and newer). It needs no
+privilege and holds for root as well: https://docs.kernel.org/userspace-api/landlock.html. The filter closes the ways
+around it, sockets, io_uring and changes of permissions: https://docs.kernel.org/userspace-api/seccomp_filter.html.
+Numbers: asm/unistd_64.h and asm-generic/unistd.h of Linux.
 """
 
 import ctypes

@@ -1,6 +1,7 @@
 """What a model writes besides the text of its answer (X2): fields of an answer, and tool calls written as text.
 
-Both are read generously: what is wrong in them is left out.
+Fields are read generously: what is wrong in them is left out. A text is a call only as a whole: a sentence may stand
+before it, and nothing after it. It is judged as any other call.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""Delegation as a tool of a model: what the model means by its arguments, and the outcome as the tool's result."""
+"""Delegation as a tool of a model: what the model means by its arguments, and the outcome as the tool's result.
+
+Small models fill optional fields with values that they make up. Each is read as what it must mean, or as what lets the
+callee see and do less, and the model is told so. What the tool cannot do without is never made up here.
+"""
 
 import json
 from collections.abc import Callable, Iterable

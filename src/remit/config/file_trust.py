@@ -1,4 +1,9 @@
-"""Whether a team file may run code here, by its owner and its folder; and private folders for files that stay here."""
+"""Whether a team file may run code here, by its owner and its folder; and private folders for files that stay here.
+
+A team file names code that is imported, so using a stranger's file means running a stranger's program. As with git's
+`safe.directory` and with sudo, the owner must be this user or root (who can run anything as this user anyway), and
+nobody else may be able to write to the file or to the folder in which it and its code lie.
+"""
 
 import os
 import stat

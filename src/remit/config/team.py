@@ -1,4 +1,8 @@
-"""The team file: all sections by key, and its JSON Schema for editors."""
+"""The team file: all sections by key, and its JSON Schema for editors.
+
+The structs in `sections` are the only source: the loader validates files against them, editors use the JSON Schema
+that is generated from them, and `docs/team.md` is generated from that schema.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast

@@ -1,4 +1,7 @@
-"""Patterns whose cost grows with the text and no faster: RE2's, and Python's own a step at a time."""
+"""Patterns whose cost grows with the text and no faster: RE2's, and Python's own a step at a time.
+
+A search holds the interpreter until it finds something, and so it holds the event loop of a thread beside it.
+"""
 
 import re
 import threading

@@ -1,7 +1,6 @@
-"""The conversations of a hub: what a callee is shown of them, their summaries, notes and state."""
+"""The conversations of a hub: what a callee is shown of them, and their notes and state."""
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -18,78 +17,6 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCounter, Workspace
-from remit.text.grounding import unfounded
-from remit.text.summaries import Summary, answer_note, extend, notes_of, written
-
-log = logging.getLogger("remit")
-
-# A summary is read before everything else: a longer one would be a conversation of its own.
-SUMMARY_TOKENS = 600
-# At most this much is read of a conversation that was never summarized.
-_MOST_TOKENS = 100_000
-
-_EVERYTHING = ContextFilter()
-_read_summary = msgspec.json.Decoder(Summary).decode
-_read_told = msgspec.json.Decoder(tuple[int, str]).decode
-
-
-class Summaries:
-    """The summaries of one hub's conversations."""
-
-    def __init__(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> None:
-        self._store = store
-        self._summarizer = summarizer
-        self._count = count
-
-    async def of(self, session: str, payer: Frame | None) -> str:
-        """Return the summary of a conversation so far; without a *payer* no model is asked."""
-        summary = await self._brought_up(session)
-        plain = written(summary)
-        if self._summarizer is None or payer is None or not plain:
-            return plain
-        return await self._told(session, summary, payer, self._summarizer) or plain
-
-    async def _brought_up(self, session: str) -> Summary:
-        key = f"summary {session}"
-        kept = await self._store.get(key)
-        revision, summary = (0, Summary()) if kept is None else (kept[0], _read_summary(kept[1]))
-        messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)
-        fresh = [message for message in messages if message.seq > summary.seq]
-        if fresh:
-            summary = await asyncio.to_thread(extend, summary, fresh)
-            await self._store.cas(key, revision, encode(summary))  # whoever else did the same got the same result
-        return summary
-
-    async def _told(self, session: str, summary: Summary, payer: Frame, summarize: Summarizer) -> str:
-        """Return a model's summary if it adds nothing new; else an empty text."""
-        key = f"told {session}"
-        kept = await self._store.get(key)
-        if kept is not None:
-            seq, text = _read_told(kept[1])
-            if seq == summary.seq:
-                return text
-        messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)
-        source = "\n".join(f"{message.name or message.role}: {message.text}" for message in messages)
-        if self._count(source) + SUMMARY_TOKENS > payer.left:
-            return ""
-        try:
-            text, usage = await summarize(source, SUMMARY_TOKENS)
-        except Exception as error:  # noqa: BLE001 - a foreign model: the summary by rules remains
-            log.warning("the model failed to make a summary (%s)", type(error).__name__)
-            return ""
-        payer.meter(usage)
-        if wrong := await asyncio.to_thread(unfounded, text, source):
-            log.warning("a model's summary was rejected: %d of its names and numbers are unfounded", len(wrong))
-            text = ""  # stored too: asking again would cost the same again
-        await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
-        return text
-
-
-def notes_from(said: str, asked: str) -> list[Note]:
-    """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
-    answer = answer_note(asked, said) if asked else None
-    return [*notes_of(said), *(() if answer is None else (answer,))]
-
 
 # A sentence or two: longer texts are documents and belong in an answer.
 NOTE_LENGTH = 300
@@ -257,6 +184,7 @@ class Sessions:
         )
 
     async def _summary(self, session: str, payer: Frame | None) -> str:
+        from remit.runtime.summaries import Summaries
 
         return await Summaries(self._store, self._summarizer, self._count).of(session, payer)
 
@@ -274,6 +202,7 @@ class Sessions:
 
         A peer's agent is not the user, whatever it says in the user's name.
         """
+        from remit.runtime.summaries import notes_from
 
         by = speaker_of(request)
         notes = notes_from(request.objective or text_of(request.input or ""), run.asked)

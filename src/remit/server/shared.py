@@ -59,7 +59,12 @@ class RunChange(NamedTuple):
 
 
 class Changes:
-    """Receives each change (a `SessionService` calls `changed`) and notifies readers."""
+    """The changes of a host's runs, numbered: a `SessionService` calls `changed`, readers follow or reconnect.
+
+    Only the newest state of each run is kept, and it is the whole state: a reader that was away or is slow gets the
+    current state of each run and needs none of the states between. So memory grows only with the number of runs, and no
+    reader needs a queue.
+    """
 
     def __init__(self) -> None:
         # Numbers start anew in each process; the name says which process a number belongs to.

@@ -46,7 +46,11 @@ def is_closed(name: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Say whether a file of that name is not shown."""
+    """Return whether a file of that name is never shown to an agent: by its name it holds keys, passwords or histories.
+
+    One list for every way in which files reach an agent: the workspace of a hub, and the files that a local agent's
+    client reads for it. A name is a hint, not a proof: what a file with an ordinary name holds goes through redaction.
+    """
     plain = name.casefold()
     return bool(is_closed(name) or plain in _WHOLE or _HISTORY.fullmatch(plain) or _NAMED.fullmatch(plain))
 

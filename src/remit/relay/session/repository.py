@@ -1,6 +1,11 @@
 """The storage of runs in the device's file, and commands for a run from another process.
 
-Long texts are separate, so that a step writes only what it changed.
+    run/ID                the run with its short texts
+    run/ID/said           the names of its long texts, by place; empty for a short one
+    run/ID/said/NAME      one long text, written once
+
+A command is deleted in the commit of its step, so it is carried out once, whatever crashes in between. The reason of a
+refusal is stored for the sender. Commands need the file and key of the device; there is no other way in.
 """
 
 import secrets

@@ -1,0 +1,85 @@
+"""Summaries of conversations: by rules, or by a model if its text adds nothing new.
+
+Imported when a conversation is first continued: most hubs never do that, and the language modules take memory.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from remit.protocol.codec import encode
+from remit.protocol.envelope import ContextFilter, Note
+from remit.runtime.frames import Frame
+from remit.runtime.ports import Store, Summarizer, TokenCounter
+from remit.text.grounding import unfounded
+from remit.text.summaries import Summary, answer_note, extend, notes_of, written
+
+log = logging.getLogger("remit")
+
+# A summary is read before everything else: a longer one would be a conversation of its own.
+SUMMARY_TOKENS = 600
+# At most this much is read of a conversation that was never summarized.
+_MOST_TOKENS = 100_000
+
+_EVERYTHING = ContextFilter()
+_read_summary = msgspec.json.Decoder(Summary).decode
+_read_told = msgspec.json.Decoder(tuple[int, str]).decode
+
+
+class Summaries:
+    """The summaries of one hub's conversations."""
+
+    def __init__(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> None:
+        self._store = store
+        self._summarizer = summarizer
+        self._count = count
+
+    async def of(self, session: str, payer: Frame | None) -> str:
+        """Return the summary of a conversation so far; without a *payer* no model is asked."""
+        summary = await self._brought_up(session)
+        plain = written(summary)
+        if self._summarizer is None or payer is None or not plain:
+            return plain
+        return await self._told(session, summary, payer, self._summarizer) or plain
+
+    async def _brought_up(self, session: str) -> Summary:
+        key = f"summary {session}"
+        kept = await self._store.get(key)
+        revision, summary = (0, Summary()) if kept is None else (kept[0], _read_summary(kept[1]))
+        messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)
+        fresh = [message for message in messages if message.seq > summary.seq]
+        if fresh:
+            summary = await asyncio.to_thread(extend, summary, fresh)
+            await self._store.cas(key, revision, encode(summary))  # whoever else did the same got the same result
+        return summary
+
+    async def _told(self, session: str, summary: Summary, payer: Frame, summarize: Summarizer) -> str:
+        """Return a model's summary if it adds nothing new; else an empty text."""
+        key = f"told {session}"
+        kept = await self._store.get(key)
+        if kept is not None:
+            seq, text = _read_told(kept[1])
+            if seq == summary.seq:
+                return text
+        messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)
+        source = "\n".join(f"{message.name or message.role}: {message.text}" for message in messages)
+        if self._count(source) + SUMMARY_TOKENS > payer.left:
+            return ""
+        try:
+            text, usage = await summarize(source, SUMMARY_TOKENS)
+        except Exception as error:  # noqa: BLE001 - a foreign model: the summary by rules remains
+            log.warning("the model failed to make a summary (%s)", type(error).__name__)
+            return ""
+        payer.meter(usage)
+        if wrong := await asyncio.to_thread(unfounded, text, source):
+            log.warning("a model's summary was rejected: %d of its names and numbers are unfounded", len(wrong))
+            text = ""  # stored too: asking again would cost the same again
+        await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
+        return text
+
+
+def notes_from(said: str, asked: str) -> list[Note]:
+    """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
+    answer = answer_note(asked, said) if asked else None
+    return [*notes_of(said), *(() if answer is None else (answer,))]
