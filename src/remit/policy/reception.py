@@ -21,7 +21,7 @@ def here(session: str, peer: str) -> str:
     """Return this hub's name of a session that *peer* names; adding the ending twice changes nothing.
 
     A peer's session ids are its own: here they end with `@` and the peer's name, so that no peer can name a session of
-    another peer or of a local user. A peer may send an id with or without that ending, and always gets its own form back.
+    another peer or of a local user. A peer may send an id with or without that ending, and always gets its own form.
     """
     return f"{there(session, peer)}@{peer}"
 
