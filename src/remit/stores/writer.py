@@ -1,11 +1,9 @@
-"""The writer thread: all queued items share one transaction and one disk write."""
+"""The writer of the store: records and operations, many in one transaction and one disk write."""
 
 import asyncio
 import logging
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
@@ -17,13 +15,12 @@ from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Notice, Record
 from remit.stores.checkpoints import Checkpoints
 from remit.stores.connection import TROUBLE, SqliteConnection, translate, write_lock
+from remit.stores.group_commit import GroupCommit, resolve
 from remit.stores.transaction import Entry, Transaction
 
 T = TypeVar("T")
 Listener = Callable[[list[Record]], None]
 
-# Larger batches gain nothing (an insert costs the same), and the first callers would wait longer.
-MAX_BATCH = 1_000
 # So many records are worth waking the writer for (it costs 41 µs); fewer wait for company, or for the idle timer.
 WAKE_AT = 1_000
 IDLE_SECONDS = 0.1
@@ -55,7 +52,7 @@ Result = tuple["asyncio.Future[Any]", Any, Exception | None]
 
 
 class StoreWriter:
-    """The queue and the thread behind it. Everything but `_run` and what it calls happens in the event loop."""
+    """The queue and the thread behind it. Everything but `_write` and what it calls happens in the event loop."""
 
     def __init__(
         self,
@@ -69,8 +66,11 @@ class StoreWriter:
         self._wall_ms = wall_ms
         self._commit_hook = commit_hook
         self._ended = ended
-        self.queue: deque[Item] = deque()
-        """Items to write, oldest first; the queue outlives the thread, so nothing is lost between two threads."""
+        self._group = GroupCommit[Item](
+            f"remit-writer {path.name}", self._write, close=self._end, enough=WAKE_AT, linger_s=IDLE_SECONDS
+        )
+        self.queue = self._group.queue
+        """Items to write, oldest first."""
         self.sizes: dict[str, int] = {}
         """The bytes recorded of runs that the loop put here. The thread adds, and never puts one here itself."""
         self.calm = sys.maxsize
@@ -79,38 +79,20 @@ class StoreWriter:
         self._eager: set[object] = set()
         """Those of them for whom the writer is woken."""
         self._crowd: list[asyncio.Future[None]] = []
-        self._gate = threading.Lock()
-        self._gate.acquire()
-        self._signalled = False
-        self._wake_planned = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopping = False
-        self._writing = False
-        """Whether the writer was woken and has not finished; set in the loop, cleared in the thread."""
         self._troubled = False
 
     def start(self, connection: SqliteConnection, checkpoints: Checkpoints) -> None:
         self._connection = connection
         self._checkpoints = checkpoints
-        self._stopping = False
         self._loop = asyncio.get_running_loop()
-        self._stopped: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._run, name=f"remit-writer {self._path.name}", daemon=True)
-        self._thread.start()
         self.calm = 0
-        if self.queue:
-            self.nudge()
+        self._group.start()
 
     async def stop(self) -> None:
         """Let the thread write the queue, if it can, and stop it."""
         self.calm = sys.maxsize
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-        self._stopping = True
-        self._wake()
-        await self._stopped
-        self._thread.join()
+        await self._group.stop()
+        self.calm = sys.maxsize  # the thread has changed it
         self._settle([], None)
 
     # ── in the event loop ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,14 +100,14 @@ class StoreWriter:
     def nudge(self) -> None:
         """Have the queue written: now if it is long enough or there are listeners, else shortly."""
         if len(self.queue) >= WAKE_AT:
-            self._wake()
+            self._group.wake()
         elif self._eager:
-            self._wake_soon()
-        if self._timer is None:
-            self._timer = self._loop.call_later(IDLE_SECONDS, self._idle)
+            self._group.wake_soon()
+        else:
+            self._group.wake_within(IDLE_SECONDS)
         if self._eager:
             self.calm = 0
-        elif self._writing:
+        elif self._group.busy:
             self._give_way()
             self.calm = len(self.queue) + GIVE_WAY_EVERY
         else:
@@ -140,7 +122,7 @@ class StoreWriter:
         """Queue *apply*; the future has its result once the transaction that it was part of is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
         self.queue.append(WriteOperation(apply, future, kept))
-        self._wake_soon()
+        self._group.wake_soon()
         return future
 
     def later(self, apply: Callable[[Transaction], object]) -> None:
@@ -151,10 +133,10 @@ class StoreWriter:
 
     async def room(self, limit: int) -> None:
         """Return once fewer than *limit* items are queued."""
-        while len(self.queue) >= limit and not self._stopping:
+        while len(self.queue) >= limit and not self._group.stopping:
             waiting: asyncio.Future[None] = self._loop.create_future()
             self._crowd.append(waiting)
-            self._wake_soon()
+            self._group.wake_soon()
             await waiting
 
     def listen(self, listener: Listener, *, patient: bool) -> Callable[[], None]:
@@ -170,24 +152,6 @@ class StoreWriter:
 
         return leave
 
-    def _idle(self) -> None:
-        self._timer = None
-        self.calm = 0
-        if self.queue:
-            self._wake()
-
-    def _wake_soon(self) -> None:
-        # After all ready tasks have run: what they queue then shares the same commit.
-        if not self._wake_planned and not self._signalled:
-            self._wake_planned = True
-            self._loop.call_soon(self._wake)
-
-    def _wake(self) -> None:
-        self._wake_planned = False
-        if not self._signalled:
-            self._signalled = self._writing = True
-            self._gate.release()
-
     def _settle(self, results: list[Result], done: Transaction | None) -> None:
         """Notify listeners first and then callers, so that an event never comes later than the answer it led to."""
         if done is not None and done.records:
@@ -196,16 +160,10 @@ class StoreWriter:
         if done is not None and done.outcomes:
             self._ended(done.outcomes)
         for future, result, error in results:
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+            resolve(future, result, error)
         crowd, self._crowd = self._crowd, []
         for waiting in crowd:
-            if not waiting.done():
-                waiting.set_result(None)
+            resolve(waiting, None)
 
     def _call(self, listener: Listener, records: list[Record]) -> None:
         try:
@@ -215,38 +173,19 @@ class StoreWriter:
 
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _run(self) -> None:
-        wait: float | None = None
-        while not self._stopping:
-            self._gate.acquire(timeout=-1 if wait is None else wait)
-            self._signalled = False
-            wait = self._drain()
-            self._writing = self._signalled
-            self.calm = 0
+    def _write(self, batch: list[Item]) -> bool:
+        self.calm = len(self.queue) + GIVE_WAY_EVERY if not self._eager else 0
+        works = self._write_batch(batch)
+        self._group.again_s = self._seal(self._checkpoints.seal_if_due) if works else RETRY_SECONDS
+        self.calm = 0
+        return works
+
+    def _end(self) -> None:
         self._seal(self._checkpoints.seal)
         self._connection.close()
-        self._tell(lambda: self._stopped.set_result(None))
 
-    def _drain(self) -> float | None:
-        """Write the queue; return the seconds until there is something to do again, if any.
-
-        What comes meanwhile and is not urgent waits for company: beside a busy loop, a writer that took whatever is
-        there would commit a few records at a time, at twice the cost.
-        """
-        left = len(self.queue)
-        while True:
-            left -= min(len(self.queue), MAX_BATCH)
-            if not self._write_batch():
-                return RETRY_SECONDS
-            due = self._seal(self._checkpoints.seal_if_due)
-            if not self.queue or (left <= 0 and len(self.queue) < WAKE_AT and not self._stopping):
-                return due
-
-    def _write_batch(self) -> bool:
-        """Write the queue and say whether that worked; items without a caller stay queued until it does."""
-        take = self.queue.popleft
-        batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
-        self.calm = len(self.queue) + GIVE_WAY_EVERY if not self._eager else 0
+    def _write_batch(self, batch: list[Item]) -> bool:
+        """Write the batch and say whether that worked; items without a caller are queued again if it did not."""
         if not batch:
             return True
         try:
@@ -292,7 +231,7 @@ class StoreWriter:
                 self._commit_hook()
         self._checkpoints.committed(transaction.seq)
         if results or transaction.records or transaction.outcomes or self._crowd:
-            self._tell(lambda: self._settle(results, transaction))
+            self._group.tell(self._settle, results, transaction)
 
     def _set_aside(self, batch: list[Item], error: Exception) -> None:
         """Report the store's error to waiting callers, and keep the rest for later."""
@@ -308,7 +247,7 @@ class StoreWriter:
     def _fail(self, waiting: "list[asyncio.Future[Any]]", error: Exception) -> None:
         results: list[Result] = [(future, None, translate(error, self._path)) for future in waiting]
         if results:
-            self._tell(lambda: self._settle(results, None))
+            self._group.tell(self._settle, results, None)
 
     def _seal(self, seal: Callable[[SqliteConnection, int], float | None]) -> float | None:
         try:
@@ -316,12 +255,6 @@ class StoreWriter:
         except (apsw.Error, OSError) as error:
             _log.warning("no checkpoint was written: %s", translate(error, self._path))
             return SEAL_RETRY_SECONDS
-
-    def _tell(self, callback: Callable[[], None]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:
-            _log.warning("the event loop was closed before the store")
 
 
 def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
