@@ -1,21 +1,19 @@
-"""The writer of a device's state: one thread with group commit.
+"""The writer of a device's state, with group commit.
 
-A commit waits for the disk, which takes longer than most of its content. So work that arrives during a commit goes into
-the next one. Each piece of work is applied whole or not at all, and is reported only when it is durable.
+Each piece of work is applied whole or not at all, and is reported only when it is durable.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from remit.protocol.errors import RemitError
 from remit.relay.device.state import DeviceFile
 from remit.stores.connection import TROUBLE
+from remit.stores.group_commit import GroupCommit, resolve
 
 T = TypeVar("T")
 
@@ -39,13 +37,15 @@ class Work(Struct, frozen=True):
 class Commits:
     """Runs work in order, several pieces in each commit.
 
-    *company* may add work to a commit, first or last, before it begins.
+    *company* may add work to a commit, first or last, before it begins. It learns the outcome of that work before it is
+    called for the next commit, so the thread gets one batch at a time.
     """
 
     def __init__(self, state: DeviceFile, company: Callable[[list[Work]], None] = lambda _: None) -> None:
         self._state = state
         self._company = company
-        self._thread = ThreadPoolExecutor(1, "remit-device")
+        self._group = GroupCommit[Work](f"remit-device {state.path.name}", self._commit)
+        self._group.start()
         self._waiting: deque[Work] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -53,7 +53,7 @@ class Commits:
     def do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Queue *work* and return a future of its result. It runs even if the future is cancelled."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Work(work, partial(_resolve, future)))
+        self._waiting.append(Work(work, partial(_report, future)))
         if self._idle.is_set():
             self._begin()
         return future
@@ -61,18 +61,16 @@ class Commits:
     async def close(self) -> None:
         """Wait for all work and end the thread; no work can be queued after that."""
         await self._idle.wait()
-        await asyncio.to_thread(self._thread.shutdown)
+        await self._group.stop()
 
     def _begin(self) -> None:
         self._idle.clear()
         batch = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
         self._company(batch)
-        done = asyncio.get_running_loop().run_in_executor(self._thread, self._commit, batch)
-        done.add_done_callback(lambda future: self._end(batch, future))
+        self._group.queue.extend(batch)
+        self._group.wake()
 
-    def _end(self, batch: list[Work], future: "asyncio.Future[list[Any]]") -> None:
-        error = future.exception()
-        outcomes = [FailedWork(error)] * len(batch) if isinstance(error, Exception) else future.result()
+    def _end(self, batch: list[Work], outcomes: list[Any]) -> None:
         for work, outcome in zip(batch, outcomes, strict=True):
             work.heard(outcome)
         if self._waiting:
@@ -82,16 +80,21 @@ class Commits:
 
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self, batch: list[Work]) -> list[Any]:
+    def _commit(self, batch: list[Work]) -> bool:
+        if not batch:
+            return True
         outcomes: list[Any] = []
+        works = True
         try:
             with self._state.writing():
                 for work in batch:
                     outcomes.append(self._outcome(work))
-        except RemitError as error:  # the store failed: the whole commit was rolled back
+        except Exception as error:  # noqa: BLE001 - the store failed: the whole commit was rolled back
             outcomes = [each if isinstance(each, FailedWork) else FailedWork(error) for each in outcomes]
             outcomes += [FailedWork(error) for _ in batch[len(outcomes) :]]
-        return outcomes
+            works = False
+        self._group.tell(self._end, batch, outcomes)
+        return works
 
     def _outcome(self, work: Work) -> Any:
         try:
@@ -103,10 +106,8 @@ class Commits:
             return FailedWork(error)
 
 
-def _resolve(future: "asyncio.Future[Any]", outcome: object) -> None:
-    if future.done():
-        return  # the caller was cancelled
+def _report(future: "asyncio.Future[Any]", outcome: object) -> None:
     if isinstance(outcome, FailedWork):
-        future.set_exception(outcome.error)
+        resolve(future, None, outcome.error)
     else:
-        future.set_result(outcome)
+        resolve(future, outcome)
