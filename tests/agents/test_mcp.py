@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import shed_tools
 from remit import Brief, Hub, RemitError
+from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp import pipes
 from remit.agents.mcp import server as module
-from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.server import McpServer
 from remit.agents.mcp.settings import Program, Settings, hub_name
 from remit.agents.toolbox import offers

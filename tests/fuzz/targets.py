@@ -17,7 +17,7 @@ from fuzz.doors import Doors
 from fuzz.mutations import bytes_like, json_like, msgpack_like
 from gateways import id_of, pair_of
 from local_agents import request
-from remit.agents.mcp.lines import LineSplitter
+from remit.agents.lines import LineSplitter
 from remit.agents.mcp.settings import Program
 from remit.config.load import load_team
 from remit.dialects.a2a.card import card_of

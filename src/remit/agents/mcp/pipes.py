@@ -16,7 +16,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from remit.agents.mcp.lines import LineSplitter, OverlongLine
+from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.agents.process_group import ProcessGroup
 

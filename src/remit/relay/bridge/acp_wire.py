@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field
 
-from remit.agents.mcp.lines import LineSplitter, OverlongLine
+from remit.agents.lines import LineSplitter, OverlongLine
 from remit.relay.bridge.acp_turn import ToolCallUpdate
 from remit.relay.bridge.process import Child
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from remit.agents.mcp.lines import LineSplitter, OverlongLine
+from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.ports import (
     RESPONSE,

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from remit.agents.mcp.lines import LineSplitter, OverlongLine
+from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.agents.process_group import ProcessGroup
 from remit.relay.bridge.ports import shown

@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from remit.agents.mcp.lines import LineSplitter, OverlongLine
+from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.threads import Threads
 from remit.policy.reception import Grant, Sender
 from remit.protocol.envelope import Request
