@@ -477,9 +477,11 @@ async def test_nothing_more_is_read_of_a_server_that_is_given_up() -> None:
     noise = "while True: print('nothing', flush=True)"
     reading = pipes.Pipes(Program(command=sys.executable, args=("-c", noise)))
     async with reading as (heard, told), heard, told:
-        await eventually(reading._tasks[0].done)  # pyright: ignore[reportPrivateUsage]
+        process = reading._process  # pyright: ignore[reportPrivateUsage]
+        assert process is not None
+        await eventually(process.tasks[0].done)
         gc.collect()
-        (said, _) = reading._transports  # pyright: ignore[reportPrivateUsage]
+        (said, _) = process._transports  # pyright: ignore[reportPrivateUsage]
         await eventually(lambda: not cast("asyncio.ReadTransport", said).is_reading())
 
 
@@ -510,7 +512,7 @@ async def test_a_server_that_will_not_go_is_killed() -> None:
         await watched.echo()
         link = watched.server._link  # pyright: ignore[reportPrivateUsage]
         assert link is not None
-        pid = link._pipes._leader.pid  # pyright: ignore
+        pid = link._pipes._process.pid  # pyright: ignore
     assert not is_alive(pid)
 
 

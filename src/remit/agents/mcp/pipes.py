@@ -1,13 +1,9 @@
 """The process of an MCP server and its pipes: bounded lines in and out, killed with its descendants."""
 
 import asyncio
-import logging
 import re
 import shutil
-import signal
-import subprocess
-from collections import deque
-from functools import partial
+from subprocess import Popen
 
 import anyio
 import mcp_types as types
@@ -18,9 +14,7 @@ from pydantic import ValidationError
 
 from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
-from remit.agents.process_group import ProcessGroup
-
-log = logging.getLogger("remit")
+from remit.agents.piped_process import PipedProcess, start
 
 # More than any answer should have: what agents are given of it is bounded once more.
 MAX_LINE = 4_000_000
@@ -29,12 +23,6 @@ MAX_SKIPPED = 64 * MAX_LINE
 MAX_GARBAGE = 1_000
 # A server that does not read for this long has stopped working.
 WRITE_S = 10.0
-# How long one has to end by itself after its stdin was closed, and then after being told to.
-LEAVE_S = 1.0
-TERMINATE_S = 1.0
-REAP_S = 1.0
-LAST_WORDS_S = 0.5
-LAST_LINES = 20
 
 UNREADABLE = -32_099
 """The error code that replaces an answer that is too long or invalid."""
@@ -51,101 +39,50 @@ class Pipes:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._leader: ProcessGroup | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._transports: list[asyncio.BaseTransport] = []
-        """From its stdout and its stderr."""
-        self._said: asyncio.StreamReader | None = None
-        """Its stdout. Held until the end: once a reader is gone, asyncio reads on as fast as it can, for nobody."""
-        self._writer: asyncio.StreamWriter | None = None
-        self._closing = False
-        self.how_it_ended: str | None = None
-        """How the process exited, if it was not killed."""
-        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
-        """The last lines of its stderr."""
+        self._process: PipedProcess | None = None
 
     async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
-        popen = _started(self._program)
-        self._leader = ProcessGroup(popen)
-        self._leader.exited.add_done_callback(self._note_exit)
+        self._process = process = PipedProcess(_started(self._program), "an MCP server")
         try:
-            return await self._connected(popen)
+            await process.connect()
         except BaseException:
-            await self.__aexit__()
+            await process.end()
             raise
-
-    async def _connected(
-        self, popen: "subprocess.Popen[bytes]"
-    ) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
-        loop = asyncio.get_running_loop()
-        self._said = said = asyncio.StreamReader()
-        complained = asyncio.StreamReader()
-        for reader, pipe in ((said, popen.stdout), (complained, popen.stderr)):
-            transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
-            self._transports.append(transport)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, popen.stdin)
-        self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
         into, read = anyio.create_memory_object_stream[Incoming](0)
         write, out = anyio.create_memory_object_stream[SessionMessage](0)
-        self._tasks = [
-            loop.create_task(self._read(said, into)),
-            loop.create_task(self._write(out, self._writer, into)),
-            loop.create_task(self._drain(complained)),
+        loop = asyncio.get_running_loop()
+        process.tasks += [
+            loop.create_task(self._read(process, into)),
+            loop.create_task(self._write(out, process, into)),
         ]
         return read, write
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the server and everything that it started; every wait is bounded."""
-        leader = self._leader
-        if leader is None:
-            return
-        ending = asyncio.ensure_future(self._end(leader))
-        try:
-            await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            leader.kill()
-            await asyncio.wait({ending})
-            raise
-
-    async def _end(self, leader: ProcessGroup) -> None:
-        if self._tasks and self._tasks[0].done():
-            # It said that it will say no more: most likely it is on its way out, and how it went is worth knowing.
-            await asyncio.wait({leader.exited}, timeout=LAST_WORDS_S)
-        self._closing = True
-        if self._writer is not None:
-            self._writer.close()
-        for wait_s, number in ((LEAVE_S, signal.SIGTERM), (TERMINATE_S, signal.SIGKILL), (REAP_S, None)):
-            done, _ = await asyncio.wait({leader.exited}, timeout=wait_s)
-            if done:
-                break
-            if number is not None:
-                leader.kill(number)
-        else:
-            log.warning("process %s of an MCP server was killed and is not gone yet", leader.pid)
-        if self._tasks:
-            # What it said last may still be in the pipe; who else holds the other end is not waited for.
-            await asyncio.wait({self._tasks[-1]}, timeout=LAST_WORDS_S)
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.wait(self._tasks)
-        for transport in self._transports:
-            transport.close()
+        if self._process is not None:
+            await self._process.end()
 
     @property
     def exited(self) -> asyncio.Future[int] | None:
         """Its exit code, once it has exited; None if it was never started."""
-        return None if self._leader is None else self._leader.exited
+        return None if self._process is None else self._process.exited
 
-    def _note_exit(self, _: "asyncio.Future[int]") -> None:
-        if self._leader is not None and not self._closing:
-            self.how_it_ended = self._leader.how()
+    @property
+    def how_it_ended(self) -> str | None:
+        """How the process exited, if it was not killed."""
+        return None if self._process is None else self._process.ended_by_itself
+
+    @property
+    def last_lines(self) -> list[str]:
+        """The last lines of its stderr."""
+        return [] if self._process is None else self._process.last_lines()
 
     # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self, said: asyncio.StreamReader, into: MemoryObjectSendStream[Incoming]) -> None:
+    async def _read(self, process: PipedProcess, into: MemoryObjectSendStream[Incoming]) -> None:
         lines, skipped, garbage = LineSplitter(MAX_LINE), 0, 0
         async with into:
-            while chunk := await said.read(65_536):
+            while chunk := await process.said.read(65_536):
                 skipped += len(chunk)
                 for line in lines.feed(chunk):
                     skipped = 0
@@ -168,42 +105,25 @@ class Pipes:
     async def _write(
         self,
         out: MemoryObjectReceiveStream[SessionMessage],
-        writer: asyncio.StreamWriter,
+        process: PipedProcess,
         into: MemoryObjectSendStream[Incoming],
     ) -> None:
         try:
             async with out:
                 async for message in out:
                     line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    writer.write(f"{line}\n".encode())
                     async with asyncio.timeout(WRITE_S):
-                        await writer.drain()
+                        await process.write(line.encode())
         except (OSError, TimeoutError):
             # Whoever waits for an answer hears that the connection is gone.
             await into.aclose()
 
-    async def _drain(self, complained: asyncio.StreamReader) -> None:
-        """Drain its stderr, so that it never blocks on a full pipe."""
-        lines = LineSplitter(10_000)
-        while chunk := await complained.read(65_536):
-            for line in lines.feed(chunk):
-                text = line.head if isinstance(line, OverlongLine) else line
-                self.last_lines.append(text.decode(errors="replace"))
 
-
-def _started(program: Program) -> "subprocess.Popen[bytes]":
+def _started(program: Program) -> Popen[bytes]:
     # Of this process's own environment only what every program needs: its secrets are for nobody else.
     environ = {**get_default_environment(), **program.env}
-    return subprocess.Popen(
-        [shutil.which(program.command, path=environ.get("PATH")) or program.command, *program.args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environ,
-        cwd=program.folder,
-        start_new_session=True,
-        bufsize=0,
-    )
+    command = shutil.which(program.command, path=environ.get("PATH")) or program.command
+    return start([command, *program.args], environ=environ, folder=program.folder)
 
 
 def _message(line: bytes | OverlongLine) -> types.JSONRPCMessage | None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
+from remit.agents.piped_process import LAST_WORDS_S
 from remit.relay.bridge.ports import (
     RESPONSE,
     WITH_TOOLS_MS,
@@ -20,7 +21,7 @@ from remit.relay.bridge.ports import (
     shown,
     too_long,
 )
-from remit.relay.bridge.process import LAST_WORDS_S, Child
+from remit.relay.bridge.process import Child
 from remit.relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
