@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from remit.agents.mcp.settings import Address, Settings, Unset
+from remit.agents.restart_pause import RestartPause
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -50,8 +51,9 @@ class McpServer:
         self._opening: asyncio.Task[McpConnection] | None = None
         self._letting_go: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._failures = self._late = 0
-        self._not_before = self._listed = float("-inf")
+        self._pause = RestartPause(PAUSES_S, now)
+        self._late = 0
+        self._listed = float("-inf")
         self._stale = False
 
     def tools(self) -> list[Tool]:
@@ -79,11 +81,9 @@ class McpServer:
     async def _linked(self) -> "McpConnection":
         if self._link is not None and self._link.is_up:
             return self._link
-        wait_s = self._not_before - self._now()
+        wait_s, failures = self._pause.left_s(), self._pause.failures
         if wait_s > 0 and self._opening is None:
-            why = (
-                f"MCP server {self.settings.name} failed {self._failures} times in a row and is left alone for a while"
-            )
+            why = f"MCP server {self.settings.name} failed {failures} times in a row and is left alone for a while"
             raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=round(wait_s * 1_000)))
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._open())
@@ -124,7 +124,7 @@ class McpServer:
         return link
 
     def _unreachable(self, how: str) -> RemitError:
-        wait_ms = round(max(0.0, self._not_before - self._now()) * 1_000)
+        wait_ms = round(self._pause.left_s() * 1_000)
         reach = self.settings.reach
         detail = f"{reach.url}: {how}" if isinstance(reach, Address) else how
         why = f"MCP server {self.settings.name} cannot be reached"
@@ -217,7 +217,8 @@ class McpServer:
         except McpRefusal as error:
             why = f"{name} was refused by its server: {visible_text(str(error), MAX_WORDS)}"
             raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
-        self._failures = self._late = 0
+        self._pause.succeed()
+        self._late = 0
         return value_of(name, result, settings.max_output)
 
     def _interrupted(self, name: str, why: str) -> RemitError:
@@ -236,9 +237,7 @@ class McpServer:
             self._let_go(link)
 
     def _failed(self) -> None:
-        pause_s = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
-        self._failures += 1
-        self._not_before = self._now() + pause_s
+        self._pause.fail()
         for card in list(self._cards.values()):
             if card.description.endswith(_UNKNOWN):
                 self._show(self._absent(card.name, _DOWN))
@@ -258,4 +257,5 @@ class McpServer:
             self._link = None
         if self._letting_go:
             await asyncio.wait(self._letting_go)
-        self._failures, self._not_before, self._room = 0, float("-inf"), asyncio.Semaphore(AT_ONCE)
+        self._pause.reset()
+        self._room = asyncio.Semaphore(AT_ONCE)

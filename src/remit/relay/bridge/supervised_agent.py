@@ -5,6 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 
+from remit.agents.restart_pause import RestartPause
 from remit.relay.bridge.ports import WITH_TOOLS_MS, Draft, DraftFailure, PromptRequest, time_limit_s
 from remit.relay.bridge.process import MissingError, NotStartedError
 from remit.runtime.clock import LoopClock
@@ -95,8 +96,7 @@ class SupervisedAgent:
         self._idle = asyncio.Event()
         self._idle.set()
         self._ending: asyncio.Task[None] | None = None
-        self._failures = 0
-        self._not_before = float("-inf")
+        self._pause = RestartPause(PAUSES_S, self._clock.now)
         self._closed = False
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
@@ -140,7 +140,7 @@ class SupervisedAgent:
         if isinstance(outcome, DraftFailure) and outcome.hard:
             self._retire(link)
         else:
-            self._failures = 0
+            self._pause.succeed()
         return outcome
 
     async def _ready(self) -> AgentLink | DraftFailure:
@@ -155,8 +155,9 @@ class SupervisedAgent:
             if died is not None:
                 return DraftFailure(reason=f"the local agent's process ended after its last turn: {died}", hard=True)
             await self._wait_until_ended()
-        if (wait_s := self._not_before - self._clock.now()) > 0:
-            times = "once" if self._failures == 1 else f"{self._failures} times in a row"
+        if (wait_s := self._pause.left_s()) > 0:
+            failures = self._pause.failures
+            times = "once" if failures == 1 else f"{failures} times in a row"
             reason = f"the local agent failed {times}; it can be started again in {max(wait_s, 0.1):.1f} s"
             return DraftFailure(reason=reason, hard=True)
         if self._closed:
@@ -181,7 +182,7 @@ class SupervisedAgent:
         """End a link in the background; the next prompt waits for that."""
         self._link = None
         if blamed:
-            self._failed()
+            self._pause.fail()
         self._begin(link.end())
 
     def _cancel_turn(self, link: AgentLink, *, blamed: bool = True) -> None:
@@ -192,7 +193,7 @@ class SupervisedAgent:
                 return
             self._link = None
             if blamed:
-                self._failed()
+                self._pause.fail()
             await link.end()
 
         self._begin(cancel())
@@ -209,10 +210,6 @@ class SupervisedAgent:
             self._ending = None
         if not ending.cancelled() and (error := ending.exception()) is not None:
             log.error("ending a local agent failed: %s", type(error).__name__)
-
-    def _failed(self) -> None:
-        self._not_before = self._clock.now() + PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
-        self._failures += 1
 
 
 def _closed() -> DraftFailure:
