@@ -1,5 +1,6 @@
 """Hubs with keys, and credentials that pass from one to the next; also such as no hub would make."""
 
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from biscuit_auth import Biscuit, BiscuitBuilder, BlockBuilder, Fact, KeyPair, P
 
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
+from remit.transports.credentials.blocks import Block, ParsedCredential, apart, hub_signs, key_signs
 from remit.transports.credentials.chain import attenuate, mint, read_chain
 from remit.transports.credentials.hops import CredentialChain, Hop, Verified
 from remit.transports.credentials.keys import HubKey, Pair, raw
@@ -140,3 +142,42 @@ def said(way: Way, *hops: Hop) -> str:
     for number, hop in enumerate(hops[1:], start=1):
         biscuit = signed_on(biscuit, way.pairs[number], number, content_of(hop))
     return biscuit.to_base64()
+
+
+def taken_apart(token: str) -> ParsedCredential:
+    found = apart(token)
+    assert found is not None
+    return found
+
+
+def joined(signed: bytes, secret: bytes) -> str:
+    return urlsafe_b64encode(signed + b"\x22\x22\x0a\x20" + secret).decode()
+
+
+def with_block(
+    token: str, payload: bytes, hub: Pair, *, signer: Pair | None = None, key: Pair | None = None, place: bytes = b""
+) -> str:
+    """Return a credential with one more block of any payload, which names *hub* as the hub that added it.
+
+    Unless told otherwise, *hub* has signed it for this place, and so has whoever holds the credential.
+    """
+    held = taken_apart(token)
+    end = held.end(len(held.starts) - 1)
+    assert end is not None
+    at = msgspec.structs.replace(end, signature=place or end.signature)
+    following = Pair(b"n" * 32)
+    by_hub = (signer or hub).sign(hub_signs(payload, at))
+    by_key = (key or Pair(held.secret)).sign(key_signs(payload, raw(following.public), by_hub, end))
+    block = Block(
+        payload=payload,
+        next_key=raw(following.public),
+        signature=by_key,
+        hub_signature=by_hub,
+        hub_key=raw(hub.public),
+    )
+    return joined(held.signed + block.raw, following.seed)
+
+
+def content_said(found: CredentialChain | Fault) -> object:
+    """Return what a credential says, however it was read."""
+    return found if isinstance(found, Fault) else (found.hops, found.signers, found.ids, found.token)

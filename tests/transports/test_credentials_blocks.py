@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from chains import NOW_MS, Way, a_hop, a_remit, content_of, signed_on
+from chains import NOW_MS, Way, a_hop, a_remit, content_of, content_said, joined, signed_on, taken_apart, with_block
 from remit.protocol.errors import Code, Fault
 from remit.transports.credentials import verify as verify_module
-from remit.transports.credentials.blocks import Block, ParsedCredential, apart, hub_signs, key_signs, payload_of
+from remit.transports.credentials.blocks import apart, payload_of
 from remit.transports.credentials.blocks import content_of as content_in
 from remit.transports.credentials.chain import MAX_HOPS, attenuate, read_chain
 from remit.transports.credentials.hops import CredentialChain, Verified
-from remit.transports.credentials.keys import Pair, raw
+from remit.transports.credentials.keys import Pair
 from remit.transports.credentials.verify import Chains, verify
 
 
@@ -50,10 +50,6 @@ def all_checked(*_: object) -> Any:
     raise AssertionError("all of it was checked")
 
 
-def said_by(found: CredentialChain | Fault) -> Any:
-    return found if isinstance(found, Fault) else (found.hops, found.signers, found.ids, found.token)
-
-
 # ── what is as it should be ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -64,7 +60,7 @@ def test_of_the_second_request_of_a_run_the_last_block_alone_is_checked_and_says
     run = Run(Way(hops + 2), hops)
     monkeypatch.setattr(verify_module, "read_chain", all_checked)
     second = run.request("second")
-    assert said_by(run.chains.read(second, run.way.root)) == said_by(read_chain(second, run.way.root))
+    assert content_said(run.chains.read(second, run.way.root)) == content_said(read_chain(second, run.way.root))
 
 
 def test_what_was_read_so_is_passed_on_like_any_other(run: Run) -> None:
@@ -73,7 +69,7 @@ def test_what_was_read_so_is_passed_on_like_any_other(run: Run) -> None:
     assert isinstance(found, CredentialChain)
     assert found.biscuit is None
     onward = way.onward(found, "r3")
-    assert said_by(way.chain(onward)) == said_by(way.chain(way.chain(onward).biscuit.to_base64()))
+    assert content_said(way.chain(onward)) == content_said(way.chain(way.chain(onward).biscuit.to_base64()))
     assert isinstance(way.verify(onward, 4), Verified)
 
 
@@ -145,6 +141,8 @@ ATTACKS: dict[str, Callable[[Run], str]] = {
     ).to_base64(),
     "no hop": lambda run: signed_on(run.held.biscuit, run.way.pairs[2], 2, b"\xc0").to_base64(),
     "no bytes": lambda run: signed_on(run.held.biscuit, run.way.pairs[2], 2, "text").to_base64(),
+    "no block": lambda run: with_block(run.held.token, b"", run.way.pairs[run.number]),
+    "half a block": lambda run: with_block(run.held.token, b"\x0a\x03ho", run.way.pairs[run.number]),
     "a block of another run": lambda run: grafted(run, last_of(Run(run.way).request("r"))),
     "a block of another run with its secret": lambda run: grafted(
         run, last_of(other := Run(run.way).request("r")), taken_apart(other).secret
@@ -159,44 +157,28 @@ ATTACKS: dict[str, Callable[[Run], str]] = {
 
 def posed(run: Run, *, hub: bool = False, place: bool = True, key: bool = True) -> str:
     """Return a credential of the run with a block that names the right hub: who signed it, and for which place?"""
-    held = taken_apart(run.held.token)
-    end = held.end(run.number - 1)
-    assert end is not None
     payload = payload_of(run.number, content_of(a_hop(run.number, run.way.pairs[run.number + 1])))
-    signer, thief, following = run.way.pairs[run.number], Pair(b"t" * 32), Pair(b"n" * 32)
-    at = end if place else replace(end, signature=bytes(64))
-    by_hub = (signer if hub else thief).sign(hub_signs(payload, at))
-    by_key = (Pair(held.secret) if key else thief).sign(key_signs(payload, raw(following.public), by_hub, end))
-    block = Block(
-        payload=payload,
-        next_key=raw(following.public),
-        signature=by_key,
-        hub_signature=by_hub,
-        hub_key=raw(signer.public),
+    thief = Pair(b"t" * 32)
+    return with_block(
+        run.held.token,
+        payload,
+        run.way.pairs[run.number],
+        signer=None if hub else thief,
+        key=None if key else thief,
+        place=b"" if place else bytes(64),
     )
-    return joined(held.signed + block.raw, following.seed)
 
 
 def test_what_is_forged_here_would_count_if_it_were_signed(run: Run) -> None:
     """So that the attacks fail for no other reason."""
     token = posed(run, hub=True)
     assert isinstance(alone := read_chain(token, run.way.root), CredentialChain)
-    assert said_by(run.chains.read(token, run.way.root)) == said_by(alone)
-
-
-def taken_apart(token: str) -> ParsedCredential:
-    found = apart(token)
-    assert found is not None
-    return found
+    assert content_said(run.chains.read(token, run.way.root)) == content_said(alone)
 
 
 def last_of(token: str) -> bytes:
     parts = taken_apart(token)
     return parts.signed[parts.starts[-1] :]
-
-
-def joined(signed: bytes, secret: bytes) -> str:
-    return urlsafe_b64encode(signed + b"\x22\x22\x0a\x20" + secret).decode()
 
 
 def grafted(run: Run, block: bytes, secret: bytes | None = None) -> str:
@@ -249,7 +231,7 @@ def test_what_is_cut_off_or_goes_on_is_read_by_the_library(run: Run, cut: int) -
     for changed in (given[:-cut], given + given[-cut:], given[:-cut] + bytes(cut)):
         token = urlsafe_b64encode(changed).decode()
         found = run.chains.read(token, run.way.root)
-        assert said_by(found) == said_by(read_chain(token, run.way.root))
+        assert content_said(found) == content_said(read_chain(token, run.way.root))
         # The library takes a proof that comes twice, and checks all the same.
         assert isinstance(found, Fault) or found.biscuit is not None
 
@@ -263,7 +245,7 @@ def test_another_way_of_writing_the_same_is_read_by_the_library(run: Run, monkey
 
     monkeypatch.setattr(verify_module, "read_chain", noted)
     for other in {token.rstrip("="), f"{token}=", f"{token}\n", f"{token[:8]} {token[8:]}"} - {token}:
-        assert said_by(run.chains.read(other, run.way.root)) == said_by(read_chain(other, run.way.root))
+        assert content_said(run.chains.read(other, run.way.root)) == content_said(read_chain(other, run.way.root))
         assert asked.pop() == other
 
 
