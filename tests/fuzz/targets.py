@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from hypothesis.strategies import SearchStrategy
 
+from chains import Way, a_hop, content_of, content_said, with_block
 from fuzz.doors import Doors
 from fuzz.mutations import bytes_like, json_like, msgpack_like
 from gateways import id_of, pair_of
@@ -34,10 +35,13 @@ from remit.relay.e2e.streams import START, Incoming, MessagePart, Piece, decode_
 from remit.relay.messages import types
 from remit.relay.session.profile import ControlEnvelope
 from remit.testing import TurnedClock
+from remit.transports.credentials.blocks import payload_of
 from remit.transports.credentials.chain import mint, read_chain
+from remit.transports.credentials.hops import CredentialChain
 from remit.transports.credentials.jwt import key_set
 from remit.transports.credentials.proof import Proofs, Statement
 from remit.transports.credentials.trust import revoked_ids, trusted_keys
+from remit.transports.credentials.verify import Chains
 from samples import a_card, a_remit, a_request, a_response
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -201,6 +205,31 @@ def packed(read: Callable[[str], object]) -> Callable[[bytes], object]:
         return read(base64.urlsafe_b64encode(raw).decode()), read(raw.decode("latin-1"))
 
     return both
+
+
+# Two requests of one run: of the credential of the second, the last block alone is read by `blocks.py`.
+WAY = Way(0)
+WAY.pairs = [pair_of(name) for name in "abcd"]
+_HELD = WAY.chain(WAY.token(WAY.remits(2)))
+_FIRST = Chains()
+assert isinstance(_FIRST.read(WAY.onward(_HELD, "first"), WAY.root), CredentialChain)
+SECOND = base64.urlsafe_b64decode(WAY.onward(_HELD, "second"))
+_CONTENT = content_of(a_hop(2, WAY.pairs[3]))
+BLOCK = payload_of(2, _CONTENT)
+
+
+def after_another(token: str) -> object:
+    """Read a credential behind another one of its run; the library, which reads it whole, must say the same."""
+    chains = Chains()
+    chains._stems.update(_FIRST._stems)
+    found, whole = chains.read(token, WAY.root), read_chain(token, WAY.root)
+    assert content_said(found) == content_said(whole)
+    return found
+
+
+def signed_block(payload: bytes) -> object:
+    """Read a credential whose last block has this payload and is signed as it should be."""
+    return after_another(with_block(_HELD.token, payload, WAY.pairs[2]))
 
 
 # ── local agents ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -397,6 +426,14 @@ TARGETS: dict[str, Target] = {
     "device card": Target(read_card, json_like(msgspec.json.encode(DEVICE_CARD)), _OURS),
     "pairing link": Target(pairing_link, bytes_like(DEVICE_CARD.link().encode()), _OURS),
     "credential": Target(packed(lambda token: read_chain(token, [PAIR.public])), bytes_like(CREDENTIAL)),
+    "credential after another": Target(packed(after_another), bytes_like(SECOND)),
+    "block after another": Target(
+        signed_block,
+        # Most changes in the content make it unreadable; so its frame alone is changed more often.
+        bytes_like(BLOCK.removesuffix(_CONTENT)).map(lambda frame: frame + _CONTENT)
+        | msgpack_like(_CONTENT).map(partial(payload_of, 2))
+        | bytes_like(BLOCK),
+    ),
     "proof": Target(packed(Proofs().taken), bytes_like(PROOF)),
     "key set": Target(key_set, json_like(KEYS), (ValueError,)),
     "trusted keys": Target(trusted_keys, bytes_like(f"north {PAIR.public}\n# x\n".encode()), (ValueError,)),
