@@ -39,6 +39,7 @@ class Desk:
         if batch:
             self.batches.append(batch)
             self.in_loop.append(threading.current_thread() is threading.main_thread())
+            self.group.tell(lambda: None)
         return True
 
     def _close(self) -> None:

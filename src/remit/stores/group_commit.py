@@ -68,7 +68,9 @@ class GroupCommit(Generic[Item]):
         """Held while a batch is taken and written, so that batches keep the order of the queue."""
         self._planned = False
         self._timer: asyncio.TimerHandle | None = None
+        self._began = 0.0
         self._quick = False
+        """Whether the last transaction was fast, from its start until it was reported."""
         self.stopping = False
         """Whether the thread is told to end, or has ended."""
 
@@ -123,6 +125,8 @@ class GroupCommit(Generic[Item]):
 
     def tell(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call *callback* in the event loop, after everything that was told before."""
+        # Measured here, because the call may give the interpreter to the loop for a while.
+        self._quick = self._in_loop > 0 and time.perf_counter() - self._began < QUICK_S
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
@@ -160,9 +164,9 @@ class GroupCommit(Generic[Item]):
     def _write_batch(self) -> bool:
         take = self.queue.popleft
         batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
-        began = time.perf_counter()
+        self._began = time.perf_counter()
         works = self._commit(batch)
-        self._quick = works and self._in_loop > 0 and time.perf_counter() - began < QUICK_S
+        self._quick = self._quick and works
         return works
 
 

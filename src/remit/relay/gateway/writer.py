@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from remit.relay.gateway.queue import Queue
 from remit.stores.connection import write_lock
@@ -130,6 +130,8 @@ class GatewayWriter:
 
     def _accepted(self, batch: list[Job | None]) -> list[Job]:
         """Return the jobs to run; those that were queued before everyone was notified of a failure are dropped."""
+        if not self._failed:
+            return cast("list[Job]", batch)  # the mark only follows a failure
         jobs: list[Job] = []
         for job in batch:
             if job is None:
