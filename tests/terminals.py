@@ -1,5 +1,6 @@
 """A terminal for tests: a command in a pseudo-terminal of its own, and what its screen shows."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from rich.cells import cell_len
+
 from commands import REMIT, popen
 from fork_server import take_terminal
 from waiting import PATIENCE_S
@@ -27,12 +30,19 @@ _UNFINISHED = re.compile(r"\x1b(\[[0-?]*)?\Z")
 
 
 class Screen:
-    """As much of a terminal as our output needs: lines, the cursor, what it erases. It fails on anything else."""
+    """As much of a terminal as our output needs: lines, the cursor, what it erases. It fails on anything else.
+
+    A line that is wider than the terminal goes on in the next row, and is one line in `text`. A letter of two cells has
+    an empty cell behind it.
+    """
 
     def __init__(self, width: int) -> None:
         self.width = width
         self.lines: list[list[str]] = [[]]
         self.row = self.column = 0
+        self._wraps = True
+        self._continued: set[int] = set()
+        """The rows in which a line of the row above goes on."""
 
     def feed(self, data: str) -> None:
         place = 0
@@ -49,18 +59,34 @@ class Screen:
             if letter == "\r":
                 self.column = 0
             elif letter == "\b":
-                self.column = max(0, self.column - 1)
+                self.column = max(0, min(self.column, self.width - 1) - 1)
             elif letter == "\n":
-                self.row += 1
-                while self.row >= len(self.lines):
-                    self.lines.append([])
+                self._down()
             elif letter != "\x07":
                 assert letter.isprintable(), f"{letter!r} reached the terminal"
-                line = self.lines[self.row]
-                line.extend(" " * (self.column + 1 - len(line)))
-                line[self.column] = letter
-                self.column += 1
+                self._put(letter)
             place += 1
+
+    def _put(self, letter: str) -> None:
+        cells = cell_len(letter)
+        if self.column + cells > self.width and self._wraps:
+            self._down()
+            self.column = 0
+            self._continued.add(self.row)
+        self.column = min(self.column, self.width - cells)
+        line = self.lines[self.row]
+        line.extend(" " * (self.column + cells - len(line)))
+        if cells:
+            line[self.column : self.column + cells] = [letter, *[""] * (cells - 1)]
+        elif self.column:
+            line[self.column - 1] += letter  # it changes the letter before
+        self.column += cells
+
+    def _down(self) -> None:
+        self.row += 1
+        while self.row >= len(self.lines):
+            self.lines.append([])
+        self._continued.discard(self.row)
 
     def _act(self, numbers: str, action: str) -> None:
         count = int(numbers) if numbers.isdigit() else 1
@@ -68,17 +94,30 @@ class Screen:
             case "A":
                 self.row = max(0, self.row - count)
             case "C":
-                self.column += count
+                self.column = min(self.width - 1, self.column + count)
+            case "D":
+                self.column = max(0, min(self.column, self.width - 1) - count)
+            case "J":
+                assert numbers in ("", "0"), "only what is below the cursor is erased"
+                self.lines[self.row] = self.lines[self.row][: self.column]
+                del self.lines[self.row + 1 :]
             case "K":
                 line = self.lines[self.row]
                 self.lines[self.row] = [] if numbers == "2" else line[: self.column]
+            case "h" | "l" if numbers == "?7":
+                self._wraps = action == "h"
             case "m" | "h" | "l":
                 pass
             case _:
                 raise AssertionError(f"an unknown sequence: {numbers}{action}")
 
     def text(self) -> str:
-        return "\n".join("".join(line).rstrip() for line in self.lines)
+        rows = ["".join(line) for line in self.lines]
+        rows = [text if row in self._continued else text.rstrip() for row, text in enumerate(rows, 1)]
+        while len(rows) > self.row + 1 and not rows[-1]:
+            rows.pop()  # nothing stands below the cursor
+        starts = ("" if row in self._continued else "\n" for row in range(len(rows)))
+        return "".join(start + row for start, row in zip(starts, rows, strict=True)).removeprefix("\n")
 
 
 class Terminal:
@@ -95,7 +134,8 @@ class Terminal:
         stdout: Path | None = None,
     ) -> None:
         self.raw = b""
-        self.width = width
+        self._widths = [(0, width)]
+        """From which byte of the output on the terminal has which width."""
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         variables = {**os.environ, "TERM": "xterm-256color", **(env or {})}
@@ -134,9 +174,26 @@ class Terminal:
     @property
     def screen(self) -> str:
         """What the terminal shows, all that scrolled away included."""
-        screen = Screen(self.width)
-        screen.feed(self.raw.decode(errors="replace"))
+        screen = Screen(self._widths[0][1])
+        ends = [*(start for start, _ in self._widths[1:]), len(self.raw)]
+        decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        for (start, width), end in zip(self._widths, ends, strict=True):
+            screen.width = width
+            screen.feed(decode(self.raw[start:end]))
         return screen.text()
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size; what it shows stays as it is."""
+        while self._read(0):
+            pass
+        self._widths.append((len(self.raw), width))
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._ours)
+        os.close(nothing)
 
     def wait_for(self, *texts: str) -> str:
         """Return the screen once it shows all of the texts."""
