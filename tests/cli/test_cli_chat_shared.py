@@ -405,6 +405,51 @@ def test_documents_stand_above_the_footer(annas: Path) -> None:
     assert lines[-1]["ended"] == "user"
 
 
+def test_what_is_typed_stays_whole_while_the_agents_speak(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/objectiv 日本\x1b[D\x1b[D\x1b[De")
+        terminal.wait_until(lambda screen: screen.endswith("\n> /objective 日本"))
+        draft = document("pending", "list", folder=annas)["drafts"][-1]["draft"]
+        assert remit("pending", "approve", draft, folder=annas).returncode == 0
+        screen = terminal.wait_until(
+            lambda screen: "\nDraft for turn 2; " in screen and screen.endswith("\n> /objective 日本")
+        )
+        assert "Remote agent (turn 1)\n    heard: message 1 about it\n" in screen
+        terminal.type("\r")
+        terminal.wait_for("\nObjective: 日本\n", "\n  │ message 2 about 日本\n")
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
+def test_a_draft_of_several_lines_is_edited_in_the_line_below_and_the_keys_stay_in_sight(annas: Path) -> None:
+    env = {"EDITOR": "", "VISUAL": ""}
+    with opened(annas, "--objective", "long", "--mode", "manual", env=env, height=24) as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("e\r")
+        screen = terminal.wait_until(lambda screen: screen.endswith("\n… line 59"))
+        assert "a approve · e edit · r WHY reject · /help\n" in screen
+        assert len(screen.rsplit("Draft for turn 1; ", 1)[1].splitlines()) < 24
+        terminal.type("\x1b[A\x05!\r")
+        terminal.wait_for("(turn 1, edited)\n", "\n    line 58!\n    line 59\n")
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
+def test_the_footer_follows_the_size_of_the_window(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual", width=100) as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/stop now")
+        terminal.wait_until(lambda screen: screen.endswith("\n> /stop now"))
+        for width in (60, 120):
+            terminal.resize(width, 25)
+            title = "── Objective: it ".ljust(width - 1, "─")
+            terminal.wait_until(lambda screen, title=title: f"\n{title}\n" in screen)
+            terminal.wait_until(lambda screen: screen.endswith("\n> /stop now"))
+        terminal.type("\x17\r")
+        assert terminal.wait() == 0
+
+
 # ── without a terminal, and for programs ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -1,4 +1,4 @@
-"""What a conversation is made of: keys, pieces of answers, lines about calls."""
+"""What a conversation is made of: commands, pieces of answers, lines about calls."""
 
 import pytest
 
@@ -7,39 +7,13 @@ from remit.cli.show.tree import Tree
 from remit.cli.show.tree_lines import call_line, history, return_line
 from remit.cli.talk.commands import command_in, format_messages, request_in, shortly
 from remit.cli.talk.transcript import AnswerSoFar
-from remit.cli.talk.typeahead import Typed
 from remit.protocol.envelope import Message, Usage, View
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record, ToolUse
 from samples import a_request, a_response
 
-# ── what is typed meanwhile ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def entered(*chunks: str) -> tuple[list[str | None], str]:
-    """Return the lines that were entered, and what is left in the line."""
-    typed = Typed()
-    return [line for chunk in chunks for line in typed.feed(chunk)], typed.text
-
-
-@pytest.mark.parametrize(
-    ("chunks", "lines", "left"),
-    [
-        (["/can", "cel\r"], ["/cancel"], ""),
-        (["one\rtwo\nthr"], ["one", "two"], "thr"),
-        (["ax\x7fb\bc\r"], ["ac"], ""),
-        (["one two\x17three\x15four"], [], "four"),
-        (["\x04"], [None], ""),
-        (["x\x04"], [], "x"),
-        (["a\x1b[Ab\x1b[1;5Cc\x1bOPd\x1bxe"], [], "abcde"),
-        (["a\x1b", "[", "1;5", "Db"], [], "ab"),
-        (["\x1b[200~one\ntwo\r\x1b[20", "1~ three\r"], ["one\ntwo\n three"], ""),
-        (["\x07\x00税\r"], ["税"], ""),
-    ],
-)
-def test_keys_make_lines(chunks: list[str], lines: list[str | None], left: str) -> None:
-    assert entered(*chunks) == (lines, left)
+# ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class TerminalApprover:
 
     async def __call__(self, question: Question) -> Decision:
         async with self._turn:
-            with self._display.aside():
+            async with self._display.aside():
                 decision = await self._asked(question)
             self._display.say("Approved." if decision.agreed else "Rejected.")
             return decision

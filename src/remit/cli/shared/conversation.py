@@ -13,7 +13,7 @@ from remit.cli.places import whoever_types
 from remit.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
 from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.screen import worded
-from remit.cli.talk.typeahead import TypeAhead
+from remit.cli.talk.input_line import InputLine
 from remit.protocol.errors import TABLE, Code, RemitError, fault
 from remit.relay.bridge.ports import Mode, PermissionRequest
 from remit.relay.messages.audit import Person
@@ -60,9 +60,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class SharedConversation:
     """A run and the person at the terminal, if there is one."""
 
-    def __init__(self, view: SharedRunDisplay, ahead: TypeAhead | None) -> None:
+    def __init__(self, view: SharedRunDisplay, line: InputLine | None) -> None:
         self._view = view
-        self._ahead = ahead
+        self._line = line
         self._queue: asyncio.Queue[_Typed | Event | Leave] = asyncio.Queue()
         self._over = asyncio.Event()
         self._host: SessionService | None = None
@@ -82,7 +82,7 @@ class SharedConversation:
         self._host = host
         run = await _begun(host, wanted, self._person)
         view = self._view
-        with view.board.open():
+        async with view.board.open():
             view.begin(_now(host, run.id), wanted.device_name)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._work()), group.create_task(self._tick())]
@@ -108,7 +108,7 @@ class SharedConversation:
         if run.ended is not None:
             self.code = EXIT[run.ended]
             self._over.set()
-        elif run.state is SessionState.ERROR and self._ahead is None:
+        elif run.state is SessionState.ERROR and self._line is None:
             # Nobody is here to decide what comes next.
             self.code = TABLE[Code.DELEGATION_FAILED].exit_code
             self._over.set()
@@ -139,7 +139,7 @@ class SharedConversation:
         if self._editing and not leave:
             return  # it was meant for the editor
         can_pause = run is not None and (run.state, moves.Pause) in moves.TABLE
-        if leave or self._ahead is None or self._pausing or not can_pause:
+        if leave or self._line is None or self._pausing or not can_pause:
             self.code, self.is_leaving = INTERRUPTED, True
             self._queue.put_nowait(Leave())
         else:
@@ -166,8 +166,8 @@ class SharedConversation:
                 pass
             case Tell(lines=lines, again=again):
                 board.say(*lines)
-                if self._ahead is not None and again:
-                    self._ahead.begin(again)
+                if self._line is not None and again:
+                    self._line.begin(again)
             case Show():
                 self._view.show_draft()
             case Edit():
@@ -197,15 +197,14 @@ class SharedConversation:
         assert run.pending is not None, "a draft is edited"
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if not editor:
-            if self._ahead is not None and self._view.board.redraws:
-                self._ahead.begin(f"/edit {run.pending.text}")
-                self._view.board.tick()
+            if self._line is not None and self._view.board.redraws:
+                self._line.begin(f"/edit {run.pending.text}")
             else:
                 self._view.board.say("$EDITOR is not set. Type the new text: /edit TEXT")
             return
         self._editing = True
         try:
-            with self._view.board.aside():
+            async with self._view.board.aside():
                 text = await in_editor(editor, "draft", run.pending.text, ".txt")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
@@ -225,7 +224,7 @@ class SharedConversation:
 
     async def permit(self, question: PermissionRequest) -> str | None:
         """Ask the person at the terminal; without one, the answer is no."""
-        if self._ahead is None:
+        if self._line is None:
             self._view.board.say(
                 f"Your agent asked for permission, but nobody is here to answer: {one_line(question.title, 300)}"
             )

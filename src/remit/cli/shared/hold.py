@@ -21,8 +21,8 @@ from remit.cli.options import same_team
 from remit.cli.shared.conversation import NEWEST, SharedConversation, Wanted, continued
 from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.screen import clock_time, now_ms
+from remit.cli.talk.reading import input_line
 from remit.cli.talk.transcript import Printed
-from remit.cli.talk.typeahead import TypeAhead
 from remit.config.composition import hub_of
 from remit.config.device import find_device, using_device
 from remit.config.device_service import relaying
@@ -160,10 +160,10 @@ class _Held:
         def entered(line: str | None) -> None:
             self.chat.entered(line)
 
-        ahead = None if terminal is None else TypeAhead(terminal, entered)
-        self._view = SharedRunDisplay(data, as_json=order.as_json, as_jsonl=order.as_jsonl, ahead=ahead)
+        line = None if terminal is None else input_line(terminal, entered, prompts=False)
+        self._view = SharedRunDisplay(data, as_json=order.as_json, as_jsonl=order.as_jsonl, line=line)
         self._view.answer_elsewhere = self._answer_elsewhere
-        self.chat = SharedConversation(self._view, ahead)
+        self.chat = SharedConversation(self._view, line)
         self._device = ""
         self._names: dict[str, str] = {}
         self.hint = ""

@@ -8,7 +8,7 @@ from remit.cli.shared import documents, wording
 from remit.cli.shared.board import Board
 from remit.cli.shared.wording import Connection
 from remit.cli.show.screen import now_ms
-from remit.cli.talk.typeahead import TypeAhead
+from remit.cli.talk.input_line import InputLine
 from remit.protocol.errors import Fault
 from remit.relay.bridge.ports import PermissionRequest
 from remit.relay.session.moves import ENDED, SessionState
@@ -20,12 +20,12 @@ from remit.text.terminal import one_line
 class SharedRunDisplay:
     """One run as somebody sees it. What happened is data on stdout where that is no terminal; the rest is on stderr."""
 
-    def __init__(self, data: Data, *, as_json: bool, as_jsonl: bool, ahead: TypeAhead | None) -> None:
+    def __init__(self, data: Data, *, as_json: bool, as_jsonl: bool, line: InputLine | None) -> None:
         self._data = data
         self._as_json = as_json
         self._as_jsonl = as_jsonl
-        self._ahead = ahead
-        self.board = Board(ahead, self._footer)
+        self._line = line
+        self.board = Board(line, self._footer)
         self.run: Overlay | None = None
         self.connection: Connection = "connecting"
         self.asks: PermissionRequest | None = None
@@ -45,7 +45,7 @@ class SharedRunDisplay:
     def begin(self, run: Overlay, device: str) -> None:
         """Show a run for the first time, with all that was said before."""
         self._device = device
-        self.board.tell(wording.heading(run, device, typed=self._ahead is not None))
+        self.board.tell(wording.heading(run, device, typed=self._line is not None))
         self.show(run)
 
     def show(self, run: Overlay) -> None:
@@ -66,9 +66,9 @@ class SharedRunDisplay:
         speaker, *text = wording.entry_lines(entry)
         if self._as_jsonl:
             self._document(documents.turn(run, entry))
-        elif not self._as_json and (self._ahead is None or not self._data.is_terminal):
+        elif not self._as_json and (self._line is None or not self._data.is_terminal):
             self._data.line("\n".join([speaker, *text]))
-        if self._ahead is not None and not (self._as_jsonl and self._data.is_terminal):
+        if self._line is not None and not (self._as_jsonl and self._data.is_terminal):
             self.board.tell([speaker], fg=wording.COLOURS[entry.role], bold=True)
             self.board.tell(text)
 
@@ -89,10 +89,10 @@ class SharedRunDisplay:
             return
         match run.state:
             case SessionState.PAUSED:
-                able = " /resume continues; Ctrl-C again exits." if self._ahead is not None else ""
+                able = " /resume continues; Ctrl-C again exits." if self._line is not None else ""
                 self.board.say(f"Paused. Nothing is sent.{able}")
             case SessionState.ERROR:
-                lines = wording.trouble(run, self._device, typed=self._ahead is not None)
+                lines = wording.trouble(run, self._device, typed=self._line is not None)
                 self.board.tell(lines, fg="red", bold=True)
             case SessionState.COMPLETED | SessionState.STOPPED:
                 fg = "yellow" if run.banner else "green" if run.state is SessionState.COMPLETED else None
@@ -108,12 +108,12 @@ class SharedRunDisplay:
         self._draft = run.pending.id
         if self._as_jsonl:
             self._document(documents.draft(run, self._device))
-        if self._ahead is None:
+        if self._line is None:
             self.board.tell([*wording.draft_lines(run), self.answer_elsewhere(run)])
             return
         # What was typed before the question was there is no answer to it; a command is no answer.
-        if run.decides == "agent" and not self._ahead.text.startswith("/"):
-            self._ahead.take()
+        if run.decides == "agent" and not self._line.text.startswith("/"):
+            self._line.take()
         if not self.board.redraws:
             self.board.tell([*wording.draft_lines(run), wording.KEYS])
 
@@ -124,7 +124,7 @@ class SharedRunDisplay:
 
     def remind(self) -> None:
         """Say again what waits for an answer, where it does not stay in sight by itself."""
-        if self.board.redraws or self.run is None or self._ahead is None:
+        if self.board.redraws or self.run is None or self._line is None:
             return
         if self.asks is not None:
             self.board.say(wording.permission_keys(self.asks))

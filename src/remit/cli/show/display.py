@@ -4,8 +4,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import click
@@ -32,7 +32,7 @@ class Display(Protocol):
         """Show a message that is not from a record."""
         ...
 
-    def aside(self) -> AbstractContextManager[None]:
+    def aside(self) -> AbstractAsyncContextManager[None]:
         """Stop drawing while someone else uses the terminal."""
         ...
 
@@ -66,8 +66,8 @@ class LineDisplay:
     def say(self, text: str) -> None:
         click.echo(text if self._unicode else plain_ascii(text), err=True)
 
-    @contextmanager
-    def aside(self) -> Generator[None]:
+    @asynccontextmanager
+    async def aside(self) -> AsyncGenerator[None]:
         yield
 
     def close(self) -> None:
@@ -125,8 +125,8 @@ class PlainDisplay:
         self._text = ""
         click.echo(text if self._unicode else plain_ascii(text), err=True)
 
-    @contextmanager
-    def aside(self) -> Generator[None]:
+    @asynccontextmanager
+    async def aside(self) -> AsyncGenerator[None]:
         self._end_line()
         self._text, self._may_draw = "", False
         try:

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -66,8 +66,8 @@ class LiveTree:
     def say(self, text: str) -> None:
         self._console.print(Text(text if self._unicode else plain_ascii(text)), soft_wrap=True)
 
-    @contextmanager
-    def aside(self) -> Generator[None]:
+    @asynccontextmanager
+    async def aside(self) -> AsyncGenerator[None]:
         self._may_draw = False
         self._stop()
         try:

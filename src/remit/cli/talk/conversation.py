@@ -4,9 +4,12 @@ import asyncio
 import os
 import shlex
 import shutil
-from collections import deque
-from concurrent.futures import Future
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from types import FrameType
 
 from msgspec.structs import replace
 
@@ -18,10 +21,10 @@ from remit.cli.places import shorter, whoever_types
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import worded
 from remit.cli.show.tree import Tree
-from remit.cli.talk.commands import ChatCommands, command_in, request_in, shortly
+from remit.cli.talk.commands import COMMANDS, ChatCommands, command_in, request_in, shortly
 from remit.cli.talk.past import ConversationHistory
-from remit.cli.talk.transcript import Transcript
-from remit.cli.talk.typeahead import TypeAhead
+from remit.cli.talk.reading import PipedLines, input_line
+from remit.cli.talk.transcript import Printed, Transcript
 from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
 from remit.documents.common import failure_of
@@ -48,7 +51,7 @@ def new_session() -> str:
 
 
 class ChatSession:
-    """A hub with one agent of it that somebody talks to; everything here happens in its event loop."""
+    """A hub with one agent of it that somebody talks to; everything but `hear` happens in its event loop."""
 
     def __init__(
         self, order: Order, team: Team, data: Data, *, as_jsonl: bool, verbose: bool, terminal: int | None
@@ -58,108 +61,173 @@ class ChatSession:
         self._data = data
         self._as_jsonl = as_jsonl
         self._verbose = verbose
-        ahead = None if terminal is None else TypeAhead(terminal, self._typed)
-        self._ahead = ahead
-        self.transcript = Transcript(data, as_jsonl=as_jsonl, ahead=ahead)
+        self._line = None if terminal is None else input_line(terminal, self._entered, commands=[*COMMANDS])
+        self._piped = PipedLines()
+        self.transcript = Transcript(data, as_jsonl=as_jsonl, line=self._line)
         self._approver = None
         if terminal is not None and team.approvals.otherwise == "terminal":
             who = self.transcript.asked = whoever_types()
             self._approver = TerminalApprover(self.transcript, who, terminal)
         self._attendance: Attendance | None = None
         self._asking = asyncio.Lock()
-        self._closing = asyncio.Event()
         self._telling: set[asyncio.Task[None]] = set()
-        self.waiting: deque[str] = deque()
-        """What was entered while an answer was being made."""
-        self.over = False
+        self._inbox: asyncio.Queue[str | None] = asyncio.Queue()
+        """What was entered and waits for its turn."""
+        self._reading: asyncio.Task[str | None] | None = None
+        self._working = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._signals = 0
+        """How many stop signals came since a request was awaited."""
+        self._over = False
         """Whether somebody wants to leave."""
         self.code = 0
         """The exit code for how the last run ended."""
-        self.before: list[Message] = []
-        """What was said before this conversation was opened again."""
 
     # ── from its beginning to its end ─────────────────────────────────────────────────────────────────────────────────
 
-    async def serve(self, opened: Future[asyncio.AbstractEventLoop]) -> None:
-        """Open the hub and keep it open until `close`; *opened* gets the loop once requests are taken."""
+    async def serve(self) -> None:
+        """Open the hub and answer requests until the input ends or somebody leaves."""
+        self._loop = asyncio.get_running_loop()
         hub = self._hub = hub_of(self._team, approver=self._approve if self._approver else None)
         refuse_unknown(self._order.agent, hub)
-        with logging_to(self.transcript.log, verbose=self._verbose):
+        with self._printing(), logging_to(self.transcript.say, verbose=self._verbose):
             async with hub:
-                await self._begin(hub)
-                opened.set_result(asyncio.get_running_loop())
-                await self._closing.wait()
+                before = await self._begin(hub)
+                async with AsyncExitStack() as stack:
+                    if self._line is not None:
+                        history = [each.text for each in before if each.role == "user"]
+                        await stack.enter_async_context(self._line.open(history))
+                    await self._converse()
+                self._signals = 0
 
-    def close(self) -> None:
-        """Have the hub closed."""
-        self._closing.set()
+    async def _converse(self) -> None:
+        while not self._over:
+            self._signals = 0
+            self._reading = asyncio.create_task(self._next())
+            await asyncio.wait({self._reading})
+            reading, self._reading = self._reading, None
+            if reading.cancelled() or (text := reading.result()) is None:
+                return
+            self._working = True
+            try:
+                await self._take(text)
+            finally:
+                self._working = False
 
-    async def _begin(self, hub: Hub) -> None:
+    async def _next(self) -> str | None:
+        """Return the next line; None at the end of input."""
+        if self._line is None:
+            return await self._piped.read()
+        if self._inbox.empty():
+            self.transcript.ask()
+        return await self._inbox.get()
+
+    @contextmanager
+    def _printing(self) -> Generator[None]:
+        """Print the output of agents above the input line, where that stays in sight."""
+        if self._line is None or not self._line.redraws:
+            yield
+            return
+        printed = Printed(sys.stderr, self.transcript.say)
+        with redirect_stdout(printed), redirect_stderr(printed):
+            yield
+        printed.finish()
+
+    async def _begin(self, hub: Hub) -> list[Message]:
+        """Show what the conversation is, and return what was said in it before."""
         order, session = self._order, self._order.session
         assert session is not None, "a conversation has a session"
         past = ConversationHistory(hub.store, session, order.user, order.agent, vault_key_of(self._team))
         await past.check()
-        self.before = await past.messages(RECALLED)
+        before = await past.messages(RECALLED)
         limits = self._team.settled_limits()
         self._commands = ChatCommands(order, past, lambda: hub.cards, limits)
         if self._as_jsonl:
             store = str(shorter(self._team.store_path))
-            begun = ChatBegun(
-                session=session, agent=order.agent, user=order.user, messages=len(self.before), store=store
-            )
+            begun = ChatBegun(session=session, agent=order.agent, user=order.user, messages=len(before), store=store)
             self._data.document(begun)
         self.transcript.say(
             f"{one_line(order.agent)}, session {one_line(session)}; /help lists commands, Ctrl-D exits."
         )
-        if self.before:
+        if before:
             self.transcript.say("Earlier in this conversation (/history shows more):")
-            for line in shortly(self.before[-REMINDED:], shutil.get_terminal_size().columns - 1):
+            for line in shortly(before[-REMINDED:], shutil.get_terminal_size().columns - 1):
                 self.transcript.say(line)
+        return before
+
+    # ── stop signals ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def hear(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as Python calls it
+        """Handle a stop signal; a second one, before the next request is awaited, exits at once."""
+        self._signals += 1
+        if self._signals > 1:
+            self.transcript.abandon()
+            os._exit(INTERRUPTED)
+        if self._loop is None:
+            self._leave()
+            return
+        with suppress(RuntimeError):  # the loop is closed: this is leaving already
+            self._loop.call_soon_threadsafe(self._stop_or_leave, number)
+
+    def _stop_or_leave(self, number: int) -> None:
+        if self._working:
+            if number != signal.SIGINT:
+                self._leave()
+            self._stop(signal.Signals(number).name)
+        elif self._reading is not None and self._line is not None and number == signal.SIGINT:
+            self._signals = 0
+            self.transcript.drop_line()
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._over, self.code = True, INTERRUPTED
+        if self._reading is not None:
+            self._reading.cancel()
 
     # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def take(self, text: str) -> None:
+    async def _take(self, text: str) -> None:
         """Execute a command or a request."""
-        self.transcript.catch_up()
         command = command_in(text)
         if command is not None:
             await self._carry_out(command)
         elif request := request_in(text):
             await self._answer(request)
 
-    def left(self) -> str:
-        """Return what was typed during an answer and not entered: it is typed on at the prompt."""
-        return self._ahead.take() if self._ahead else ""
-
-    def stop(self, why: str) -> None:
+    def _stop(self, why: str) -> None:
         """Cancel the run that goes on; what it has finished is kept."""
         if self._attendance is not None and not self._attendance.stopping:
             self._attendance.stop(why)
 
-    def _typed(self, line: str | None) -> None:
-        """Take a line that was entered while an answer is being made."""
-        if line is None:
-            self.over = True
+    def _entered(self, line: str | None) -> None:
+        """Take a line that was entered at the terminal; a request waits until the one before is answered."""
+        if not self._working:
+            if line is not None:
+                self.transcript.echo(line)
+            self._inbox.put_nowait(line)
+        elif line is None:
+            self._over = True
             self.transcript.say("Exiting after this answer; /cancel cancels it.")
         elif command_in(line) in LEAVING:
-            self.over = True
-            self.stop("/quit")
+            self._over = True
+            self._stop("/quit")
         elif (command := command_in(line)) is not None:
             task = asyncio.get_running_loop().create_task(self._carry_out(command))
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
         elif line.strip():
-            self.waiting.append(line)
+            self._inbox.put_nowait(line)
             self.transcript.say(f"Queued: {one_line(line)}")
 
     async def _carry_out(self, command: str) -> None:
         match command.strip():
             case name if name in LEAVING:
-                self.over = True
+                self._over = True
             case "cancel" if self._attendance is None:
                 self.transcript.say("Nothing to cancel.")
             case "cancel":
-                self.stop("/cancel")
+                self._stop("/cancel")
             case other:
                 try:
                     lines = await self._commands.tell(other)
@@ -171,7 +239,7 @@ class ChatSession:
     # ── one answer ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _answer(self, request: str) -> None:
-        if self._ahead is None:
+        if self._line is None:
             self.transcript.say(f"> {one_line(request)}")
         tree = Tree()
         order = replace(self._order, text=request)
@@ -187,7 +255,7 @@ class ChatSession:
         except RemitError as error:
             self.code = TABLE[error.fault.code].exit_code
             if self._as_jsonl:
-                self._data.document(failure_of(error.fault))
+                self.transcript.document(failure_of(error.fault))
             self.transcript.say(worded(error.fault))
             return
         if task.cancelled():
@@ -205,7 +273,7 @@ class ChatSession:
 
     async def _heard(self, record: Record, _: Hub) -> None:
         if self._as_jsonl:
-            self._data.document(record_line(record))
+            self.transcript.document(record_line(record))
 
     def _tell_end(self, tree: Tree, response: Response, *, stopped: bool) -> None:
         self.code = exit_code(response)

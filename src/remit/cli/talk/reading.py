@@ -1,37 +1,47 @@
-"""Input of a conversation: typed lines or a pipe."""
+"""Reads the input of a chat: from a terminal or from a pipe."""
 
+import asyncio
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from select import select
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from threading import RLock, Thread
 
 import click
 
 from remit.cli.show.display import can_redraw
-from remit.cli.show.screen import without_style
-from remit.cli.talk.commands import COMMANDS
-
-PROMPT, MORE = "> ", "… "
-LOOK_S = 0.25
+from remit.cli.talk.input_line import PROMPT, Entered, Fragments, InputLine
 
 
-class LineReader(Protocol):
-    """Gives one request or command after the other."""
-
-    def read(self, begun: str = "") -> str | None:
-        """Return the next one, which may be of several lines; None at the end. *begun* was typed already."""
-        ...
-
-
-class Piped:
-    """One request per line, from whatever stdin is."""
+class PipedLines:
+    """Reads one request per line from stdin."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def read(self, begun: str = "") -> str | None:  # noqa: ARG002 - nobody types here
+    async def read(self) -> str | None:
+        """Return the next request, which may have several lines; None at the end."""
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[str | None] = loop.create_future()
+
+        def settle(text: str | None, error: Exception | None) -> None:
+            if not found.done():
+                found.set_result(text) if error is None else found.set_exception(error)
+
+        def work() -> None:
+            text = error = None
+            try:
+                text = self._next()
+            except (click.UsageError, OSError) as failure:
+                error = failure
+            with suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
+                loop.call_soon_threadsafe(settle, text, error)
+
+        # A thread, since an event loop cannot watch files; a daemon, since nothing ends its reading.
+        Thread(target=work, name="remit-stdin", daemon=True).start()
+        return await found
+
+    def _next(self) -> str | None:
         text = ""
         while line := self._line():
             text += line.rstrip("\r\n")
@@ -41,12 +51,8 @@ class Piped:
         return text or None
 
     def _line(self) -> str:
-        stdin = sys.stdin.fileno()
         while b"\n" not in self._rest:
-            # A signal that comes just before a read does not end it, and Python does not look for it meanwhile.
-            while not select([stdin], [], [], LOOK_S)[0]:
-                pass
-            part = os.read(stdin, 65_536)
+            part = os.read(sys.stdin.fileno(), 65_536)
             if not part:
                 break
             self._rest += part
@@ -57,45 +63,107 @@ class Piped:
             raise click.UsageError(f"stdin is not text in {sys.stdin.encoding}") from error
 
 
-class Keyboard:
-    """Lines that are typed, with what readline offers: editing, earlier lines, completion, pasting as one."""
+class PlainLine:
+    """An `InputLine` that the terminal itself edits: it echoes what is typed, where the cursor is."""
 
-    def __init__(self, before: Sequence[str], *, unicode: bool) -> None:
-        self._more = MORE if unicode else ". "
-        self._readline = None
-        with suppress(ImportError):  # Python can be built without it: then the terminal's own editing has to do
-            import readline
+    redraws = False
+    text = ""
 
-            self._readline = readline
-            if can_redraw():
-                # Python turns this off; without it a pasted text is as many requests as it has lines.
-                readline.parse_and_bind("set enable-bracketed-paste on")
-            readline.parse_and_bind("tab: complete")
-            readline.set_completer_delims(" ")
-            readline.set_completer(_completed)
-            for line in before:
-                readline.add_history(line)
+    def __init__(self, terminal: int, entered: Entered, *, prompts: bool) -> None:
+        self._terminal = terminal
+        self._entered = entered
+        self._prompts = prompts
+        self._err = sys.stderr
+        self._begun = ""
+        """The lines of a request whose last one ended with a backslash."""
+        self._asking = False
+        # Agents print and log from their own threads.
+        self._lock = RLock()
+        self.shown: Callable[[int, int], Fragments] = lambda _width, _height: []
 
-    def read(self, begun: str = "") -> str | None:
+    def take(self) -> str:
+        return ""
+
+    def begin(self, text: str) -> None:
+        pass
+
+    def ask(self) -> None:
+        if self._prompts:
+            self._asking = True
+            self._write(PROMPT)
+
+    @asynccontextmanager
+    async def open(self, history: Sequence[str] = ()) -> AsyncGenerator[None]:  # noqa: ARG002 - there is none here
+        self._listen()
         try:
-            text = self._line(PROMPT, begun)
-            while text.endswith("\\"):
-                text = text[:-1] + "\n" + self._line(self._more)
-        except EOFError:
-            return None
-        return text
+            yield
+        finally:
+            self._ignore()
 
-    def _line(self, prompt: str, begun: str = "") -> str:
-        if self._readline is None:
-            return input(prompt)
-        insert = self._readline.insert_text
-        self._readline.set_startup_hook(lambda: insert(begun))
-        if not without_style():
-            # What takes no room on the screen stands between these two, so that readline counts right.
-            prompt = f"\x01\x1b[1m\x02{prompt}\x01\x1b[0m\x02"
-        return input(prompt)
+    @contextmanager
+    def above(self) -> Generator[None]:
+        with self._lock:
+            if self._asking:
+                self._write("\n")
+            yield
+            if self._asking:
+                self._write(PROMPT)
+
+    def in_turn(self, action: Callable[[], None]) -> None:
+        with self._lock:
+            action()
+
+    def redraw(self) -> None:
+        pass
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncGenerator[None]:
+        self._ignore()
+        try:
+            yield
+        finally:
+            self._listen()
+
+    def restore(self) -> None:
+        pass
+
+    def _listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._terminal, self._read)
+
+    def _ignore(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._terminal)
+
+    def _read(self) -> None:
+        try:
+            raw = os.read(self._terminal, 65_536)
+        except OSError:
+            raw = b""
+        self._asking = False
+        if not raw:  # Ctrl-D, or the terminal is gone
+            self._ignore()
+            self._entered(None)
+            return
+        for line in raw.decode(sys.stdin.encoding, errors="replace").splitlines():
+            text = self._begun + line
+            self._begun = text[:-1] + "\n" if text.endswith("\\") else ""
+            if not self._begun:
+                self._entered(text)
+        if self._begun:
+            self.ask()
+
+    def _write(self, text: str) -> None:
+        self._err.write(text)
+        self._err.flush()
 
 
-def _completed(text: str, number: int) -> str | None:
-    found = [f"/{name}" for name in COMMANDS if text.startswith("/") and f"/{name}".startswith(text)]
-    return found[number] + " " if number < len(found) else None
+def input_line(terminal: int, entered: Entered, *, commands: Sequence[str] = (), prompts: bool = True) -> InputLine:
+    """Return the input line for a terminal; *commands* can be completed.
+
+    Without *prompts*, a terminal that cannot redraw shows no prompt.
+    """
+    if not can_redraw():
+        return PlainLine(terminal, entered, prompts=prompts)
+    # prompt_toolkit takes a tenth of a second to import; only a chat at a terminal needs it.
+    from remit.cli.talk.editor import LineEditor
+
+    return LineEditor(terminal, entered, commands)

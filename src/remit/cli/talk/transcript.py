@@ -4,22 +4,21 @@ import asyncio
 import io
 import math
 import re
-import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from threading import RLock
 from typing import Any, TextIO
 
-from rich.cells import cell_len
+from rich.cells import chop_cells
 
 from remit.cli.drive.running import Data
-from remit.cli.show.display import can_redraw
 from remit.cli.show.screen import now_ms, styled
 from remit.cli.show.tree import Node, Tree
 from remit.cli.show.tree_lines import call_line, plain_ascii, return_line, sentence, spell_ms
-from remit.cli.talk.typeahead import TypeAhead
+from remit.cli.talk.input_line import PROMPT, Fragments, InputLine
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.records import Approval, Delta, Record, Refusal, ToolUse
 from remit.text.terminal import Pieces, one_line, several_lines, speaks_unicode
@@ -27,37 +26,34 @@ from remit.text.terminal import Pieces, one_line, several_lines, speaks_unicode
 # What is said is heard at once, and what is recorded after it is committed: so long the one waits for the other.
 LATE_S = 0.05
 
-_ERASE = "\r\x1b[K"
-
 
 class Transcript:
     """A `Display` of one run after the other.
 
-    Where stdout is a terminal, an answer is written as it comes; into a file it goes as a whole. Below it, while there
-    is nothing to read, a line says how long it takes, and shows what is being typed.
+    Where stdout is a terminal, an answer is written as it comes; into a file it goes as a whole. Below it is the input
+    line. While an answer is made, the prompt says which agent is at work and for how long, and the line of the answer
+    that has not ended yet stands above it.
     """
 
-    def __init__(self, data: Data, *, as_jsonl: bool, ahead: TypeAhead | None) -> None:
+    def __init__(self, data: Data, *, as_jsonl: bool, line: InputLine | None) -> None:
         self.unicode = speaks_unicode(sys.stderr)
         self._data = data
         self._as_jsonl = as_jsonl
         self._streams = data.is_terminal and not as_jsonl
-        self._ahead = ahead
+        self._line = line
         self._err = sys.stderr
-        self._redraws = can_redraw() and ahead is not None
-        if ahead is not None:
-            ahead.changed = self.tick
-        # What agents print comes from threads of their own.
+        self._redraws = line is not None and line.redraws
+        if line is not None:
+            line.shown = self._shown
+        # Agents print from their own threads.
         self._lock = RLock()
         self._tree = Tree()
         self._answer = AnswerSoFar()
         self._coming: deque[tuple[int, str]] = deque()
         self._pieces = Pieces()
-        self._unended = False
-        """Whether the cursor stands behind a part of the answer."""
-        self._has_status = False
+        self._partial = ""
+        """The last line of the answer so far, if it has not ended yet."""
         self._at_work = False
-        self._kept: list[str] = []
         self.asked = ""
         """Who is asked here whether something may go on."""
 
@@ -67,23 +63,15 @@ class Transcript:
     def run(self, tree: Tree) -> Generator[None]:
         """Show a run, from its first record to its answer."""
         self._tree, self._answer, self._at_work = tree, AnswerSoFar(), True
-        printed = Printed(self._err, self.say)
-        if self._ahead is not None:
-            self._ahead.start()
+        self.tick()
         try:
-            if self._redraws:
-                with redirect_stdout(printed), redirect_stderr(printed):
-                    yield
-                printed.finish()
-            else:
-                yield
+            yield
         finally:
+            self._speak()
             with self._lock:
-                self._speak()
                 self._end_line()
-                self._at_work = False
-            if self._ahead is not None:
-                self._ahead.stop()
+            self._at_work = False
+            self.tick()
 
     def answer(self, result: Json) -> None:
         """Write the answer, as far as it has not been written yet."""
@@ -93,15 +81,20 @@ class Transcript:
         with self._lock:
             if not self._streams or not isinstance(result, str):
                 self._end_line()
-                self._data.answer(result)
+                with self._above():
+                    self._data.answer(result)
                 return
-            self._erase_status()
             rest = self._answer.missing_of(result)
             if rest is None:
                 self._end_line()
                 rest = result
             self._write(self._pieces.add(rest) + self._pieces.rest())
             self._end_line()
+
+    def document(self, document: object) -> None:
+        """Write a JSON document to stdout."""
+        with self._above() if self._data.is_terminal else nullcontext():
+            self._data.document(document)
 
     # ── what a display does ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -136,55 +129,51 @@ class Transcript:
                 self._tell(sentence(record, node), node)
 
     def tick(self) -> None:
-        with self._lock:
-            if self._redraws and self._at_work and not self._unended and self._ahead is not None:
-                self._err.write(f"{_ERASE}{self._status(self._ahead.text)}")
-                self._err.flush()
-                self._has_status = True
+        if self._line is not None:
+            self._line.redraw()
 
     def say(self, text: str) -> None:
-        with self._lock:
-            self._end_line()
-            self._err.write((text if self.unicode else plain_ascii(text)) + "\n")
-            self._err.flush()
+        if self._line is not None:
+            self._line.in_turn(partial(self._say, text))
+        else:
+            self._say(text)
 
     def remark(self, text: str) -> None:
         """Say something that is of less weight than an answer."""
         self.say(styled(text, dim=True) if self._err.isatty() else text)
 
-    def log(self, text: str) -> None:
-        """Say it now, or, while someone types at the prompt, after that."""
-        with self._lock:
-            if self._at_work or self._ahead is None:
-                self.say(text)
-            else:
-                self._kept.append(text)
+    def echo(self, text: str) -> None:
+        """Keep what was entered in sight."""
+        if self._redraws:
+            more = "\n… " if self.unicode else "\n. "
+            self.say(styled(PROMPT, bold=True) + several_lines(text).replace("\n", more))
 
-    def catch_up(self) -> None:
-        """Say what was kept back."""
-        while self._kept:
-            self.say(self._kept.pop(0))
+    def ask(self) -> None:
+        """Show that a request can be typed."""
+        if self._line is not None:
+            self._line.ask()
 
-    @contextmanager
-    def aside(self) -> Generator[None]:
-        with self._lock:
-            self._end_line()
-            self._at_work = False
-        if self._ahead is not None:
-            self._ahead.stop()
-        try:
+    def drop_line(self) -> None:
+        """Clear the input, and say how to exit."""
+        if self._line is not None:
+            self.echo(self._line.take())
+        self.say("(Ctrl-D or /quit to exit.)")
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncGenerator[None]:
+        self._end_line()
+        if self._line is None:
             yield
-        finally:
-            if self._ahead is not None:
-                self._ahead.start()
-            self._at_work = True
+            return
+        async with self._line.aside():
+            yield
 
     def close(self) -> None:
         pass
 
     def abandon(self) -> None:
-        if self._ahead is not None:
-            self._ahead.restore()
+        if self._line is not None:
+            self._line.restore()
 
     # ── how ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -195,16 +184,31 @@ class Transcript:
                 self._hear(self._coming.popleft()[1])
 
     def _hear(self, text: str) -> None:
-        self._erase_status()
         if not self._answer.text:
             text = text.lstrip("\n")  # models like to begin with some
         self._answer.add(text)
         self._write(self._pieces.add(text))
 
     def _write(self, text: str) -> None:
-        if text:
+        """Write a part of the answer; a line that has not ended is drawn above the input, where that can be."""
+        if not text:
+            return
+        *lines, self._partial = (self._partial + text).split("\n")
+        if not self._redraws:
             self._data.piece(text)
-            self._unended = not text.endswith("\n")
+        elif lines:
+            with self._above():
+                self._data.piece("".join(f"{line}\n" for line in lines))
+        else:
+            self.tick()
+
+    def _say(self, text: str) -> None:
+        # A terminal that is gone must not keep a run from being stopped: its signal says so first.
+        with self._lock, suppress(OSError) if self._line is not None else nullcontext():
+            self._end_line()
+            with self._above():
+                self._err.write((text if self.unicode else plain_ascii(text)) + "\n")
+                self._err.flush()
 
     def _tell(self, text: str, node: Node) -> None:
         depth = sum(1 for _ in node.lineage()) - 1
@@ -212,31 +216,28 @@ class Transcript:
 
     def _end_line(self) -> None:
         """Put the cursor at the beginning of a line that is empty."""
-        self._erase_status()
         self._write(self._pieces.rest())
-        if self._unended:
+        if self._partial:
             self._write("\n")
         self._answer.interrupt()
 
-    def _erase_status(self) -> None:
-        if self._has_status:
-            self._err.write(_ERASE)
-            self._err.flush()
-            self._has_status = False
+    def _above(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._line is None else self._line.above()
 
-    def _status(self, typed: str) -> str:
-        """Return who is at work and for how long, and what is being typed."""
+    def _shown(self, width: int, height: int) -> Fragments:
+        """Return the line of the answer that has not ended, and the prompt."""
+        # As much of a long line as leaves room for what is typed; all of it is written once it has ended.
+        rows = chop_cells(self._partial.expandtabs(8), width)[-max(1, height - 2) :] if self._partial else []
+        return [("", "".join(f"{row}\n" for row in rows)), self._prompt(width)]
+
+    def _prompt(self, width: int) -> tuple[str, str]:
+        if not self._at_work:
+            return "bold", PROMPT
         status, root = "… ", self._tree.root
         if root is not None:
             at_work = next((node for node in reversed(self._tree.in_flight.values()) if not node.open), root)
-            status = f"… {one_line(at_work.agent, 40)} {spell_ms(root.taken_ms(now_ms()))}  "
-        if not self.unicode:
-            status = plain_ascii(status)
-        width = shutil.get_terminal_size().columns - 1
-        typed = one_line(typed)[-width:]
-        while cell_len(status + typed) > width:
-            status, typed = (status, typed[1:]) if typed else (status[:-1], "")
-        return status + typed
+            status = f"… {one_line(at_work.agent, min(40, width // 2))} {spell_ms(root.taken_ms(now_ms()))}  "
+        return "", status if self.unicode else plain_ascii(status)
 
 
 # So much of a text stands nowhere by chance.
