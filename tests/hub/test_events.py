@@ -25,8 +25,8 @@ from remit import (
 )
 from remit.policy.reception import Sender
 from remit.protocol.submission import Submission
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import BACKLOG
-from remit.runtime.root_runs import ActiveRun
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S
 

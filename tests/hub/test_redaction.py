@@ -693,7 +693,7 @@ def an_artifact(value: Any) -> Artifact:
     return Artifact(type="json", value=value)
 
 
-# HOLE: `RootRuns._park` lets the error of the detector out of `hub.ask`.
+# HOLE: `RootAdmission.redacted` lets the error of the detector out of `hub.ask`.
 @pytest.mark.parametrize("agent", ["a", "b"])
 async def test_a_detector_that_raises_where_a_person_would_be_asked_lets_nothing_through(
     make_hub: MakeHub, caplog: pytest.LogCaptureFixture, agent: str

@@ -29,9 +29,9 @@ from remit.relay.messages.types import (
     WithdrawMessage,
 )
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_incoming
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
 from remit.runtime.ports import RunScope, StoreError
-from remit.runtime.root_runs import ActiveRun
 
 NOTHING_SHARED = fault(
     Code.AGENT_NOT_FOUND,

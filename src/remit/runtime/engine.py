@@ -25,6 +25,7 @@ from remit.protocol.records import Delegation, Kind, Record, Refusal, delegation
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
 from remit.protocol.trace import passed_on
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import decide
 from remit.runtime.clock import LoopClock
@@ -58,7 +59,7 @@ from remit.runtime.ports import (
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import AskOptions, root_request
-from remit.runtime.root_runs import ActiveRun, RootRuns
+from remit.runtime.root_runs import RootRuns
 from remit.runtime.sessions import Sessions, resumed
 from remit.runtime.watchdog import Watchdog
 

@@ -18,7 +18,8 @@ from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.frames import Run
 from remit.runtime.ports import ControlCommand, OrphanedRun, Remote, StoreError
 from remit.runtime.registry import RegisteredAgent
-from remit.runtime.root_runs import CLOSING, RootRuns
+from remit.runtime.root_records import CLOSING
+from remit.runtime.root_runs import RootRuns
 
 log = logging.getLogger("remit")
 
@@ -36,6 +37,7 @@ class Leases:
 
     def __init__(self, runs: RootRuns) -> None:
         self._runs = runs
+        self._records = runs.records
         self._dispatch: Dispatch = runs.dispatch
         self._attendants: list[asyncio.Task[None]] = []
         self.on_reload: Callable[[ControlCommand], Awaitable[None]] | None = None
@@ -92,8 +94,8 @@ class Leases:
         store = self._dispatch.parts.store
         while True:
             try:
-                await store.heartbeat(self._runs.worker, root_runs.LEASE_MS)
-                await self._runs.record_late()
+                await store.heartbeat(self._records.worker, root_runs.LEASE_MS)
+                await self._records.record_late()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
@@ -105,7 +107,7 @@ class Leases:
         if self.only is not None and expired.run not in self.only:
             return
         entry = self._dispatch.parts.registry.agents.get(expired.request.target)
-        if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._runs.parked:
+        if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._records.parked:
             return  # another hub on this store may have the agent; or it runs here, and its lease was lost
         if expired.waiting and self._dispatch.parts.approver is None:
             return  # another hub may have a person to ask
@@ -119,7 +121,7 @@ class Leases:
 
     async def _claim(self, expired: OrphanedRun, entry: RegisteredAgent) -> None:
         store = self._dispatch.parts.store
-        epoch = await store.claim(expired.run, self._runs.worker, root_runs.LEASE_MS)
+        epoch = await store.claim(expired.run, self._records.worker, root_runs.LEASE_MS)
         if epoch is None:
             return
         try:
@@ -133,7 +135,6 @@ class Leases:
         """Resume a claimed run."""
         store, request = self._dispatch.parts.store, expired.request
         called_off = await store.controls(0, request.run)
-        key = (request.sender, request.remit.user, request.id)
         run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
         run.tally = self._dispatch.parts.ledger.tally_of(request)
         await self._dispatch.parts.redactor.recall(run)
@@ -147,8 +148,8 @@ class Leases:
             work = self._resume(run, entry)
         else:
             work = self._give_up(Run(request, epoch, None))
-        self._runs.launch(key, content, request.run, work)
-        self._runs.note_on_record(request, request.run)
+        self._runs.launch(request, content, work)
+        self._runs.active.note_on_record(request, request.run)
         for control in called_off:
             self._obey(control)
 
@@ -157,7 +158,8 @@ class Leases:
         run.steps = await parts.store.load(run.id)
         run.told = await self._told(run.id)
         try:
-            run.request = await self._runs.redacted(run, await self._runs.with_context(run, run.request, goes_on=True))
+            admission = self._runs.admission
+            run.request = await admission.redacted(run, await admission.with_context(run, run.request, goes_on=True))
         except StoreError:
             raise
         except RemitError as error:  # what it was shown before may not be allowed any more
@@ -174,7 +176,7 @@ class Leases:
             frame.doubt = "it was sent to another hub before the restart and may have been executed"
         elif not isinstance(entry.agent, Remote):
             frame.doubt = "it had begun before the restart, and its progress is unknown"
-        if (why := self._runs.called_off.get(run.id)) is not None:
+        if (why := self._runs.active.why_called_off(run.id)) is not None:
             run.handed_back = why is CLOSING
             if left is None:
                 self._dispatch.tasks.stop(frame, why)
@@ -209,4 +211,4 @@ class Leases:
             session=request.session,
             fault=why,
         )
-        return await self._runs.finish(run, response)
+        return await self._records.finish(run, response)

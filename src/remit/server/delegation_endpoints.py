@@ -13,9 +13,9 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import outline
 from remit.protocol.submission import Submission
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import SHORT_BACKLOG, Events
 from remit.runtime.ports import RunSummary, SingleUseProof
-from remit.runtime.root_runs import ActiveRun
 from remit.server.access import ACCESS, may_see
 from remit.server.bodies import (
     Headers,

@@ -11,10 +11,10 @@ from remit.policy.reception import Permission, Sender
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.submission import Submission
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
-from remit.runtime.root_runs import ActiveRun
 from remit.server.access import ACCESS, Access, Gate, may_see
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.refusals import REFUSALS, SENDER, Refusals

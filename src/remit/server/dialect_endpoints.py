@@ -17,9 +17,9 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Progress, Record, Refusal
 from remit.protocol.remit import LONGEST_NAME
 from remit.protocol.submission import Submission
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.events import SHORT_BACKLOG
-from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
 from remit.server.delegations import GONE, Delegations
 from remit.server.refusals import note

@@ -8,9 +8,9 @@ from functools import partial
 
 from remit.protocol.envelope import Response
 from remit.protocol.records import Approval, Record
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
 from remit.runtime.ports import StoreError
-from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive
 
 # Most requests are answered before it pays to start a task that watches for a disconnect.

@@ -33,9 +33,9 @@ from remit.policy.reception import Sender
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, Notice, Record, Refusal
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
 from remit.runtime.ports import SessionOwner
-from remit.runtime.root_runs import ActiveRun
 from remit.runtime.sessions import resumed
 from remit.server.a2a.push import Push
 from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, cut, going_on_with, invalid, no_task

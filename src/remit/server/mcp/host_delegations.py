@@ -12,9 +12,9 @@ from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind, Progress, Record
 from remit.protocol.submission import Submission
+from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
 from remit.runtime.ports import Question, RunSummary
-from remit.runtime.root_runs import ActiveRun
 from remit.server.access import visible
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations

@@ -1,0 +1,205 @@
+"""Admission of a root request: its conversation, its verdict, and the reservation of its grant."""
+
+import logging
+
+from msgspec.structs import replace
+
+from remit.policy.permission import received
+from remit.policy.reception import is_new, speaker_of
+from remit.policy.redaction import strike
+from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
+from remit.policy.weight import is_light_request
+from remit.protocol.envelope import Json, Request
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime import journal
+from remit.runtime.aside import aside
+from remit.runtime.context import RuntimeContext
+from remit.runtime.delegation.admission import Admission, Heavy
+from remit.runtime.delegation.attempt import RequestInspection
+from remit.runtime.frames import Frame, Run
+from remit.runtime.ports import DuplicateRequest, SessionOwner
+from remit.runtime.registry import RegisteredAgent
+
+log = logging.getLogger("remit")
+
+_NONE: frozenset[str] = frozenset()
+
+
+class RootAttempt:
+    """A user's request on its way to an agent."""
+
+    __slots__ = (
+        "approved",
+        "content",
+        "entry",
+        "goes_on",
+        "looked",
+        "may_be_known",
+        "owner",
+        "questions",
+        "request",
+        "run",
+        "session",
+        "taken",
+    )
+
+    def __init__(self, request: Request, content: bytes, *, may_be_known: bool) -> None:
+        self.request = request
+        self.run: Run
+        self.content = content
+        """The digest of the request's content."""
+        self.may_be_known = may_be_known
+        """Whether the same request may have been submitted before: its sender chose the id."""
+        self.session = request.session if request.session != request.run else None
+        """The session that the sender chose; its owner may have used it before."""
+        self.owner: SessionOwner | None = None
+        self.taken = False
+        """Whether the session was assigned to this user and agent."""
+        self.goes_on = False
+        """Whether it continues a conversation."""
+        self.entry: RegisteredAgent | None = None
+        self.approved = _NONE
+        """The questions that a person has approved."""
+        self.questions = 0
+        self.looked: RequestInspection | None = None
+
+    def agreed(self, question: str, edits: dict[str, Json]) -> None:
+        """Note that a person agreed, and their edits.
+
+        An approval covers what the person was shown; if another guard changes it, the person is asked again.
+        """
+        self.approved = (_NONE if edits else self.approved) | {question}
+        self.questions += 1
+        if edits:
+            self.request = replace(self.request, **edits)
+
+
+class RootAdmission:
+    """Prepares root requests, judges them and reserves their grants."""
+
+    def __init__(self, parts: RuntimeContext, admission: Admission) -> None:
+        self._parts = parts
+        self._admission = admission
+
+    async def find(self, attempt: RootAttempt) -> DuplicateRequest | None:
+        """Return what is known of an earlier equal request; it is looked up once."""
+        if not attempt.may_be_known:
+            return None
+        known = await self._parts.store.find(attempt.request, attempt.content)
+        attempt.may_be_known = known is not None
+        return known
+
+    async def prepare(self, attempt: RootAttempt) -> DuplicateRequest | None:
+        """Read what judging a request needs; return the outcome if the same was requested before."""
+        parts, request = self._parts, attempt.request
+        attempt.entry = entry = parts.registry.agents.get(request.target)
+        if entry is not None and request.remit.chain:
+            attempt.request = request = received(request, entry.card, parts.limits)
+        # Most requests learn this when they are submitted; not those that read or store something before.
+        needed = (
+            (attempt.session and not is_new(request)) or request.context is not None or request.retry_of is not None
+        )
+        if needed and (known := await self.find(attempt)) is not None:
+            return known
+        attempt.owner = owner = await parts.store.owner(attempt.session) if attempt.session else None
+        if owner is None and is_new(request):
+            attempt.session = None  # begun by this request, it is like one that nobody chose
+        steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
+        attempt.run = run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
+        run.tally = parts.ledger.tally_of(request)
+        # Nothing of another user's conversation is even read.
+        attempt.goes_on = goes_on = owner == (request.remit.user, request.target)
+        if goes_on:
+            await parts.redactor.recall(run)
+        if request.retry_of is not None and run.steps is not None:
+            await self._take_over(run, request, attempt.content)
+        if goes_on or request.view is not None or (owner is None and request.context is not None):
+            attempt.request = await self.with_context(run, request, goes_on=goes_on)
+        return None
+
+    def facts_of(self, attempt: RootAttempt, now: float) -> Facts:
+        """Return the facts of this moment that the guards need about a request."""
+        return self._admission.facts_of_root(
+            attempt.request, attempt.run, attempt.entry, attempt.owner, attempt.approved, now
+        )
+
+    def judge(self, attempt: RootAttempt, facts: Facts) -> Rewrite | Refuse | Ask | Heavy:
+        """Ask the guards about a request; a large one has to be looked through first."""
+        return self._admission.judge(attempt.request, facts, attempt.run, attempt.looked)
+
+    async def look_through(self, attempt: RootAttempt, facts: Facts) -> None:
+        """Examine a large request outside the event loop."""
+        attempt.looked = await self._admission.look_through(attempt.request, facts, attempt.run, of_user=True)
+
+    async def assign_session(self, attempt: RootAttempt, session: str) -> None:
+        """Assign the chosen session to the user and the agent, unless somebody else has it."""
+        request = attempt.request
+        # Also a session that was used before it was assigned: its values are stored from now on.
+        attempt.owner = await self._parts.store.session(session, request.remit.user, request.target)
+        attempt.taken = True
+
+    def reserve(self, attempt: RootAttempt, verdict: Rewrite, now: float) -> Frame:
+        """Reserve what the guards allowed before anything is awaited, so that nobody else can take it."""
+        clean, run, entry, sessions = verdict.request, attempt.run, attempt.entry, self._parts.sessions
+        assert entry is not None, "a guard refuses unknown targets"
+        if verdict.struck:
+            self._admission.keep(run, verdict.struck, attempt.looked, of_user=True)
+        run.request = clean
+        if attempt.session is not None:
+            sessions.hear(run, clean)
+        if clean.handoff is not None:
+            sessions.heed(run, clean.handoff, speaker_of(clean))
+        frame = self._admission.reserve(clean, entry, run, None, now)
+        frame.lookup = self._admission.lookup(attempt.request, clean, entry, run)
+        return frame
+
+    async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
+        """Give a retry the finished steps of the run that it retries, so that nothing is done twice.
+
+        Only for the same user and the same content; any other request begins from the start.
+        """
+        store, redactor = self._parts.store, self._parts.redactor
+        known = await store.find(replace(request, id=request.retry_of), content)
+        if known is None or not known.same_content or known.response is None:
+            return
+        journal.take_over(run, run.id, known.run, known.run, await store.load(known.run), redactor.keys)
+        if run.steps:
+            await redactor.take_over(run, known.response.session or known.run, known.run)
+
+    async def with_context(self, run: Run, request: Request, *, goes_on: bool) -> Request:
+        """Return a root request with the part of its conversation that its agent is shown, if there is one."""
+        sessions, room = self._parts.sessions, request.remit.context_tokens
+        if goes_on:
+            await sessions.recall(run)
+        # A session that had no owner a moment ago may have another owner now.
+        of = run.scope if goes_on else run.id
+        shown = await sessions.show(request, of=of, frame=None, run=run, to=None, room=room)
+        if request.via is not None and request.view is not None:
+            shown = await sessions.brought(request.view, shown)
+        return replace(request, view=None) if shown is None else await sessions.shown_aside(request, shown)
+
+    async def redacted(self, run: Run, request: Request) -> Request:
+        """Return a root request in a form that may be stored and shown; the redacted values belong to its user."""
+        if run.sealing is None:
+            return request
+        redactor = self._parts.redactor
+        struck: dict[str, str | int] = {}
+        light = is_light_request(request)
+        try:
+            if light:
+                clean = strike(request, run.sealing, struck)
+            else:
+                clean = await aside.run(strike, request, run.sealing, struck)
+        except RemitError:
+            raise
+        except Exception as error:
+            log.error("a detector failed on %s: %s", request.run, redactor.worded(error))
+            why = f"the request could not be redacted ({type(error).__name__}), so nothing is let through"
+            how = "Correct the detector; the log of the hub says why it failed."
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how)) from error
+        if struck and light:
+            redactor.keep(run, struck, of_user=True)
+        elif struck:
+            taken = await aside.run(redactor.take, run.scope, struck, struck, of_user=True)
+            redactor.keep_taken(run, struck, taken, of_user=True)
+        return clean
