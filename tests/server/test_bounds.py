@@ -265,7 +265,7 @@ def held(hub: Any, api: Any) -> dict[str, int]:
         "passed on": len(parts.passed_on),
         "frames": len(parts.ledger.frames),
         "outbound": len(parts.ledger.outbound),
-        "listening": len(hub._listening),
+        "listening": len(hub._events._listening),
         "listeners": len(parts.store._writer._listeners),
         "awaited": len(parts.store._awaited),
     }

@@ -8,21 +8,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
-from weakref import WeakSet
-
-from msgspec.structs import replace
 
 from remit.policy.breaker import BreakerSettings, Phase
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender, receive, remarks, trace_of
+from remit.policy.reception import Grant, Sender
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Json, Request, Response
-from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.records import Delegation, Kind, Record, Refusal, delegations
-from remit.protocol.remit import Remit
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Delegation, Record, Refusal, delegations
 from remit.protocol.submission import Submission
 from remit.protocol.trace import passed_on
 from remit.runtime.active_runs import ActiveRun
@@ -32,14 +28,14 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.guards import GUARDS
-from remit.runtime.events import BACKLOG, Events, Followers
+from remit.runtime.events import BACKLOG, Events, HubEvents
 from remit.runtime.execution import Executor
 from remit.runtime.frames import Frame
+from remit.runtime.incoming import IncomingRequests
 from remit.runtime.leases import Leases
 from remit.runtime.ledger import Ledger
 from remit.runtime.live_text import Outflow
 from remit.runtime.metrics import HubMetrics
-from remit.runtime.peer_calls import PeerCalls
 from remit.runtime.ports import (
     Agent,
     Approver,
@@ -58,9 +54,9 @@ from remit.runtime.ports import (
 )
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
-from remit.runtime.root_request import AskOptions, root_request
+from remit.runtime.root_request import AskOptions, new_run_id, root_request
 from remit.runtime.root_runs import RootRuns
-from remit.runtime.sessions import Sessions, resumed
+from remit.runtime.sessions import Sessions
 from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")
@@ -119,10 +115,9 @@ class Engine:
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
-        self._followers = Followers(store)
-        self._listening: WeakSet[Events] = WeakSet()
+        self._events = HubEvents(store, self._parts.outflow, clock)
         self._figures: HubMetrics | None = None
-        self._peer_calls = PeerCalls(self._parts)
+        self._incoming = IncomingRequests(self._parts, self._runs)
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the open hub."""
@@ -248,7 +243,7 @@ class Engine:
         try:
             await self._leases.close()
             await self._runs.close()
-            await self._peer_calls.close()
+            await self._incoming.close()
         finally:
             await self._shut()
 
@@ -269,8 +264,7 @@ class Engine:
         try:
             await self._parts.store.close()
         finally:
-            for events in self._listening:
-                events.close()
+            self._events.close()
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -293,37 +287,11 @@ class Engine:
         """
         if not self._open:
             raise RemitError(fault(Code.OVERLOADED, "the hub is not open", retry_after_ms=CLOSED_MS))
-        parts, created_ms = self._parts, self._parts.clock.wall_ms()
-        request = receive(
-            sent,
-            sender,
-            exposed=frozenset(parts.registry.agents if exposed is None else exposed),
-            run=_new_run(created_ms),
-            created_ms=created_ms,
-            limits=parts.limits,
-            grant=grant,
-            above=self._above(sent),
-        )
-        if isinstance(request, Fault):
-            raise RemitError(request)
-        if said := remarks(sent, request):
-            parts.remarks[request.run] = said
-        return request
+        return self._incoming.receive(sent, sender, exposed, grant)
 
     def forget(self, run: str) -> None:
         """Drop what is stored for a run that was received but will not begin."""
-        self._parts.passed_on.pop(run, None)
-        self._parts.remarks.pop(run, None)
-
-    def _above(self, sent: Submission) -> Remit | None:
-        """Return the remit of the outbound delegation that a returning request belongs to."""
-        trace = trace_of(sent.traceparent)
-        out = self._parts.ledger.outbound.get(trace, ()) if trace is not None else ()
-        claimed = sent.remit.chain if sent.remit is not None else sent.chain
-        remits = [frame.request.remit for frame in out]
-        # Several may be in flight: choose the one that the request claims to come from, else the deepest.
-        named = [remit for remit in remits if claimed[: len(remit.chain)] == remit.chain]
-        return max(named or remits, key=lambda remit: (len(remit.chain), remit.depth), default=None)
+        self._incoming.forget(run)
 
     def pass_on(self, run: str, beside: Mapping[str, str]) -> None:
         """Forward these headers of a request to every hub that its run calls."""
@@ -335,36 +303,15 @@ class Engine:
 
         *once* is the single-use proof that came with it.
         """
-        begun = ""
-        try:
-            request = await resumed(request, self._parts.store)
-            going = await self._runs.begin(request, once)
-            begun = going.run
-        finally:
-            if begun != request.run:
-                self.forget(request.run)
-        return going
+        return await self._incoming.begin(request, once)
 
     async def begin_counted(self, request: Request) -> ActiveRun | Response:
         """Start a peer agent's request like `begin`, within the fan-out limit and without a cycle of that agent."""
-        request = await resumed(request, self._parts.store)
-        if (why := await self._peer_calls.admit(request)) is not None:
-            self.forget(request.run)
-            return await self._runs.refuse(request, why)
-        try:
-            going = await self.begin(request)
-        except BaseException:
-            self._peer_calls.withdraw(request)
-            raise
-        if isinstance(going, Response):
-            self._peer_calls.withdraw(request, going)
-        else:
-            self._peer_calls.follow(request, going.task)
-        return going
+        return await self._incoming.begin_counted(request)
 
     async def counted(self, request: Request) -> None:
         """Return once the end of a request that `begin_counted` started is counted."""
-        await self._peer_calls.settled(request)
+        await self._incoming.counted(request)
 
     async def outcome(self, run: str) -> Response | None:
         """Return the outcome of a run as its user gets it; None if it has not ended or was never submitted."""
@@ -385,57 +332,25 @@ class Engine:
             case _:
                 return None
 
-    async def stream(
+    def stream(
         self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]
     ) -> AsyncGenerator[Record, None]:
         """Ask like `ask` and yield the run's records as they are committed; the last one holds the response.
 
         Closing the generator before the end cancels the run.
         """
-        request = self._request(agent, text, user, options)
-        with self._followed(request.run) as events:
-            task = asyncio.get_running_loop().create_task(self._runs.ask(request))
-            task.add_done_callback(lambda _: events.close())
-            ended = False
-            try:
-                async for record in events:
-                    if _ends(request, record):
-                        ended = True
-                        # Only the caller gets redacted values back; every other listener sees tokens.
-                        record = await _with_outcome(record, task)
-                    yield record
-                response = await task
-                if not ended:  # answered without a run of its own: by an earlier run, or as the store cannot record
-                    yield Record(
-                        seq=0,
-                        kind=Kind.RESULT,
-                        at_ms=self._parts.clock.wall_ms(),
-                        run=response.run,
-                        session=request.run,
-                        body=response,
-                    )
-            finally:
-                if not task.done():
-                    task.cancel()
-                    await asyncio.wait({task})
+        return self._events.stream(partial(self._request, agent, text, user, options), self._runs.ask)
 
     def events(self) -> Events:
         """Return the records of this hub from now on, as they are committed."""
-        events = Events(self._parts.store.listen, self._parts.outflow)
-        self._listening.add(events)
-        return events
+        return self._events.of_hub()
 
     def follow(self, run: str, *, backlog: int = BACKLOG) -> Events:
         """Return the records of a run from now on, with live text of its agents.
 
         *backlog* is how many unread entries are kept; the oldest are dropped first.
         """
-        events = Events(partial(self._followers.listen, run), self._parts.outflow, run, backlog=backlog)
-        self._listening.add(events)
-        return events
-
-    def _followed(self, run: str) -> Events:
-        return Events(partial(self._followers.listen, run), self._parts.outflow, run)
+        return self._events.of_run(run, backlog=backlog)
 
     def is_here(self, run: str) -> bool:
         """Return whether this hub executes a run."""
@@ -494,7 +409,7 @@ class Engine:
         if self.loop is not asyncio.get_running_loop():
             raise RuntimeError("the hub runs in another event loop, opened by `with hub:`: use `hub.ask_sync(...)`")
         created_ms = self._parts.clock.wall_ms()
-        run = _new_run(created_ms)
+        run = new_run_id(created_ms)
         return root_request(agent, text, user, options, run=run, created_ms=created_ms, limits=self._parts.limits)
 
     def _serve(self, card: AgentCard) -> None:
@@ -510,39 +425,3 @@ class Engine:
         self._dispatch.recording.notice(
             frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
         )
-
-
-class _Digits:
-    """Random digits for ids, read in bulk: each read releases the interpreter lock to the writer for a while."""
-
-    def __init__(self) -> None:
-        self._left: list[str] = []
-        os.register_at_fork(after_in_child=self._left.clear)
-
-    def next(self) -> str:
-        if not self._left:
-            digits = os.urandom(10 * 256).hex()
-            self._left.extend(digits[at : at + 20] for at in range(0, len(digits), 20))
-        return self._left.pop()
-
-
-_digits = _Digits()
-
-
-def _new_run(created_ms: int) -> str:
-    # Ids that grow with time append to the store's indexes at one end, at half the cost of random ones.
-    return f"{created_ms:012x}{_digits.next()}"
-
-
-async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:
-    return replace(record, body=await asyncio.shield(task)) if isinstance(record.body, Response) else record
-
-
-def _ends(request: Request, record: Record) -> bool:
-    match record.body:
-        case Response() as response:
-            return response.id == request.id
-        case Refusal(request=refused):
-            return refused.parent is None
-        case _:
-            return False

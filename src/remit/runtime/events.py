@@ -1,14 +1,19 @@
 """Live records: what listeners see, after it is committed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from weakref import WeakSet
+
+from msgspec.structs import replace
 
 from remit.policy.weight import is_light
-from remit.protocol.records import Kind, Record
+from remit.protocol.envelope import Request, Response
+from remit.protocol.records import Kind, Record, Refusal
 from remit.runtime.live_text import Outflow
-from remit.runtime.ports import Recorder
+from remit.runtime.ports import Clock, Recorder
 
 # A listener that falls this far behind loses the oldest events and does not delay the hub; a gap in `seq` shows it.
 BACKLOG = 10_000
@@ -135,3 +140,82 @@ class Events(AsyncIterator[Record]):
 
     def _weight(self, record: Record) -> int:
         return 1 if self._most >= BACKLOG or is_light(record.body) else self._most // 2
+
+
+class HubEvents:
+    """The listeners of one hub: to everything, to one run, or to a run that they start themselves."""
+
+    def __init__(self, recorder: Recorder, outflow: Outflow, clock: Clock) -> None:
+        self._recorder = recorder
+        self._outflow = outflow
+        self._clock = clock
+        self._followers = Followers(recorder)
+        self._listening: WeakSet[Events] = WeakSet()
+
+    def of_hub(self) -> Events:
+        """Return the records of all runs from now on."""
+        events = Events(self._recorder.listen, self._outflow)
+        self._listening.add(events)
+        return events
+
+    def of_run(self, run: str, *, backlog: int = BACKLOG) -> Events:
+        """Return the records of a run from now on, with live text of its agents."""
+        events = self._followed(run, backlog)
+        self._listening.add(events)
+        return events
+
+    async def stream(
+        self, make: Callable[[], Request], ask: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> AsyncGenerator[Record, None]:
+        """Ask with the request that *make* returns, and yield the records of its run; the last one holds the response.
+
+        Closing the generator before the end cancels the run.
+        """
+        request = make()
+        with self._followed(request.run) as events:
+            task = asyncio.get_running_loop().create_task(ask(request))
+            task.add_done_callback(lambda _: events.close())
+            ended = False
+            try:
+                async for record in events:
+                    if _ends(request, record):
+                        ended = True
+                        # Only the caller gets redacted values back; every other listener sees tokens.
+                        record = await _with_outcome(record, task)
+                    yield record
+                response = await task
+                if not ended:  # answered without a run of its own: by an earlier run, or as the store cannot record
+                    yield Record(
+                        seq=0,
+                        kind=Kind.RESULT,
+                        at_ms=self._clock.wall_ms(),
+                        run=response.run,
+                        session=request.run,
+                        body=response,
+                    )
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task})
+
+    def close(self) -> None:
+        """Stop listening for everyone; events so far can still be read."""
+        for events in self._listening:
+            events.close()
+
+    def _followed(self, run: str, backlog: int = BACKLOG) -> Events:
+        return Events(partial(self._followers.listen, run), self._outflow, run, backlog=backlog)
+
+
+async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:
+    return replace(record, body=await asyncio.shield(task)) if isinstance(record.body, Response) else record
+
+
+def _ends(request: Request, record: Record) -> bool:
+    match record.body:
+        case Response() as response:
+            return response.id == request.id
+        case Refusal(request=refused):
+            return refused.parent is None
+        case _:
+            return False

@@ -1,0 +1,98 @@
+"""Requests from elsewhere: received as requests of this hub, counted for their senders, and begun."""
+
+from collections.abc import Collection
+
+from remit.policy.reception import Grant, Sender, receive, remarks, trace_of
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Fault, RemitError
+from remit.protocol.remit import Remit
+from remit.protocol.submission import Submission
+from remit.runtime.active_runs import ActiveRun
+from remit.runtime.context import RuntimeContext
+from remit.runtime.peer_calls import PeerCalls
+from remit.runtime.ports import SingleUseProof
+from remit.runtime.root_request import new_run_id
+from remit.runtime.root_runs import RootRuns
+from remit.runtime.sessions import resumed
+
+
+class IncomingRequests:
+    """Takes in the requests of other programs and hubs."""
+
+    def __init__(self, parts: RuntimeContext, runs: RootRuns) -> None:
+        self._parts = parts
+        self._runs = runs
+        self._peer_calls = PeerCalls(parts)
+
+    def receive(
+        self, sent: Submission, sender: Sender, exposed: Collection[str] | None, grant: Grant | None
+    ) -> Request:
+        """Return the request that *sent* becomes here, or raise a `RemitError`; see `Engine.receive`."""
+        parts, created_ms = self._parts, self._parts.clock.wall_ms()
+        request = receive(
+            sent,
+            sender,
+            exposed=frozenset(parts.registry.agents if exposed is None else exposed),
+            run=new_run_id(created_ms),
+            created_ms=created_ms,
+            limits=parts.limits,
+            grant=grant,
+            above=self._above(sent),
+        )
+        if isinstance(request, Fault):
+            raise RemitError(request)
+        if said := remarks(sent, request):
+            parts.remarks[request.run] = said
+        return request
+
+    def _above(self, sent: Submission) -> Remit | None:
+        """Return the remit of the outbound delegation that a returning request belongs to."""
+        trace = trace_of(sent.traceparent)
+        out = self._parts.ledger.outbound.get(trace, ()) if trace is not None else ()
+        claimed = sent.remit.chain if sent.remit is not None else sent.chain
+        remits = [frame.request.remit for frame in out]
+        # Several may be in flight: choose the one that the request claims to come from, else the deepest.
+        named = [remit for remit in remits if claimed[: len(remit.chain)] == remit.chain]
+        return max(named or remits, key=lambda remit: (len(remit.chain), remit.depth), default=None)
+
+    def forget(self, run: str) -> None:
+        """Drop what is stored for a run that was received but will not begin."""
+        self._parts.passed_on.pop(run, None)
+        self._parts.remarks.pop(run, None)
+
+    async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
+        """Start a received request, or attach to an equal one in flight."""
+        begun = ""
+        try:
+            request = await resumed(request, self._parts.store)
+            going = await self._runs.begin(request, once)
+            begun = going.run
+        finally:
+            if begun != request.run:
+                self.forget(request.run)
+        return going
+
+    async def begin_counted(self, request: Request) -> ActiveRun | Response:
+        """Start a peer agent's request like `begin`, within the limits of that agent."""
+        request = await resumed(request, self._parts.store)
+        if (why := await self._peer_calls.admit(request)) is not None:
+            self.forget(request.run)
+            return await self._runs.refuse(request, why)
+        try:
+            going = await self.begin(request)
+        except BaseException:
+            self._peer_calls.withdraw(request)
+            raise
+        if isinstance(going, Response):
+            self._peer_calls.withdraw(request, going)
+        else:
+            self._peer_calls.follow(request, going.task)
+        return going
+
+    async def counted(self, request: Request) -> None:
+        """Return once the end of a request that `begin_counted` started is counted."""
+        await self._peer_calls.settled(request)
+
+    async def close(self) -> None:
+        """Return once the end of every counted request is recorded."""
+        await self._peer_calls.close()
