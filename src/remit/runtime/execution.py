@@ -11,7 +11,7 @@ from remit.policy.restoring import restore
 from remit.policy.weight import is_light_answer, is_light_request, is_light_response
 from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import DelegationState, Status, advance
+from remit.protocol.lifecycle import DelegationState, Status
 from remit.protocol.remit import meet
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
@@ -51,7 +51,7 @@ class Executor:
         frame = parts.ledger.frames[request.path]
         frame.slot = slot
         frame.taken_s = parts.clock.now()
-        frame.state = advance(frame.state, _RUNNING)
+        frame.advance(_RUNNING)
         frame.ran = True
         if isinstance(frame.agent, Remote):
             return await self._send(frame, frame.agent, request)

@@ -13,7 +13,7 @@ from remit.policy.repeats import CallKey, EarlierAnswer
 from remit.policy.verdict import Sealing
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
-from remit.protocol.lifecycle import DelegationState, Status
+from remit.protocol.lifecycle import DelegationState, Status, advance
 from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.ports import Departure, Slot
@@ -266,6 +266,10 @@ class Frame:
         self.started = self.taken_s = started
         self.deadline = started + request.remit.time_ms / 1_000
         self.granted = request.remit.tokens
+
+    def advance(self, to: DelegationState | Status) -> None:
+        """Move to a state, as the lifecycle table allows; nothing else changes the state of a delegation."""
+        self.state = advance(self.state, to)
 
     @property
     def used(self) -> int:

@@ -14,7 +14,7 @@ from remit.policy.verdict import Sealing
 from remit.policy.weight import LIGHT, is_light_response
 from remit.protocol.envelope import Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import Status, advance
+from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.runtime import journal
 from remit.runtime.aside import aside
@@ -96,7 +96,7 @@ class Settlement:
             response = self._redacted(frame, response, run.sealing)
         if frame.flow is not None:
             self.parts.outflow.finish(frame)
-        frame.state = advance(frame.state, response.status)
+        frame.advance(response.status)
         self._wheel.discard(frame, frame.tick)
         # An unknown outcome blames nobody; a missing answer blames the callee.
         self.parts.ledger.close(frame, judged if frame.doubt else response, now, self.parts.limits.delegation_time_ms)

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from remit.policy.weight import is_light_response
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import DelegationState, Status, advance
+from remit.protocol.lifecycle import DelegationState, Status
 from remit.protocol.records import Kind
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
@@ -122,7 +122,7 @@ class DelegationTasks:
             if frame.lookup is not None:
                 response = await self.cached.answer(frame, frame.lookup)
                 if frame.lookup.follows:
-                    frame.state = advance(frame.state, DelegationState.RUNNING)  # by another in its place
+                    frame.advance(DelegationState.RUNNING)  # by another in its place
             elif frame.doubt:
                 response = await self._request_again(frame)
             else:

@@ -1,0 +1,74 @@
+"""What the modules of the runtime keep to, read from their source."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import remit.runtime
+
+ROOT = Path(remit.runtime.__file__).parent
+TREES = {
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(ROOT.rglob("*.py"))
+}
+
+MOST_LINES_OF_A_MODULE = 450
+MOST_LINES_OF_A_FUNCTION = 60
+
+
+def targets_in(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield everything that is assigned or deleted, also within tuples."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+                found = list(targets)
+            case ast.AnnAssign(target=target) | ast.AugAssign(target=target) | ast.NamedExpr(target=target):
+                found = [target]
+            case ast.For(target=target) | ast.AsyncFor(target=target):
+                found = [target]
+            case ast.withitem(optional_vars=ast.expr() as target):
+                found = [target]
+            case _:
+                continue
+        yield from (part for target in found for part in ast.walk(target) if isinstance(part, ast.expr))
+
+
+def test_only_the_frame_itself_changes_its_state() -> None:
+    places = [
+        (path, target.lineno)
+        for path, tree in TREES.items()
+        for target in targets_in(tree)
+        if isinstance(target, ast.Attribute) and target.attr == "state"
+    ]
+    assert [path for path, _ in places] == ["frames.py"]
+
+
+def test_nobody_uses_the_private_members_of_another_object() -> None:
+    found = {
+        f"{path}:{node.lineno} {ast.unparse(node)}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in ("_replace", "_asdict", "_fields", "_make")  # public in a named tuple
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "sys"))
+    }
+    assert found == set()
+
+
+def test_no_module_is_too_long() -> None:
+    lengths = {
+        path: max((getattr(node, "end_lineno", 0) for node in tree.body), default=0) for path, tree in TREES.items()
+    }
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES_OF_A_MODULE} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    lengths = {
+        f"{path} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION} == {}
