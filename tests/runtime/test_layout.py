@@ -43,6 +43,18 @@ def test_only_the_frame_itself_changes_its_state() -> None:
     assert [path for path, _ in places] == ["frames.py"]
 
 
+def test_the_facts_for_the_guards_are_made_at_admission_alone() -> None:
+    package = ROOT.parent
+    makers = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Facts"
+    }
+    # A peer's calls are counted over all processes of a store, and judged by two guards alone.
+    assert makers == {"runtime/delegation/admission.py", "policy/peer_calls.py"}
+
+
 def test_nobody_uses_the_private_members_of_another_object() -> None:
     found = {
         f"{path}:{node.lineno} {ast.unparse(node)}"

@@ -95,9 +95,13 @@ def cards_of(team: Team) -> dict[str, AgentCard]:
     """Return the cards of a team's agents, as a hub would have them; no hub is opened, so no secret is needed."""
     from remit.config.composition import hub_of  # loads more than most commands need
 
-    secrets = {reference.removeprefix("$"): "0" * 64 for _, reference in secrets_of(team)}
     with importing():
-        return hub_of(team, environ=secrets).cards
+        return hub_of(team, environ=stand_ins(team)).cards
+
+
+def stand_ins(team: Team) -> dict[str, str]:
+    """Return values in place of the secrets of a team whose hub is not opened."""
+    return {reference.removeprefix("$"): "0" * 64 for _, reference in secrets_of(team)}
 
 
 def known_agent(name: str, known: Iterable[str]) -> str:

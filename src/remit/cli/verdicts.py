@@ -5,10 +5,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from msgspec.structs import replace
-
-from remit.cli.places import cards_of, reading
-from remit.config.composition import guards_of
+from remit.cli.places import importing, reading, stand_ins
+from remit.config.composition import guards_of, hub_of
 from remit.config.models import detector_of
 from remit.config.team import Team
 from remit.documents.policy import Explanation, GuardVerdict, Placing, Struck
@@ -19,19 +17,15 @@ from remit.policy.restoring import reveal, tokens_in
 from remit.policy.routing import TrackRecord
 from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
 from remit.protocol.card import AgentCard, Capability
-from remit.protocol.codec import checked, text_of
-from remit.protocol.envelope import USER, Answer, Call, Json, Request
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import USER, Call, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, fault
 from remit.protocol.records import Record
 from remit.runtime.approvers import AllowList
-from remit.runtime.brief import Brief
-from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS, LAST, explain
-from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import Question, StoreError
+from remit.runtime.preview import PREVIEW_RUN
 from remit.runtime.redactor import Redactor
-from remit.runtime.registry import RegisteredAgent
-from remit.runtime.root_request import AskOptions, root_request
 from remit.runtime.schemas import unfit_input
 from remit.runtime.track_record import NEWEST, tracks
 from remit.stores.reader import recent
@@ -124,9 +118,6 @@ def _newest(team: Team) -> list[Record]:
         return []
 
 
-# The run that the request would belong to.
-RUN = "explained"
-
 Said = Verdict | Exception
 """What a guard says, or how it fails."""
 
@@ -138,8 +129,11 @@ def explained(
 
     *simple* and *lacks_data* say what nobody but its caller knows: that it needs no specialist, or what others have.
     """
-    cards = cards_of(team)
-    request, facts = _case(team, cards, origin, target, call, user)
+    with importing():
+        hub = hub_of(team, environ=stand_ins(team))  # it is not opened
+    cards, detect = hub.cards, detector_of(team)
+    sealing = None if isinstance(detect, bool) else Sealing(os.urandom(32), detect)
+    request, facts = hub.preview(origin, call, user, sealing)
     said = [(guard, _judge(guard, request, facts)) for guard in all_guards(team)]
     outcome, by, objection = _outcome(team, said, request)
     clean, struck = _redacted(request, facts, said[-1][1])
@@ -190,45 +184,6 @@ def name_of(guard: Guard) -> str:
 def sentence_of(guard: Guard) -> str:
     """Return the condition that a guard checks."""
     return (guard.__doc__ or "").strip().partition("\n")[0]
-
-
-# ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _case(
-    team: Team, cards: Mapping[str, AgentCard], origin: str, target: str, call: Call, user: str
-) -> tuple[Request, Facts]:
-    """Return the request that *origin* would make and the facts, if the user had asked *origin* and nothing else."""
-    limits = team.settled_limits()
-    call, card, detect = checked(call), cards.get(target), detector_of(team)
-    facts = Facts(
-        target=card,
-        address=_address(target, team) if card else "",
-        limits=limits,
-        agents=cards,
-        sealing=None if isinstance(detect, bool) else Sealing(os.urandom(32), detect),
-    )
-    if origin == USER:
-        options = AskOptions(
-            input=call.input,
-            capability=call.capability,
-            tools=call.tools,
-            max_tokens=call.max_tokens,
-            deadline_ms=call.deadline_ms,
-        )
-        return root_request(target, call.objective, user, options, run=RUN, created_ms=0, limits=limits), facts
-    asked = root_request(origin, "", user, {}, run=RUN, created_ms=0, limits=limits)
-    caller = Frame(asked, RegisteredAgent(cards[origin], _nobody, _address(origin, team)), Run(asked, 0, None), None, 0)
-    request = draft(caller, call, card, f"{RUN}.1", limits.root_time_ms, 0, limits)
-    return request, replace(facts, caller=cards[origin], held=asked.remit, asked_tools=call.tools)
-
-
-def _address(agent: str, team: Team) -> str:
-    return f"{agent}@{team.name}"
-
-
-async def _nobody(_: Brief) -> Answer:
-    raise AssertionError("no agent is run to explain what would happen")
 
 
 # ── the verdicts ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -297,7 +252,7 @@ def _outcome(
 
 def _needs_nobody(team: Team, request: Request, ask: Ask) -> bool:
     """Say whether the team's list agrees, so that no person is asked."""
-    question = Question(id=RUN, text=ask.question, request=request, asked_ms=0, expires_ms=0)
+    question = Question(id=PREVIEW_RUN, text=ask.question, request=request, asked_ms=0, expires_ms=0)
     decision = asyncio.run(AllowList(team.approvals.allow)(question))
     return decision is not None and decision.agreed
 

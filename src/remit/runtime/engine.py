@@ -14,9 +14,9 @@ from remit.policy.budget import estimate
 from remit.policy.limits import Limits
 from remit.policy.reception import Grant, Sender
 from remit.policy.routing import Ranked
-from remit.policy.verdict import Detector, Guard
+from remit.policy.verdict import Detector, Facts, Guard, Sealing
 from remit.protocol.card import AgentCard, ToolCard
-from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record, Refusal, delegations
 from remit.protocol.submission import Submission
@@ -52,6 +52,7 @@ from remit.runtime.ports import (
     Transport,
     Workspace,
 )
+from remit.runtime.preview import preview
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import AskOptions, new_run_id, root_request
@@ -394,6 +395,13 @@ class Engine:
         if self._open:
             await self._dispatch.routing.recall()
         return parts.ledger.explained(capability, parts.registry.offering(capability), parts.clock.now())
+
+    def preview(self, origin: str, call: Call, user: str, sealing: Sealing | None) -> tuple[Request, Facts]:
+        """Return the request that a call of *origin* would make, and the facts that the guards would judge it by.
+
+        The hub need not be open: nothing is asked, started or recorded.
+        """
+        return preview(self._parts, self._dispatch.admission, origin, call, user, sealing)
 
     async def delegations(self, run: str) -> list[Delegation]:
         """Return the delegations of a run: caller, callee, objective and outcome."""
