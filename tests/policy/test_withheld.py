@@ -6,8 +6,18 @@ import pytest
 
 from remit.policy.redaction import Held
 from remit.policy.restoring import of_kinds, reveal_arguments, tokens_in
-from remit.policy.withheld import can_be_used, fields_asking, key_to_add, kind_asked, token_given, tokens_asked_for
+from remit.policy.withheld import (
+    can_be_used,
+    explain_tokens,
+    fields_asking,
+    key_to_add,
+    kind_asked,
+    token_given,
+    tokens_asked_for,
+)
 from remit.protocol.card import AgentCard, Capability, ToolCard
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Problem
 
 EMAIL, PHONE, CARD = "[EMAIL:bcdfghjklmnp]", "[PHONE:bcdfghjklmnp]", "[CREDIT_CARD:bcdfghjklmnp]"
 HELD: Held = {EMAIL: "ada@example.org", PHONE: "+1 415-555-2671", CARD: 5500005555555559}
@@ -218,3 +228,22 @@ def test_of_very_many_values_the_first_are_looked_at() -> None:
     rows: Any = [1] * 100_000
     assert tokens_asked_for({"email": EMAIL, "rows": rows}, HELD) == {"email": EMAIL}
     assert tokens_asked_for([*rows, {"email": EMAIL}], HELD) == {}
+
+
+# ── a token in place of a number ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [({"card": CARD}, "$.card"), ([CARD], "$[0]"), (CARD, "$"), ({"cards": [1, CARD]}, "$.cards[1]")],
+)
+def test_a_field_with_a_token_in_place_of_its_value_is_explained(value: Json, place: str) -> None:
+    (problem,) = explain_tokens((Problem(place, "expected a number"),), value)
+    assert problem.path == place
+    assert problem.message.startswith("expected a number: the value is withheld and a token stands for it")
+    assert 'sees=["CREDIT_CARD"]' in problem.message
+
+
+def test_a_problem_elsewhere_stays_as_it_is() -> None:
+    problems = (Problem("$.name", "expected text"),)
+    assert explain_tokens(problems, {"card": CARD, "name": 1}) == problems

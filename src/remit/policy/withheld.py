@@ -7,9 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from remit.policy.redaction import Held
+from msgspec.structs import replace
+
+from remit.policy.redaction import Held, kind_of
+from remit.policy.restoring import tokens_in
 from remit.protocol.card import AgentCard, Schema, ToolCard
 from remit.protocol.envelope import Json
+from remit.protocol.errors import Problem
 
 # The last words of a field's name, and the kind of value that such a field needs.
 _BY_NAME: dict[str, str] = {
@@ -222,3 +226,25 @@ def _at(reference: str, root: Schema) -> Any:
     for step in reference.removeprefix("#/").split("/"):
         found = cast("Schema", found).get(step) if isinstance(found, dict) else None
     return found
+
+
+def explain_tokens(problems: tuple[Problem, ...], value: Json, path: str = "$") -> tuple[Problem, ...]:
+    """Return the problems with a reason where a token stands in place of personal data.
+
+    The caller sent a value of the right type; only the agent sees a token, which is text.
+    """
+    tokens = {_joined(path, place): token for place, token in tokens_in(value)}
+    return tuple(
+        replace(problem, message=f"{problem.message}: {_withheld(kind_of(tokens[problem.path]))}")
+        if problem.path in tokens
+        else problem
+        for problem in problems
+    )
+
+
+def _joined(path: str, place: str) -> str:
+    return f"{path}.{place}" if place and not place.startswith("[") else f"{path}{place}"
+
+
+def _withheld(kind: str) -> str:
+    return f'the value is withheld and a token stands for it; declare it as text, or give the agent sees=["{kind}"]'

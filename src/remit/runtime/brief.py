@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.aggregate import Blend, Combined, blended, components_of, strategy_named
+from remit.policy.withheld import explain_tokens
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import (
@@ -25,9 +26,10 @@ from remit.protocol.envelope import (
     Usage,
     View,
 )
+from remit.protocol.errors import Code
 from remit.protocol.records import Record
 from remit.protocol.remit import Priority, Remit
-from remit.runtime.agent_values import typed_input
+from remit.protocol.typed import TypeMismatch, name_of, read_as
 
 T = TypeVar("T")
 
@@ -178,7 +180,12 @@ class Brief:
         *kind* may be a pydantic model, a dataclass, a TypedDict, a msgspec Struct, an attrs class, an enum, or a
         container of these.
         """
-        return typed_input(self.input, kind, self.request.target)
+        try:
+            return read_as(self.input, kind, "$")
+        except TypeMismatch as error:
+            explained = TypeMismatch(explain_tokens(error.problems, self.input))
+            message = f"the input of {self.request.target} is not a {name_of(kind)}"
+            raise explained.error(Code.INPUT_VALIDATION_FAILED, message) from None
 
     @property
     def text(self) -> str:

@@ -16,8 +16,8 @@ from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import DelegationState, Status, advance
 from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
-from remit.runtime.ports import Departure, Slot
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports.agents import RegisteredAgent
+from remit.runtime.ports.remote import Departure, Slot
 
 NOTHING = Usage()
 

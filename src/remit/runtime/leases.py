@@ -16,8 +16,7 @@ from remit.protocol.records import Progress
 from remit.runtime import journal, root_runs
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.frames import Run
-from remit.runtime.ports import ControlCommand, OrphanedRun, Remote, StoreError
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, StoreError
 from remit.runtime.root_records import CLOSING
 from remit.runtime.root_runs import RootRuns
 

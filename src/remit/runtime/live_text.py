@@ -12,8 +12,8 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, TextFlow
+from remit.runtime.known_values import KnownValuesDetector
 from remit.runtime.ports import Clock
-from remit.runtime.redactor import NOTHING, KnownValuesDetector
 
 log = logging.getLogger("remit")
 
@@ -23,6 +23,8 @@ Listener = Callable[[list[Record]], None]
 BEFORE = 240
 # Text that is held back is examined again with every piece; beyond this, it waits for the end.
 _MOST_HELD = LIGHT
+
+_NOTHING: Held = {}
 
 
 class Outflow:
@@ -110,7 +112,7 @@ class Outflow:
             flow.pending = flow.pending[end:]
             self._tell(frame, clean, struck)
 
-    def _tell(self, frame: Frame, text: str, struck: Held = NOTHING) -> None:
+    def _tell(self, frame: Frame, text: str, struck: Held = _NOTHING) -> None:
         body = Delta(delegation=frame.path, agent=frame.card.name, text=text)
         session = frame.request.session or frame.path
         record = Record(

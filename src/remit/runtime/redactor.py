@@ -4,20 +4,21 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from remit.policy.redaction import TOKEN, Held, Raw, everything, kind_of, strike
 from remit.policy.restoring import of_kinds, restore
-from remit.policy.verdict import Detector, Finding, Sealing
+from remit.policy.verdict import Detector, Sealing
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.keys import HubKeys
+from remit.runtime.known_values import KnownValuesDetector
 from remit.runtime.origin import MAX_READ, MAX_WORDS, worded
 from remit.runtime.ports import FACTS, SealedValue, Vault
 
@@ -46,41 +47,6 @@ class RedactedValues(NamedTuple):
     named: dict[str, str]
     """The values that only their field names revealed, with their kinds."""
     sealed: list[SealedValue]
-
-
-class KnownValuesDetector:
-    """A detector that also finds the known secrets of a run.
-
-    A password is recognised by its field's name; repeated elsewhere, it is recognised by its value.
-    """
-
-    def __init__(self, detect: Detector, named: dict[str, str]) -> None:
-        self._detect = detect
-        self.named = named
-
-    def __call__(self, text: str) -> Iterable[Finding]:
-        findings = self._detect(text)
-        # One by one, and not as one pattern: a pattern would be compiled for each value, and some are a hundred pages
-        # long.
-        known = [
-            Finding(*place, kind) for raw, kind in self.named.items() if raw in text for place in _words(text, raw)
-        ]
-        return [*known, *findings] if known else findings
-
-
-def _words(text: str, raw: str) -> Iterator[tuple[int, int]]:
-    """Return where *raw* stands in a text as a whole word."""
-    start = text.find(raw)
-    while start >= 0:
-        end = start + len(raw)
-        alone = not _is_letter(text[start - 1 : start]) and not _is_letter(text[end : end + 1])
-        if alone:
-            yield start, end
-        start = text.find(raw, end if alone else start + 1)
-
-
-def _is_letter(char: str) -> bool:
-    return char.isalnum() or char == "_"
 
 
 class Redactor:

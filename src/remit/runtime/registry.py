@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
@@ -10,18 +9,11 @@ from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import LONGEST_NAME
-from remit.runtime.ports import Agent, Remote, Tool
+from remit.runtime.ports.agents import Agent, RegisteredAgent, Tool
+from remit.runtime.ports.remote import Remote
 
 # Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that needs quoting there.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-
-
-class RegisteredAgent(NamedTuple):
-    """An agent that is registered here."""
-
-    card: AgentCard
-    agent: Agent | Remote
-    address: str
 
 
 class Registry:

@@ -17,8 +17,7 @@ from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.attempt import RequestInspection
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import DuplicateRequest, SessionOwner
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports import DuplicateRequest, RegisteredAgent, SessionOwner
 
 log = logging.getLogger("remit")
 

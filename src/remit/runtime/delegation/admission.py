@@ -23,8 +23,7 @@ from remit.runtime.delegation.attempt import CallAttempt, RequestInspection
 from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS, passes_all
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import SessionOwner
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports import RegisteredAgent, SessionOwner
 from remit.runtime.schemas import unfit_input
 
 log = logging.getLogger("remit")

@@ -12,9 +12,8 @@ from remit.protocol.envelope import Call, Json, Request
 from remit.runtime import journal
 from remit.runtime.delegation.draft import granted
 from remit.runtime.frames import Frame, RoutedCall, child_path
-from remit.runtime.ports import SessionOwner
+from remit.runtime.ports import RegisteredAgent, SessionOwner
 from remit.runtime.redactor import RedactedValues
-from remit.runtime.registry import RegisteredAgent
 from remit.runtime.sessions import ViewRequest
 
 

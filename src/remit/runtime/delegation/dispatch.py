@@ -26,8 +26,7 @@ from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.delegation.tasks import DelegationTasks
 from remit.runtime.frames import Frame, RoutedCall
-from remit.runtime.ports import Remote
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports import RegisteredAgent, Remote
 from remit.runtime.sessions import ViewRequest
 
 log = logging.getLogger("remit")

@@ -16,8 +16,7 @@ from remit.runtime.delegation.draft import call_key_of
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import Remote
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports import RegisteredAgent, Remote
 
 log = logging.getLogger("remit")
 

@@ -15,8 +15,7 @@ from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.draft import call_keys_of
 from remit.runtime.frames import Frame, RoutedCall, Run, leg_path
-from remit.runtime.ports import SessionOwner, StoreError
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports import RegisteredAgent, SessionOwner, StoreError
 
 log = logging.getLogger("remit")
 

@@ -1,6 +1,15 @@
 """The extension points of the runtime and their promises."""
 
-from remit.runtime.ports.agents import Agent, Classifier, Clock, Summarizer, TokenCounter, Tool, Workspace
+from remit.runtime.ports.agents import (
+    Agent,
+    Classifier,
+    Clock,
+    RegisteredAgent,
+    Summarizer,
+    TokenCounter,
+    Tool,
+    Workspace,
+)
 from remit.runtime.ports.archive import (
     ANYONES,
     MOST_FACTS,
@@ -82,6 +91,7 @@ __all__ = [
     "OutgoingRequest",
     "Question",
     "Recorder",
+    "RegisteredAgent",
     "Remote",
     "RemoteHandle",
     "Requests",

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from remit.protocol.card import ToolCard
+from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Answer, Json, Usage
 from remit.runtime.brief import Brief
+from remit.runtime.ports.remote import Remote
 from remit.text.intent import ClassifiedText
 
 
@@ -30,6 +31,14 @@ Agent = Callable[[Brief], Awaitable[Answer]]
 
 `agents/` makes agents from functions, models, processes and more.
 """
+
+
+class RegisteredAgent(NamedTuple):
+    """An agent that is registered here."""
+
+    card: AgentCard
+    agent: Agent | Remote
+    address: str
 
 
 class Tool(NamedTuple):
