@@ -20,7 +20,7 @@ from remit.runtime.brief import AvailableAgent, Work
 from remit.runtime.brief_conversation import ConversationAccess
 from remit.runtime.brief_rules import MAX_PROGRESS_READ, MAX_PROGRESS_TEXT, refuse_if_stopped, room_left
 from remit.runtime.brief_tools import ToolCalls
-from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.context import Delegator
 from remit.runtime.delegation.fan_out import chain, fan_out
 from remit.runtime.delegation.response import verified
 from remit.runtime.frames import Frame
@@ -35,7 +35,7 @@ class LocalBriefBackend:
 
     __slots__ = ("_dispatch", "_frame", "_tools")
 
-    def __init__(self, dispatch: Dispatch, frame: Frame, tools: frozenset[str]) -> None:
+    def __init__(self, dispatch: Delegator, frame: Frame, tools: frozenset[str]) -> None:
         self._dispatch = dispatch
         self._frame = frame
         self._tools = tools

@@ -18,8 +18,8 @@ from remit.runtime import journal
 from remit.runtime.agent_values import plain_arguments
 from remit.runtime.aside import aside
 from remit.runtime.brief_rules import refuse_if_full, refuse_if_stopped, revealed
+from remit.runtime.context import Delegator
 from remit.runtime.delegation import repeats
-from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import isolated, presentable
 from remit.runtime.frames import Frame
 from remit.runtime.origin import origin_of, places
@@ -35,7 +35,7 @@ class ToolCalls:
 
     __slots__ = ("_dispatch", "_frame", "_tools")
 
-    def __init__(self, dispatch: Dispatch, frame: Frame, tools: frozenset[str]) -> None:
+    def __init__(self, dispatch: Delegator, frame: Frame, tools: frozenset[str]) -> None:
         self._dispatch = dispatch
         self._frame = frame
         self._tools = tools

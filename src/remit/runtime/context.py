@@ -1,10 +1,19 @@
-"""The parts of a hub, wired together."""
+"""What the parts of a hub share, and what they use of each other."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
 from remit.policy.limits import Limits
-from remit.policy.verdict import Guard
-from remit.runtime.answer_cache import Cache
+from remit.policy.verdict import Ask, Guard, Sealing
+from remit.protocol.envelope import Call, Json, Request, Response
+from remit.protocol.errors import Code, Fault
+from remit.protocol.records import Body, Kind
+from remit.runtime.answer_cache import Cache, Landing, Lookup
+from remit.runtime.frames import Frame, RoutedCall
+from remit.runtime.journal import JournalStep
 from remit.runtime.ledger import Ledger
 from remit.runtime.live_text import Outflow
 from remit.runtime.ports import Approver, Clock, Store, Transport
@@ -37,3 +46,116 @@ class RuntimeContext(Struct, kw_only=True):
     """By run, remarks to its sender besides the outcome, until the run is admitted."""
     passed_on: dict[str, dict[str, str]] = {}
     """By run, the headers of its request that are forwarded wherever the run goes."""
+
+
+class RunRecording(Protocol):
+    """Writes to the record of a run: see `delegation/recording.py`."""
+
+    def notice(self, frame: Frame, text: str, code: Code | None = None) -> None: ...
+
+    def warn(self, frame: Frame, text: str) -> None: ...
+
+    def warn_of_tokens(self, frame: Frame, code: str) -> None: ...
+
+    def record(self, kind: Kind, run: str, session: str, body: Body) -> None: ...
+
+    def record_clean(self, kind: Kind, frame: Frame, body: Body) -> None: ...
+
+    def note_step(self, frame: Frame, step: JournalStep) -> None: ...
+
+    def sealing_of(self, run: str) -> Sealing | None: ...
+
+
+class Refusals(Protocol):
+    """Makes refusals and records them: see `delegation/recording.py`."""
+
+    def refused(self, request: Request, why: Fault) -> Response: ...
+
+    def refuse(self, request: Request, why: Fault) -> Response: ...
+
+
+class SharedAnswers(Protocol):
+    """Answers equal requests once: see `delegation/cached_answers.py`."""
+
+    async def answer(self, frame: Frame, wanted: Lookup) -> Response: ...
+
+    def land(self, frame: Frame, wanted: Lookup, response: Response, now: float) -> None: ...
+
+    def let_go(self, wanted: Lookup, landed: Landing) -> None: ...
+
+
+class TaskControl(Protocol):
+    """Starts, awaits, stops and pauses delegations: see `delegation/tasks.py`."""
+
+    def start(self, frame: Frame) -> Frame: ...
+
+    async def join(
+        self,
+        parent: Frame | None,
+        frames: Sequence[Frame],
+        outcomes: Sequence[asyncio.Future[Response]] | None = None,
+    ) -> list[Response]: ...
+
+    async def end(self, frames: Iterable[Frame], reason: str) -> None: ...
+
+    def stop(self, frame: Frame, why: Fault) -> None: ...
+
+    def pause(self, frame: Frame) -> None: ...
+
+    def unpause(self, frame: Frame) -> None: ...
+
+
+class PersonAsking(Protocol):
+    """Asks people: see `delegation/approval.py`."""
+
+    @property
+    def may_ask(self) -> bool: ...
+
+    async def ask_person(
+        self, request: Request, ask: Ask, questions: int, sealing: Sealing | None
+    ) -> dict[str, Json]: ...
+
+    async def confirm(self, frame: Frame, question: str) -> bool: ...
+
+
+class NextAgents(Protocol):
+    """Finds the next agent for a call by capability: see `delegation/routing.py`."""
+
+    def next_leg(self, frame: Frame, response: Response) -> RoutedCall | None: ...
+
+    def beside(self, frame: Frame) -> RoutedCall | None: ...
+
+
+class Delegator(Protocol):
+    """Makes the calls of agents: see `delegation/dispatch.py`."""
+
+    @property
+    def parts(self) -> RuntimeContext: ...
+
+    @property
+    def recording(self) -> RunRecording: ...
+
+    @property
+    def tasks(self) -> TaskControl: ...
+
+    @property
+    def approval(self) -> PersonAsking: ...
+
+    @property
+    def routing(self) -> NextAgents: ...
+
+    async def delegate(self, parent: Frame, call: Call) -> Response: ...
+
+    async def begin(
+        self,
+        parent: Frame,
+        call: Call,
+        *,
+        at_once: int | None = None,
+        route: RoutedCall | None = None,
+        hedge: bool = False,
+    ) -> Frame | Response: ...
+
+    async def routed(self, parent: Frame, frame: Frame) -> Response: ...
+
+    def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response: ...

@@ -24,6 +24,7 @@ from remit.protocol.trace import passed_on
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import decide
+from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.dispatch import Dispatch
@@ -55,6 +56,8 @@ from remit.runtime.ports import (
 from remit.runtime.preview import preview
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
+from remit.runtime.root_admission import RootAdmission
+from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import AskOptions, new_run_id, root_request
 from remit.runtime.root_runs import RootRuns
 from remit.runtime.sessions import Sessions
@@ -110,8 +113,8 @@ class Engine:
             cache=Cache(),
         )
         self._dispatch = Dispatch(self._parts)
-        self._executor = Executor(self._dispatch)
-        self._runs = RootRuns(self._dispatch, f"{name}-{os.urandom(8).hex()}")
+        self._executor = Executor(self._dispatch, partial(LocalBriefBackend, self._dispatch))
+        self._runs = self._make_runs(f"{name}-{os.urandom(8).hex()}")
         self._leases = Leases(self._runs)
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
@@ -122,6 +125,11 @@ class Engine:
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the open hub."""
+
+    def _make_runs(self, worker: str) -> RootRuns:
+        parts, dispatch = self._parts, self._dispatch
+        admission = RootAdmission(parts, dispatch.admission)
+        return RootRuns(dispatch, admission, RootRecords(parts, dispatch.recording, dispatch.refusals, worker))
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 

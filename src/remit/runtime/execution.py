@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -14,9 +15,8 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
 from remit.protocol.remit import meet
 from remit.runtime.aside import aside
-from remit.runtime.brief import Brief
-from remit.runtime.brief_backend import LocalBriefBackend
-from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.brief import Brief, BriefBackend
+from remit.runtime.context import Delegator
 from remit.runtime.delegation.response import (
     answered,
     ended_response,
@@ -42,8 +42,10 @@ _RUNNING = DelegationState.RUNNING
 class Executor:
     """The serving side of a hub: a transport passes requests to it."""
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(self, dispatch: Delegator, backend: Callable[[Frame, frozenset[str]], BriefBackend]) -> None:
         self._dispatch = dispatch
+        self._backend = backend
+        """Makes the backend of an agent's brief, with the tools that the agent may use."""
 
     async def execute(self, request: Request, slot: Slot) -> Response:
         """Execute an admitted request."""
@@ -59,7 +61,7 @@ class Executor:
             frame.doubt = ""  # it continues where it was
         tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
         given_to = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
-        brief = Brief(given_to, tools, LocalBriefBackend(self._dispatch, frame, tools), frame.card.prompt)
+        brief = Brief(given_to, tools, self._backend(frame, tools), frame.card.prompt)
         name = frame.card.name
         try:
             given = await frame.agent(brief)
@@ -105,7 +107,7 @@ class Executor:
         from remit.runtime.remote_handle import LocalRemoteHandle  # most hubs have no remote agents
 
         parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
-        line = LocalRemoteHandle(self._dispatch, frame)
+        line = LocalRemoteHandle(self._dispatch, frame, self._backend(frame, NO_TOOLS))
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
             to_send = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)

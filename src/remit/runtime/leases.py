@@ -14,7 +14,6 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress
 from remit.runtime import journal, root_runs
-from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.frames import Run
 from remit.runtime.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, StoreError
 from remit.runtime.root_records import CLOSING
@@ -37,7 +36,7 @@ class Leases:
     def __init__(self, runs: RootRuns) -> None:
         self._runs = runs
         self._records = runs.records
-        self._dispatch: Dispatch = runs.dispatch
+        self._dispatch = runs.dispatch
         self._attendants: list[asyncio.Task[None]] = []
         self.on_reload: Callable[[ControlCommand], Awaitable[None]] | None = None
         """Called when someone asks every hub to reload its team file."""
@@ -168,7 +167,7 @@ class Leases:
         if left is not None and not isinstance(entry.agent, Remote):
             because = f": it was sent to another hub, and {entry.card.name} lives in this hub now"
             return await self._give_up(run, because, detail=f"it was sent to {left.to}")
-        frame = self._dispatch.admission.reserve(run.request, entry, run, None, parts.clock.now())
+        frame = self._runs.admission.reserve_again(run, entry)
         frame.ran = True  # its code was called before, whatever happens here
         frame.departed = left
         if left is not None:

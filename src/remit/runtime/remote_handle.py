@@ -10,14 +10,13 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.protocol.trace import trace_id
 from remit.runtime import journal
-from remit.runtime.brief_backend import LocalBriefBackend
-from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.brief import BriefBackend
+from remit.runtime.context import Delegator
 from remit.runtime.delegation.response import verified
 from remit.runtime.delegation.slots import give_up_slot, regain_slot
 from remit.runtime.frames import Frame
 from remit.runtime.ports import Departure
 
-_NO_TOOLS: frozenset[str] = frozenset()
 # Agents seldom ask several people at once; a peer that claims so must not fill the memory here.
 MOST_QUESTIONS = 100
 
@@ -37,10 +36,10 @@ class LocalRemoteHandle:
         "trace",
     )
 
-    def __init__(self, dispatch: Dispatch, frame: Frame) -> None:
+    def __init__(self, dispatch: Delegator, frame: Frame, backend: BriefBackend) -> None:
         self._dispatch = dispatch
         self._frame = frame
-        self._backend = LocalBriefBackend(dispatch, frame, _NO_TOOLS)
+        self._backend = backend
         self._open: set[str] = set()
         """The questions to people there."""
         self._patience_s = dispatch.parts.limits.approval_timeout_ms / 1_000

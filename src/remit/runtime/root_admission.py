@@ -152,6 +152,10 @@ class RootAdmission:
         frame.lookup = self._admission.lookup(attempt.request, clean, entry, run)
         return frame
 
+    def reserve_again(self, run: Run, entry: RegisteredAgent) -> Frame:
+        """Reserve the grant of a run that is resumed; it was admitted before."""
+        return self._admission.reserve(run.request, entry, run, None, self._parts.clock.now())
+
     async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
         """Give a retry the finished steps of the run that it retries, so that nothing is done twice.
 

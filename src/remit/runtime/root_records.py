@@ -6,8 +6,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
-from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder
+from remit.runtime.context import Refusals, RunRecording, RuntimeContext
 from remit.runtime.delegation.response import brief_fault
 from remit.runtime.frames import Run
 from remit.runtime.ports import USED, AcceptedRequest, DuplicateRequest, ReusedProof, SingleUseProof, StoreError
@@ -18,9 +17,7 @@ CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
 class RootRecords:
     """Writes the root requests of one hub and their outcomes to the store."""
 
-    def __init__(
-        self, parts: RuntimeContext, recording: RunRecorder, refusals: DelegationRefusals, worker: str
-    ) -> None:
+    def __init__(self, parts: RuntimeContext, recording: RunRecording, refusals: Refusals, worker: str) -> None:
         self._parts = parts
         self._recording = recording
         self._refusals = refusals
@@ -82,6 +79,10 @@ class RootRecords:
             return AcceptedRequest(parked) if await store.begin(clean.run, parked, clean) else None
         proof = self._proofs.pop(clean.run, None)
         return await store.submit(clean, content, worker=self.worker, lease_ms=lease_ms, once=proof)
+
+    def refused(self, request: Request, why: Fault) -> Response:
+        """Return a refusal that is not recorded: the store cannot take it, or knows the outcome already."""
+        return self._refusals.refused(request, why)
 
     # ── its end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,8 +15,8 @@ from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
 from remit.runtime.aside import aside
+from remit.runtime.context import Delegator
 from remit.runtime.delegation.admission import Heavy
-from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.frames import Frame
 from remit.runtime.ports import USED, AcceptedRequest, DuplicateRequest, ReusedProof, SingleUseProof, StoreError
 from remit.runtime.redactor import made_whole
@@ -32,11 +32,11 @@ CLOSING_S = 0.05
 class RootRuns:
     """The runs of one hub: start, attach, cancel, answer."""
 
-    def __init__(self, dispatch: Dispatch, worker: str) -> None:
+    def __init__(self, dispatch: Delegator, admission: RootAdmission, records: RootRecords) -> None:
         self.dispatch = dispatch
+        self.admission = admission
+        self.records = records
         self.active = ActiveRuns(self._gone)
-        self.admission = RootAdmission(dispatch.parts, dispatch.admission)
-        self.records = RootRecords(dispatch.parts, dispatch.recording, dispatch.refusals, worker)
 
     async def ask(self, request: Request) -> Response:
         """Execute a root request, or attach to an equal one in flight; only the first caller can cancel it."""
@@ -77,7 +77,7 @@ class RootRuns:
         try:
             return await self.records.refuse(request, why)
         except StoreError as error:
-            return self.dispatch.refusals.refused(request, error.fault)
+            return self.records.refused(request, error.fault)
 
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's id, or one delegation; False if no such id is in flight."""
@@ -137,7 +137,7 @@ class RootRuns:
             except RemitError as error:
                 return await self.records.refuse(request, error.fault)
         except StoreError as error:  # also a store that could not even record the refusal
-            return self.dispatch.refusals.refused(request, error.fault)
+            return self.records.refused(request, error.fault)
         finally:
             self.records.unpark(request.run)
 
@@ -222,7 +222,7 @@ class RootRuns:
             case DuplicateRequest():
                 return await self._known(clean, submitted)
             case None:
-                return self.dispatch.refusals.refused(clean, journal.TAKEN_OVER)
+                return self.records.refused(clean, journal.TAKEN_OVER)
 
     async def _known(self, request: Request, known: DuplicateRequest) -> Response:
         """Answer a request that was made before, once there is an answer."""
@@ -243,7 +243,7 @@ class RootRuns:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             why = f"the same request, run {run}, is in progress and did not end within {request.remit.time_ms} ms"
             again = "Ask again with the same id to get its outcome; this does not start another run."
-            unknown = self.dispatch.refusals.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
+            unknown = self.records.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 
     async def carry_out(self, frame: Frame) -> Response:

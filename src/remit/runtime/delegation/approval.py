@@ -14,12 +14,10 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.runtime.approvers import EDITABLE, check_edits
 from remit.runtime.aside import aside
-from remit.runtime.context import RuntimeContext
+from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.guards import GUARDS
-from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import presentable
 from remit.runtime.delegation.slots import SlotGivenUp
-from remit.runtime.delegation.tasks import DelegationTasks
 from remit.runtime.frames import Frame
 from remit.runtime.ports import Approver, Decision, Question, StoreError
 
@@ -36,7 +34,7 @@ SHOWN = 200
 class Approvals:
     """Asks people; the clocks of those who wait stand still meanwhile."""
 
-    def __init__(self, parts: RuntimeContext, recording: RunRecorder, tasks: DelegationTasks) -> None:
+    def __init__(self, parts: RuntimeContext, recording: RunRecording, tasks: TaskControl) -> None:
         self.parts = parts
         self.recording = recording
         self.tasks = tasks

@@ -1,8 +1,8 @@
 """Several agents asked at once for one answer; the rest is cancelled once the answer is known."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -12,10 +12,10 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Answer, Call, Response, Strategy
 from remit.protocol.errors import Code, Fault, fault
 from remit.runtime import journal
-from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.context import Delegator
 from remit.runtime.delegation.fan_out import refused_whole, shared_out
 from remit.runtime.delegation.slots import SlotGivenUp
-from remit.runtime.frames import Frame, RoutedCall
+from remit.runtime.frames import Frame
 from remit.text.components import Component, Findings
 
 # Comparing this many bytes takes about two milliseconds; handing them to a thread takes a tenth of one.
@@ -25,7 +25,7 @@ ANSWERED = "another answered first"
 GAVE_UP = "its caller was cancelled"
 
 
-async def combine(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy) -> Combined:
+async def combine(dispatch: Delegator, parent: Frame, calls: Sequence[Call], strategy: Strategy) -> Combined:
     """Ask all at once, as `fan_out` does, and combine the responses without waiting for those that are not needed."""
     past = None
     if parent.run.steps is not None:
@@ -65,7 +65,7 @@ async def _findings(components: Sequence[Component]) -> Findings | None:
 
 
 async def _gather_responses(
-    dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy, past: "JournaledCalls | None"
+    dispatch: Delegator, parent: Frame, calls: Sequence[Call], strategy: Strategy, past: "JournaledCalls | None"
 ) -> tuple[Aggregation, list[Response]]:
     """Return the responses that were enough, and the outcome of each call; none is in flight any more."""
     several = ParallelCalls(dispatch, parent, calls)
@@ -96,7 +96,7 @@ async def _gather_responses(
 class ParallelCalls:
     """Calls of one caller that run at once: each is heard when it ends, and the rest can be cancelled."""
 
-    def __init__(self, dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> None:
+    def __init__(self, dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> None:
         self.responses: dict[int, Response] = {}
         """The outcomes heard so far, by position."""
         self.refused: dict[int, Response] = {}
@@ -177,12 +177,7 @@ class ParallelCalls:
             return frame
         from remit.runtime.delegation.hedging import race  # few capabilities use it
 
-        return await race(self._dispatch.tasks, self._dispatch.routing, frame, frame.hedge_ms, self._begin_beside)
-
-    def _begin_beside(self, route: RoutedCall) -> Coroutine[Any, Any, Frame | Response]:
-        # Both count as one of the caller's delegations in flight.
-        parent = self._parent
-        return self._dispatch.begin(parent, route.call, at_once=max(1, parent.in_flight()), route=route)
+        return await race(self._dispatch, self._parent, frame, frame.hedge_ms)
 
     def _in_flight(self, place: int) -> list[Frame]:
         """Return the frames in flight for a call: the delegation and its hedge."""
@@ -219,7 +214,7 @@ class JournaledCalls(NamedTuple):
 
 
 def _remembered(
-    dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy
+    dispatch: Delegator, parent: Frame, calls: Sequence[Call], strategy: Strategy
 ) -> tuple[list[Call], JournaledCalls]:
     """Return the calls with names, which identify each in whichever order they are made, and the journal entries."""
     run, keys = parent.run, dispatch.parts.redactor.keys
@@ -241,7 +236,7 @@ def _remembered(
     )
 
 
-def _unknown(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], lost: Fault) -> Iterator[Response]:
+def _unknown(dispatch: Delegator, parent: Frame, calls: Sequence[Call], lost: Fault) -> Iterator[Response]:
     """Refuse all calls of an agent that asked for something else here before the restart."""
     for call in calls:
         parent.calls += 1
@@ -262,7 +257,7 @@ async def _heard_before(several: ParallelCalls, aggregation: Aggregation, past: 
     return aggregation
 
 
-def _note(dispatch: Dispatch, parent: Frame, past: JournaledCalls, came: list[tuple[int, Response | None]]) -> None:
+def _note(dispatch: Delegator, parent: Frame, past: JournaledCalls, came: list[tuple[int, Response | None]]) -> None:
     """Write the answer to the journal before the rest is cancelled, so that the rest is never asked again."""
     if not parent.run.handed_back:
         step = journal.JournalStep(past.digest, True, value=came)

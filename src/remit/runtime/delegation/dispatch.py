@@ -225,14 +225,7 @@ class Dispatch:
         if frame.hedge_ms is not None:
             from remit.runtime.delegation.hedging import race  # few capabilities use it
 
-            # Both count as one of the caller's delegations in flight.
-            frame = await race(
-                self.tasks,
-                self.routing,
-                frame,
-                frame.hedge_ms,
-                lambda route: self.begin(parent, route.call, at_once=max(1, parent.in_flight()), route=route),
-            )
+            frame = await race(self, parent, frame, frame.hedge_ms)
         response = await frame.outcome
         while (route := self.routing.next_leg(frame, response)) is not None:
             begun = await self.begin(parent, route.call, route=route)

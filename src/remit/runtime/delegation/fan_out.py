@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from remit.policy.budget import split_tokens
 from remit.protocol.envelope import Call, Handoff, HandOn, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.context import Delegator
 from remit.runtime.frames import Frame
 
 
-async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:
+async def fan_out(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Response]:
     """Ask all at once, each within its own limits; too many calls are refused together before any starts."""
     if (refusals := await refused_whole(dispatch, parent, calls)) is not None:
         return refusals
@@ -25,7 +25,7 @@ async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> l
     return [each if isinstance(each, Response) else next(responses) for each in begun]
 
 
-async def refused_whole(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response] | None:
+async def refused_whole(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Response] | None:
     """Refuse all calls if they would exceed the limit of delegations in flight; None if they may be asked."""
     at_once = parent.in_flight() + len(calls)
     if at_once <= dispatch.parts.limits.max_fan_out:
@@ -41,7 +41,7 @@ def shared_out(parent: Frame, calls: Sequence[Call]) -> list[Call]:
     return [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
 
 
-async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
+async def _join(dispatch: Delegator, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
     """Wait for all; a call that fails over to another agent does so at once."""
     if all(frame.route is None for frame in frames):
         return await dispatch.tasks.join(parent, frames)
@@ -56,7 +56,7 @@ async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> l
         raise
 
 
-async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
+async def _begin_in_turn(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
     """Begin one after another: where no person can be asked, no call keeps the others waiting."""
     begun: list[Frame | Response] = []
     try:
@@ -68,7 +68,7 @@ async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call
     return begun
 
 
-async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
+async def _begin_beside(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
     """Begin all, in order; none waits for a person who is asked about another."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(dispatch.begin(parent, call, hedge=True)) for call in calls]
@@ -85,7 +85,7 @@ async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]
         raise
 
 
-async def chain(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
+async def chain(dispatch: Delegator, parent: Frame, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
     """Ask one after another, each with the result of the one before; stop after the first without a result."""
     if hand_on not in get_args(HandOn):
         problem = Problem("hand_on", f"expected one of: {', '.join(get_args(HandOn))}")

@@ -18,10 +18,8 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.context import RuntimeContext
+from remit.runtime.context import RunRecording, RuntimeContext, SharedAnswers
 from remit.runtime.delegation import repeats
-from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import ended_response, for_record, stopped
 from remit.runtime.delegation.timer_wheel import TimerWheel
 from remit.runtime.frames import Frame
@@ -39,7 +37,7 @@ class Settlement:
     """The one place where delegations end."""
 
     def __init__(
-        self, parts: RuntimeContext, recording: RunRecorder, cached: CachedAnswers, wheel: TimerWheel[Frame]
+        self, parts: RuntimeContext, recording: RunRecording, cached: SharedAnswers, wheel: TimerWheel[Frame]
     ) -> None:
         self.parts = parts
         self.recording = recording

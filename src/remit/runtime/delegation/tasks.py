@@ -11,9 +11,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
 from remit.protocol.records import Kind
 from remit.runtime import journal
-from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.recording import RunRecorder
+from remit.runtime.context import RunRecording, RuntimeContext, SharedAnswers
 from remit.runtime.delegation.repeats import circling, watch
 from remit.runtime.delegation.response import ended_response, stopped
 from remit.runtime.delegation.settlement import Settlement
@@ -31,7 +29,7 @@ _DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
 class DelegationTasks:
     """Starts delegations, waits for them and stops them."""
 
-    def __init__(self, parts: RuntimeContext, recording: RunRecorder, cached: CachedAnswers) -> None:
+    def __init__(self, parts: RuntimeContext, recording: RunRecording, cached: SharedAnswers) -> None:
         self.parts = parts
         self.recording = recording
         self.cached = cached
