@@ -116,7 +116,7 @@ class Office:
     def waits(self) -> bool:
         """Say whether something in this hub waits for a person."""
         runs, frames = self.hub._runs, self.hub._frames()  # pyright: ignore[reportPrivateUsage]
-        return bool(runs.records.parked) or any(frame.pauses for frame in frames)  # pyright: ignore[reportPrivateUsage]
+        return bool(runs._records.parked) or any(frame.pauses for frame in frames)  # pyright: ignore[reportPrivateUsage]
 
     async def taken_up(self) -> None:
         """Wait until this hub has taken up what waits."""

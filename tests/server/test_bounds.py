@@ -261,7 +261,7 @@ def held(hub: Any, api: Any) -> dict[str, int]:
         "by run": len(runs.active._by_run),
         "called off": len(runs.active._called_off),
         "waiting": len(runs.active._waiting),
-        "parked": len(runs.records.parked),
+        "parked": len(runs._records.parked),
         "passed on": len(parts.passed_on),
         "frames": len(parts.ledger.frames),
         "outbound": len(parts.ledger.outbound),

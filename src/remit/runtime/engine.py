@@ -114,8 +114,12 @@ class Engine:
         )
         self._dispatch = Dispatch(self._parts)
         self._executor = Executor(self._dispatch, partial(LocalBriefBackend, self._dispatch))
-        self._runs = self._make_runs(f"{name}-{os.urandom(8).hex()}")
-        self._leases = Leases(self._runs)
+        admission = RootAdmission(self._parts, self._dispatch.admission)
+        records = RootRecords(
+            self._parts, self._dispatch.recording, self._dispatch.refusals, worker=f"{name}-{os.urandom(8).hex()}"
+        )
+        self._runs = RootRuns(self._dispatch, admission, records)
+        self._leases = Leases(self._dispatch, admission, records, self._runs)
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -125,11 +129,6 @@ class Engine:
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the open hub."""
-
-    def _make_runs(self, worker: str) -> RootRuns:
-        parts, dispatch = self._parts, self._dispatch
-        admission = RootAdmission(parts, dispatch.admission)
-        return RootRuns(dispatch, admission, RootRecords(parts, dispatch.recording, dispatch.refusals, worker))
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,7 @@
 """Requests from elsewhere: received as requests of this hub, counted for their senders, and begun."""
 
 from collections.abc import Collection
+from typing import Protocol
 
 from remit.policy.reception import Grant, Sender, receive, remarks, trace_of
 from remit.protocol.envelope import Request, Response
@@ -12,14 +13,21 @@ from remit.runtime.context import RuntimeContext
 from remit.runtime.peer_calls import PeerCalls
 from remit.runtime.ports import SingleUseProof
 from remit.runtime.root_request import new_run_id
-from remit.runtime.root_runs import RootRuns
 from remit.runtime.sessions import resumed
+
+
+class RunStarter(Protocol):
+    """Starts root requests or refuses them: see `root_runs.py`."""
+
+    async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response: ...
+
+    async def refuse(self, request: Request, why: Fault) -> Response: ...
 
 
 class IncomingRequests:
     """Takes in the requests of other programs and hubs."""
 
-    def __init__(self, parts: RuntimeContext, runs: RootRuns) -> None:
+    def __init__(self, parts: RuntimeContext, runs: RunStarter) -> None:
         self._parts = parts
         self._runs = runs
         self._peer_calls = PeerCalls(parts)

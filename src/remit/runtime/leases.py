@@ -3,21 +3,24 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from remit.policy.restoring import restore
-from remit.protocol.envelope import VERSION, Response
+from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress
-from remit.runtime import journal, root_runs
-from remit.runtime.frames import Run
+from remit.runtime import journal
+from remit.runtime.active_runs import ActiveRun, ActiveRuns
+from remit.runtime.context import Delegator
+from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, StoreError
-from remit.runtime.root_records import CLOSING
-from remit.runtime.root_runs import RootRuns
+from remit.runtime.root_admission import RootAdmission
+from remit.runtime.root_records import CLOSING, RootRecords
 
 log = logging.getLogger("remit")
 
@@ -30,13 +33,36 @@ LISTEN_S = 0.1
 IMPATIENT_S = 0.25
 
 
+class ResumableRuns(Protocol):
+    """Runs that can be started, continued and cancelled: see `root_runs.py`."""
+
+    @property
+    def active(self) -> ActiveRuns: ...
+
+    @property
+    def lease_ms(self) -> int: ...
+
+    def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun: ...
+
+    async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response: ...
+
+    async def carry_out(self, frame: Frame) -> Response: ...
+
+    def cancel(self, delegation: str, reason: str) -> bool: ...
+
+    def digest_of(self, request: Request) -> bytes: ...
+
+
 class Leases:
     """Keeps the runs of one hub claimed, among others that share its store."""
 
-    def __init__(self, runs: RootRuns) -> None:
+    def __init__(
+        self, dispatch: Delegator, admission: RootAdmission, records: RootRecords, runs: ResumableRuns
+    ) -> None:
+        self._dispatch = dispatch
+        self._admission = admission
+        self._records = records
         self._runs = runs
-        self._records = runs.records
-        self._dispatch = runs.dispatch
         self._attendants: list[asyncio.Task[None]] = []
         self.on_reload: Callable[[ControlCommand], Awaitable[None]] | None = None
         """Called when someone asks every hub to reload its team file."""
@@ -92,14 +118,14 @@ class Leases:
         store = self._dispatch.parts.store
         while True:
             try:
-                await store.heartbeat(self._records.worker, root_runs.LEASE_MS)
+                await store.heartbeat(self._records.worker, self._runs.lease_ms)
                 await self._records.record_late()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
                 log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
             # A hub that resumes certain runs waits for them.
-            await asyncio.sleep(root_runs.LEASE_MS / 3_000 if self.only is None else IMPATIENT_S)
+            await asyncio.sleep(self._runs.lease_ms / 3_000 if self.only is None else IMPATIENT_S)
 
     async def _take_up(self, expired: OrphanedRun) -> None:
         if self.only is not None and expired.run not in self.only:
@@ -119,7 +145,7 @@ class Leases:
 
     async def _claim(self, expired: OrphanedRun, entry: RegisteredAgent) -> None:
         store = self._dispatch.parts.store
-        epoch = await store.claim(expired.run, self._records.worker, root_runs.LEASE_MS)
+        epoch = await store.claim(expired.run, self._records.worker, self._runs.lease_ms)
         if epoch is None:
             return
         try:
@@ -156,8 +182,9 @@ class Leases:
         run.steps = await parts.store.load(run.id)
         run.told = await self._told(run.id)
         try:
-            admission = self._runs.admission
-            run.request = await admission.redacted(run, await admission.with_context(run, run.request, goes_on=True))
+            run.request = await self._admission.redacted(
+                run, await self._admission.with_context(run, run.request, goes_on=True)
+            )
         except StoreError:
             raise
         except RemitError as error:  # what it was shown before may not be allowed any more
@@ -167,7 +194,7 @@ class Leases:
         if left is not None and not isinstance(entry.agent, Remote):
             because = f": it was sent to another hub, and {entry.card.name} lives in this hub now"
             return await self._give_up(run, because, detail=f"it was sent to {left.to}")
-        frame = self._runs.admission.reserve_again(run, entry)
+        frame = self._admission.reserve_again(run, entry)
         frame.ran = True  # its code was called before, whatever happens here
         frame.departed = left
         if left is not None:

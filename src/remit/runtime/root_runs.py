@@ -33,10 +33,15 @@ class RootRuns:
     """The runs of one hub: start, attach, cancel, answer."""
 
     def __init__(self, dispatch: Delegator, admission: RootAdmission, records: RootRecords) -> None:
-        self.dispatch = dispatch
-        self.admission = admission
-        self.records = records
+        self._dispatch = dispatch
+        self._admission = admission
+        self._records = records
         self.active = ActiveRuns(self._gone)
+
+    @property
+    def lease_ms(self) -> int:
+        """For how long a run is claimed."""
+        return LEASE_MS
 
     async def ask(self, request: Request) -> Response:
         """Execute a root request, or attach to an equal one in flight; only the first caller can cancel it."""
@@ -57,27 +62,27 @@ class RootRuns:
         *once* is the single-use proof that came with it.
         """
         if once is not None:
-            self.records.expect(request.run, once)
+            self._records.expect(request.run, once)
         light = is_light_request(request)
         content = self.digest_of(request) if light else await aside.run(self.digest_of, request)
         going = self.active.get(run_key(request))
         if going is not None and going.digest != content:
             # A request that was edited before it began, and resumed since, is known to the store by its original
             # content.
-            known = await self.dispatch.parts.store.find(request, content)
+            known = await self._dispatch.parts.store.find(request, content)
             if known is None or not known.same_content:
-                return await self.records.refuse(request, _duplicate(request))
+                return await self._records.refuse(request, _duplicate(request))
             going = going if known.run == going.run else None
-        if going is not None and (why := await self.records.reused(request)) is not None:
-            return await self.records.refuse(request, why)
+        if going is not None and (why := await self._records.reused(request)) is not None:
+            return await self._records.refuse(request, why)
         return going or self.launch(request, content, self.run(request, content))
 
     async def refuse(self, request: Request, why: Fault) -> Response:
         """Refuse a root request that has not begun, and record that."""
         try:
-            return await self.records.refuse(request, why)
+            return await self._records.refuse(request, why)
         except StoreError as error:
-            return self.records.refused(request, error.fault)
+            return self._records.refused(request, error.fault)
 
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's id, or one delegation; False if no such id is in flight."""
@@ -85,20 +90,20 @@ class RootRuns:
         going = self.active.named(delegation)
         if going is not None and self.active.interrupt(going.task, why):
             return True
-        frames = self.dispatch.parts.ledger.frames
+        frames = self._dispatch.parts.ledger.frames
         frame = frames.get(delegation) or (frames.get(going.run) if going is not None else None)
         if frame is None:
             if going is not None:  # it is still being admitted, and will see that it must not start
                 self.active.call_off(going.run, why)
             return going is not None
-        self.dispatch.recording.notice(frame, why.message, why.code)
-        self.dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
+        self._dispatch.recording.notice(frame, why.message, why.code)
+        self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
 
     async def close(self) -> None:
         """Stop everything and return once each outcome is durable, or the run is released to be resumed."""
         while self.active:
-            roots = [frame for frame in self.dispatch.parts.ledger.frames.values() if frame.parent is None]
+            roots = [frame for frame in self._dispatch.parts.ledger.frames.values() if frame.parent is None]
             for frame in roots:
                 if frame.stopping is None and frame.card.resumable:
                     frame.run.handed_back = True
@@ -108,17 +113,17 @@ class RootRuns:
             # A run that was still being admitted may start after this; the next round of the loop finds it.
             await self.active.wait_for_one(CLOSING_S)
         with suppress(StoreError):
-            await self.records.record_late()
+            await self._records.record_late()
 
     def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun:
         """Run a root request in its own task; *content* is the digest of the request."""
-        self.dispatch.parts.store.sizes[request.run] = 0
+        self._dispatch.parts.store.sizes[request.run] = 0
         return self.active.launch(run_key(request), content, request.run, work)
 
     def _gone(self, run: str) -> None:
         """Drop what was kept for a run until it ended."""
-        parts = self.dispatch.parts
-        self.records.forget_proof(run)
+        parts = self._dispatch.parts
+        self._records.forget_proof(run)
         parts.passed_on.pop(run, None)
         parts.remarks.pop(run, None)
         parts.store.sizes.pop(run, None)
@@ -128,24 +133,24 @@ class RootRuns:
     async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response:
         """Admit a root request and execute it, or refuse it; *parked* is its epoch if the store already has it."""
         if parked is not None:
-            self.records.parked_before(request.run, parked)
+            self._records.parked_before(request.run, parked)
         try:
             try:
                 return await self._admit(request, content)
             except StoreError:
                 raise
             except RemitError as error:
-                return await self.records.refuse(request, error.fault)
+                return await self._records.refuse(request, error.fault)
         except StoreError as error:  # also a store that could not even record the refusal
-            return self.records.refused(request, error.fault)
+            return self._records.refused(request, error.fault)
         finally:
-            self.records.unpark(request.run)
+            self._records.unpark(request.run)
 
     async def _admit(self, request: Request, content: bytes) -> Response:
         """Judge a root request; if it is admitted, submit and execute it."""
-        may_be_known = request.id != request.run and request.run not in self.records.parked
+        may_be_known = request.id != request.run and request.run not in self._records.parked
         attempt = RootAttempt(request, content, may_be_known=may_be_known)
-        admission, clock = self.admission, self.dispatch.parts.clock
+        admission, clock = self._admission, self._dispatch.parts.clock
         if (known := await admission.prepare(attempt)) is not None:
             return await self._known(attempt.request, known)
         while True:
@@ -160,7 +165,7 @@ class RootRuns:
                 case Heavy():
                     await admission.look_through(attempt, facts)
                 case Refuse(fault=why):
-                    return await self.records.refuse(request, why)
+                    return await self._records.refuse(request, why)
                 case Ask() as ask:
                     if (ended := await self._ask(attempt, ask)) is not None:
                         return ended
@@ -168,7 +173,7 @@ class RootRuns:
                     if attempt.session is not None and not attempt.taken:
                         await admission.assign_session(attempt, attempt.session)
                     elif (why := self.active.why_called_off(request.run)) is not None:
-                        return await self.records.refuse(request, why)
+                        return await self._records.refuse(request, why)
                     else:
                         frame = admission.reserve(attempt, verdict, now)
                         return await self._submit(frame, frame.recorded or verdict.request, content)
@@ -179,33 +184,33 @@ class RootRuns:
         if (known := await self._park(attempt)) is not None:
             return await self._known(attempt.request, known)
         if (why := self.active.why_called_off(attempt.request.run)) is not None:
-            return await self.records.refuse(attempt.request, why)
-        asking = self.dispatch.approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
+            return await self._records.refuse(attempt.request, why)
+        asking = self._dispatch.approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
         edits = await self.active.interruptible(asking)
         attempt.agreed(ask.question, edits)
         if edits and attempt.request.view is not None:  # a longer task leaves less room for the rest
-            attempt.request = await self.admission.with_context(run, attempt.request, goes_on=attempt.goes_on)
-        attempt.entry = self.dispatch.parts.registry.agents.get(attempt.request.target)
+            attempt.request = await self._admission.with_context(run, attempt.request, goes_on=attempt.goes_on)
+        attempt.entry = self._dispatch.parts.registry.agents.get(attempt.request.target)
         return None
 
     async def _park(self, attempt: RootAttempt) -> DuplicateRequest | None:
         """Make a request durable that waits for a person before it begins; return its outcome if it is not new."""
         request = attempt.request
-        if request.run in self.records.parked or self.dispatch.parts.approver is None:
+        if request.run in self._records.parked or self._dispatch.parts.approver is None:
             return None
-        clean = await self.admission.redacted(attempt.run, request)
+        clean = await self._admission.redacted(attempt.run, request)
         if clean.view is not None:
             clean = replace(clean, view=clean.view.recorded())
-        if (known := await self.records.park(clean, attempt.content, LEASE_MS)) is not None:
+        if (known := await self._records.park(clean, attempt.content, LEASE_MS)) is not None:
             return known
         self.active.note_on_record(request, request.run)
         return None
 
     async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
         """Make an admitted request durable, then execute it."""
-        parts = self.dispatch.parts
+        parts = self._dispatch.parts
         try:
-            submitted = await self.records.submit(clean, content, LEASE_MS)
+            submitted = await self._records.submit(clean, content, LEASE_MS)
         except BaseException:
             parts.ledger.withdraw(frame, parts.clock.now())
             raise
@@ -218,47 +223,47 @@ class RootRuns:
         parts.ledger.withdraw(frame, parts.clock.now())
         match submitted:
             case ReusedProof():
-                return await self.records.refuse(clean, USED)
+                return await self._records.refuse(clean, USED)
             case DuplicateRequest():
                 return await self._known(clean, submitted)
             case None:
-                return self.records.refused(clean, journal.TAKEN_OVER)
+                return self._records.refused(clean, journal.TAKEN_OVER)
 
     async def _known(self, request: Request, known: DuplicateRequest) -> Response:
         """Answer a request that was made before, once there is an answer."""
         if not known.same_content:
-            return await self.records.refuse(request, _duplicate(request))
-        if (why := await self.records.reused(request)) is not None:
-            return await self.records.refuse(request, why)
+            return await self._records.refuse(request, _duplicate(request))
+        if (why := await self._records.reused(request)) is not None:
+            return await self._records.refuse(request, why)
         self.active.note_on_record(request, known.run)
         response = known.response or await self._attach(request, known.run)
-        return _for_asker(request, await self.dispatch.parts.redactor.for_user(known.run, response))
+        return _for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
 
     async def _attach(self, request: Request, run: str) -> Response:
         """Wait for another process to finish the same request, for at most this request's time."""
         try:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
-                return await self.active.interruptible(self.dispatch.parts.store.wait(run))
+                return await self.active.interruptible(self._dispatch.parts.store.wait(run))
         except TimeoutError:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             why = f"the same request, run {run}, is in progress and did not end within {request.remit.time_ms} ms"
             again = "Ask again with the same id to get its outcome; this does not start another run."
-            unknown = self.records.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
+            unknown = self._records.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 
     async def carry_out(self, frame: Frame) -> Response:
         """Execute an admitted and submitted request, and answer once its outcome is durable."""
-        (response,) = await self.dispatch.tasks.join(None, (self.dispatch.tasks.start(frame),))
+        (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
         # Only outcomes after the agent's code began are kept: before that, the same request may come again.
-        response = await self.records.finish(frame.run, response, keep=frame.ran)
+        response = await self._records.finish(frame.run, response, keep=frame.ran)
         if frame.run.scope != frame.run.id:
             with suppress(StoreError):  # it is answered, whatever happens to the question
-                await self.dispatch.parts.sessions.ask_back(frame.run, response)
+                await self._dispatch.parts.sessions.ask_back(frame.run, response)
         return _for_asker(frame.request, await made_whole(response, frame.run.held))
 
     def digest_of(self, request: Request) -> bytes:
         """Return a digest of a request's content that reveals nothing to those who can only read the store."""
-        return self.dispatch.parts.redactor.keys.digest(digest(request))
+        return self._dispatch.parts.redactor.keys.digest(digest(request))
 
 
 def _duplicate(request: Request) -> Fault:
