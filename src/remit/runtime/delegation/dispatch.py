@@ -33,7 +33,13 @@ log = logging.getLogger("remit")
 
 
 class Dispatch:
-    """The way from a call to its response."""
+    """The way of a call, whose steps are each entered once: draft, admit, reserve, send, settle, record, answer.
+
+    `delegate` is the whole way. `begin` goes as far as the callee: it drafts the request, has it admitted, reserves its
+    grant and sends it. The task that it starts (`tasks`) ends in its settlement, which settles the account, records the
+    response and sets the outcome. `delegate` answers with that outcome. A call that goes to the next agent of its
+    capability takes the way anew.
+    """
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
