@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import count
 from typing import Literal, NamedTuple
 
@@ -16,7 +17,6 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.keys import HubKeys
 
 # Answers are kept in memory: a thousand of the usual few kilobytes take less than a hub itself.
 MOST_ANSWERS = 1_000
@@ -83,7 +83,13 @@ class Flight(NamedTuple):
 
 
 def lookup(
-    request: Request, clean: Request, card: AgentCard, *, known: dict[str, str | int], generation: int, keys: HubKeys
+    request: Request,
+    clean: Request,
+    card: AgentCard,
+    *,
+    known: dict[str, str | int],
+    generation: int,
+    digest: Callable[[bytes], bytes],
 ) -> Lookup | None:
     """Return the cache key of a request; None if its answer may not be cached.
 
@@ -116,10 +122,10 @@ def lookup(
         request.session if goes_on else None,
     )
     handed_over = _handed_over(request)
-    key = keys.digest(encode((around, (request.objective, request.input, handed_over), said)))
+    key = digest(encode((around, (request.objective, request.input, handed_over), said)))
     likeness = None
     if capability.cache_similar:
-        likeness = keys.digest(encode(("like", around, _alike(request), _alike(clean), handed_over, said[2:])))
+        likeness = digest(encode(("like", around, _alike(request), _alike(clean), handed_over, said[2:])))
     in_session = goes_on or (request.handoff is not None and request.handoff.history is not None)
     return Lookup(
         key, capability.cache_ms, public=capability.public, scoped=scoped, in_session=in_session, likeness=likeness

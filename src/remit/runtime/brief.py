@@ -390,3 +390,10 @@ async def _told_as_one(combined: Combined, blender: Blender, request: str, title
     import asyncio  # a team, briefs included, is also loaded where no event loop runs
 
     return replace(combined, answer=await asyncio.to_thread(blended, merged, text, blend))
+
+
+Agent = Callable[[Brief], Awaitable[Answer]]
+"""An agent: it takes a brief and returns an answer.
+
+`agents/` makes agents from functions, models, processes and more.
+"""

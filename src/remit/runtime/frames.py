@@ -11,13 +11,14 @@ from remit.policy.breaker import FaultKey
 from remit.policy.budget import settle
 from remit.policy.repeats import CallKey, EarlierAnswer
 from remit.policy.verdict import Sealing
+from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import DelegationState, Status, advance
 from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
-from remit.runtime.ports.agents import RegisteredAgent
-from remit.runtime.ports.remote import Departure, Slot
+from remit.runtime.brief import Agent
+from remit.runtime.ports.remote import Departure, Remote, Slot
 
 NOTHING = Usage()
 
@@ -251,7 +252,7 @@ class Frame:
     def __init__(
         self,
         request: Request,
-        entry: RegisteredAgent,
+        entry: tuple[AgentCard, Agent | Remote, str],
         run: Run,
         parent: "Frame | None",
         started: float,

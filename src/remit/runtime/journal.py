@@ -14,7 +14,8 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.frames import Run
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import Departure, Journal
+from remit.runtime.ports.remote import Departure
+from remit.runtime.ports.requests import Journal
 
 
 class JournalStep(Struct, frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Remit
 from remit.runtime.frames import Frame, Tally
-from remit.runtime.ports import RegisteredAgent
+from remit.runtime.ports.agents import RegisteredAgent
 
 # Runs of other hubs whose delegations are counted here; a hub has fewer in flight. Each takes about 300 bytes.
 MOST_TALLIES = 10_000

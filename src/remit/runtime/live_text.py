@@ -13,7 +13,7 @@ from remit.protocol.records import Delta, Kind, Record
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, TextFlow
 from remit.runtime.known_values import KnownValuesDetector
-from remit.runtime.ports import Clock
+from remit.runtime.ports.agents import Clock
 
 log = logging.getLogger("remit")
 

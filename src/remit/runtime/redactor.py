@@ -20,7 +20,7 @@ from remit.runtime.frames import Frame, Run
 from remit.runtime.keys import HubKeys
 from remit.runtime.known_values import KnownValuesDetector
 from remit.runtime.origin import MAX_READ, MAX_WORDS, worded
-from remit.runtime.ports import FACTS, SealedValue, Vault
+from remit.runtime.ports.store import FACTS, SealedValue, Vault
 
 log = logging.getLogger("remit")
 

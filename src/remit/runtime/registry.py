@@ -9,7 +9,8 @@ from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import LONGEST_NAME
-from remit.runtime.ports.agents import Agent, RegisteredAgent, Tool
+from remit.runtime.brief import Agent
+from remit.runtime.ports.agents import RegisteredAgent, Tool
 from remit.runtime.ports.remote import Remote
 
 # Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that needs quoting there.

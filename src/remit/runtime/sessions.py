@@ -16,7 +16,8 @@ from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note,
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCounter, Workspace
+from remit.runtime.ports.agents import Clock, Summarizer, TokenCounter, Workspace
+from remit.runtime.ports.store import MOST_NOTES, Store
 
 # A sentence or two: longer texts are documents and belong in an answer.
 NOTE_LENGTH = 300

@@ -11,7 +11,8 @@ import msgspec
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Note
 from remit.runtime.frames import Frame
-from remit.runtime.ports import Store, Summarizer, TokenCounter
+from remit.runtime.ports.agents import Summarizer, TokenCounter
+from remit.runtime.ports.store import Store
 from remit.text.grounding import unfounded
 from remit.text.summaries import Summary, answer_note, extend, notes_of, written
 

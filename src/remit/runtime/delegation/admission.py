@@ -203,8 +203,8 @@ class Admission:
 
     def lookup(self, request: Request, clean: Request, entry: RegisteredAgent, run: Run) -> Lookup | None:
         """Return the key under which an earlier answer to an equal request may be cached."""
-        cache, keys = self.parts.cache, self.parts.redactor.keys
-        return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
+        cache, digest = self.parts.cache, self.parts.redactor.keys.digest
+        return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, digest=digest)
 
     def holds(self, parent: Frame, sent: Request, looked: RequestInspection | None = None) -> None:
         """Remember the raw values that an agent itself sent: it gets back these, and none that others added."""

@@ -1,15 +1,7 @@
 """The extension points of the runtime and their promises."""
 
-from remit.runtime.ports.agents import (
-    Agent,
-    Classifier,
-    Clock,
-    RegisteredAgent,
-    Summarizer,
-    TokenCounter,
-    Tool,
-    Workspace,
-)
+from remit.runtime.brief import Agent
+from remit.runtime.ports.agents import Classifier, Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
 from remit.runtime.ports.archive import (
     ANYONES,
     MOST_FACTS,

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from remit.protocol.card import AgentCard, ToolCard
-from remit.protocol.envelope import Answer, Json, Usage
-from remit.runtime.brief import Brief
+from remit.protocol.envelope import Json, Usage
+from remit.runtime.brief import Agent, Brief
 from remit.runtime.ports.remote import Remote
 from remit.text.intent import ClassifiedText
 
@@ -24,13 +24,6 @@ class Clock(Protocol):
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call *callback* once `now()` reaches *when*. The returned function cancels it."""
         ...
-
-
-Agent = Callable[[Brief], Awaitable[Answer]]
-"""An agent: it takes a brief and returns an answer.
-
-`agents/` makes agents from functions, models, processes and more.
-"""
 
 
 class RegisteredAgent(NamedTuple):
