@@ -21,13 +21,12 @@ COME_BACK_MS = 1_000
 class HeldSlot:
     """One slot as its holder sees it: released and regained as needed, and given up at the end."""
 
-    __slots__ = ("_held", "_left", "_returning", "_stall")
+    _held = True
+    _left = False
+    _returning: asyncio.Event | None = None
 
     def __init__(self, stall: "SlotPool") -> None:
         self._stall = stall
-        self._held = True
-        self._left = False
-        self._returning: asyncio.Event | None = None
 
     def release(self) -> None:
         if self._held:
@@ -37,12 +36,16 @@ class HeldSlot:
     def leave(self) -> None:
         """Give the slot up: tasks that still wait to regain it get none."""
         self._left = True
-        self.release()
+        if self._held:
+            self._held = False
+            self._stall.release()
 
     def regain_now(self) -> bool:
-        if not self._held and not self._left and self._returning is None and self._stall.take_now():
+        if self._held or self._left:
+            return True
+        if self._returning is None and self._stall.take_now():
             self._held = True
-        return self._held or self._left
+        return self._held
 
     async def regain(self) -> None:
         # Several tasks of one agent may return at once: one of them regains the slot for all.
