@@ -59,7 +59,9 @@ def _answering(function: AgentFunction, threads: Threads) -> Callable[Concatenat
     if is_async(function):
 
         async def answer(brief: Brief, **given: Any) -> Answer:
-            return to_answer(await function(brief, **given))  # pyright: ignore[reportGeneralTypeIssues, reportUnknownArgumentType]
+            # Most functions declare no parameters, and passing none on costs more than asking.
+            made = function(brief, **given) if given else function(brief)
+            return to_answer(await made)  # pyright: ignore[reportGeneralTypeIssues, reportUnknownArgumentType]
 
         return answer
 
