@@ -102,6 +102,7 @@ class SqliteStore:
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
         self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
+        self._queue = self._writer.queue
         self.sizes = self._writer.sizes
         self._reader: Reader | None = None
         self._glance: SqliteConnection | None = None
@@ -135,8 +136,7 @@ class SqliteStore:
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
         """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
-        writer = self._writer
-        queue = writer.queue
+        queue, writer = self._queue, self._writer
         queue.append((kind, at_ms, run, session, body))
         if len(queue) > writer.calm:
             writer.nudge()
@@ -144,7 +144,7 @@ class SqliteStore:
     @property
     def full(self) -> bool:
         """Whether the queue is so long that callers should await `room` before they append."""
-        return len(self._writer.queue) >= MAX_QUEUED
+        return len(self._queue) >= MAX_QUEUED
 
     async def room(self) -> None:
         """Return once there is room for more records."""
