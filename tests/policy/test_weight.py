@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit import Answer, Call, Handoff, Request, Response, Status
@@ -14,9 +16,12 @@ from remit.policy.weight import (
     is_light_call,
     is_light_request,
     is_light_response,
+    is_short_text,
+    is_short_text_answer,
 )
+from remit.protocol.codec import checked
 from remit.protocol.envelope import VERSION
-from remit.protocol.remit import Remit
+from remit.protocol.remit import MAX_INTEGER, Remit
 
 REQUEST = Request(
     version=VERSION,
@@ -113,3 +118,52 @@ def test_a_call_weighs_what_it_says(call: Call, *, light: bool) -> None:
 )
 def test_an_answer_weighs_what_it_says(answer: Answer, *, light: bool) -> None:
     assert is_light_answer(answer) is light
+
+
+@pytest.mark.parametrize(
+    ("call", "short"),
+    [
+        (Call(target="a", objective="x"), True),
+        (Call(target="a" * 128, objective="x" * LIGHT, max_tokens=MAX_INTEGER), True),
+        (Call(target="a" * 129, objective="x"), False),
+        (Call(target="a", objective="x" * (LIGHT + 1)), False),
+        (Call(target="a", objective="ü"), False),
+        (Call(target="a\nb", objective="x"), False),
+        (Call(target="", objective="x"), False),
+        (Call(objective="x"), False),
+        (Call(target="a", objective="x", input="y"), False),
+        (Call(target="a", objective="x", step="one"), False),
+        (Call(target="a", objective="x", max_tokens=-1), False),
+        (Call(target="a", objective="x", max_tokens=MAX_INTEGER + 1), False),
+        (Call(target="a", objective="x", max_tokens=True), False),
+        (Call(target="a", objective=b"x"), False),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_a_short_text_is_recognised(call: Call, *, short: bool) -> None:
+    assert is_short_text(call) is short
+
+
+NAMES = st.text(max_size=3) | st.sampled_from([None, "a" * 128, "a" * 201, b"a"])
+TOKENS = st.sampled_from([None, -1, 0, MAX_INTEGER, MAX_INTEGER + 1, 1.5, True])
+SAID = st.text(max_size=5) | st.sampled_from(["x" * LIGHT, "x" * (LIGHT + 1), b"x", None])
+
+
+@given(st.builds(Call, target=NAMES, objective=SAID, max_tokens=TOKENS, hints=st.sampled_from([(), ("h",)])))
+def test_a_short_text_is_valid_and_light(call: Call) -> None:
+    if is_short_text(call):
+        assert checked(call) == call
+        assert is_light_call(call)
+
+
+@given(st.builds(Answer, result=SAID, summary=st.sampled_from(["", "s"])), st.sampled_from([1, 5, 1_000_000]))
+def test_an_answer_that_is_a_short_text_is_valid_and_light(answer: Answer, most: int) -> None:
+    if is_short_text_answer(answer, most):
+        assert checked(answer) == answer
+        assert is_light_answer(answer)
+        assert len(str(answer.result)) < most
+
+
+def test_a_short_answer_is_recognised() -> None:
+    assert is_short_text_answer(Answer("x" * LIGHT), 1_000_000)
+    assert not is_short_text_answer(Answer("x" * 5), 5)
+    assert not is_short_text_answer(Answer("x", summary="y"), 1_000_000)

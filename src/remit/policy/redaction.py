@@ -118,13 +118,17 @@ def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
     return Rewrite(clean, struck) if struck else ALLOW
 
 
-def is_plain(response: Response, detect: Detector) -> bool:
-    """Return whether a response is only a harmless text: most are, and a quick check shows it."""
+def is_plain(response: Response, detect: Detector, *, is_text: bool = False) -> bool:
+    """Return whether a response is only a harmless text: most are, and a quick check shows it.
+
+    With *is_text* it is known to be only a text.
+    """
     result = response.result
-    if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
-        return False
-    if response.warnings or response.finished or response.unfinished or response.sources:
-        return False
+    if not is_text:
+        if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
+            return False
+        if response.warnings or response.finished or response.unfinished or response.sources:
+            return False
     try:
         return result is None or (type(result) is str and not detect(result))
     except Exception:  # noqa: BLE001 - a team's own detector: redaction will report its failure

@@ -7,12 +7,15 @@ from typing import cast
 from msgspec import Struct
 
 from remit.protocol.envelope import Answer, Call, Json, Request, Response
+from remit.protocol.remit import MAX_INTEGER
 
 # How many characters are examined in the event loop. Hostile text costs the detectors up to 3.5 ms for each thousand,
 # and each is examined up to three times on its way: 40 ms of the 50 for which a loop may be blocked.
 LIGHT = 4_096
 # A short value costs the detectors as much as this many characters of a long one: up to 0.15 ms.
 VALUE = 32
+# The longest name of an agent; a longer one is validated.
+_SHORT_NAME = 128
 
 
 def is_light(*values: Json) -> bool:
@@ -138,6 +141,36 @@ def is_light_call(call: Call) -> bool:
     if type(said) is str and (given is None or type(given) is str) and not (call.handoff or call.context or call.hints):
         return len(said) + (0 if given is None else len(given)) <= LIGHT
     return is_light(call)
+
+
+def is_short_text(call: Call) -> bool:
+    """Return whether a call is a short text for a named agent and sets nothing else besides its tokens.
+
+    Most calls are, and they are recognised faster than they could be validated: such a call is valid and light.
+    """
+    target, said, tokens = call.target, call.objective, call.max_tokens
+    return (
+        type(target) is str
+        and type(said) is str
+        and (tokens is None or (type(tokens) is int and 0 <= tokens <= MAX_INTEGER))
+        and 0 < len(target) <= _SHORT_NAME
+        and len(said) <= LIGHT
+        and target.isprintable()
+        and (target + said).isascii()
+        and call == Call(target=target, objective=said, max_tokens=tokens)
+    )
+
+
+def is_short_text_answer(answer: Answer, max_bytes: int) -> bool:
+    """Return whether an answer is only a short text: most are, and such an answer is valid and light."""
+    result = answer.result
+    return (
+        type(result) is str
+        and len(result) <= LIGHT
+        and len(result) < max_bytes
+        and result.isascii()
+        and answer == Answer(result)
+    )
 
 
 def is_light_answer(answer: Answer) -> bool:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import cast
 
 from msgspec.structs import replace
 
 from remit.policy.breaker import is_from_below
 from remit.policy.redaction import Held
 from remit.policy.restoring import restore
-from remit.policy.weight import is_light_answer, is_light_request, is_light_response
+from remit.policy.weight import is_light_answer, is_light_request, is_light_response, is_short_text_answer
 from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
@@ -19,6 +20,7 @@ from remit.runtime.brief import Brief, BriefBackend
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.response import (
     answered,
+    answered_with_text,
     ended_response,
     failure,
     for_callee,
@@ -50,7 +52,7 @@ class Executor:
     async def execute(self, request: Request, slot: Slot) -> Response:
         """Execute an admitted request."""
         parts = self._dispatch.parts
-        frame = parts.ledger.frames[request.path]
+        frame = parts.ledger.frames[request.run if request.parent is None else request.id]
         frame.slot = slot
         frame.taken_s = parts.clock.now()
         frame.advance(_RUNNING)
@@ -59,10 +61,12 @@ class Executor:
             return await self._send(frame, frame.agent, request)
         if frame.doubt:
             frame.doubt = ""  # it continues where it was
-        tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
-        given_to = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
-        brief = Brief(given_to, tools, self._backend(frame, tools), frame.card.prompt)
-        name = frame.card.name
+        card = frame.card
+        tools = (meet(card.tools, request.remit.tools) or NO_TOOLS) if card.tools else NO_TOOLS
+        given_to = request
+        if request.input is not None or request.handoff is not None:
+            given_to = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
+        brief = Brief(given_to, tools, self._backend(frame, tools), card.prompt)
         try:
             given = await frame.agent(brief)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
@@ -72,9 +76,17 @@ class Executor:
             # Outside the event loop: detectors may have to be loaded first, and an error text may come from a stranger.
             return ended_response(frame, Status.FAILED, await aside.run(self._raised, frame, error))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
-            message = f"{name} returned a {type(given).__name__}, not an answer"
+            message = f"{card.name} returned a {type(given).__name__}, not an answer"
             return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
         most = parts.limits.max_result_bytes
+        if is_short_text_answer(given, most):
+            response = frame.short_text = answered_with_text(frame, cast("str", given.result))
+        else:
+            response = await self._answered(frame, given, most)
+        return await self._fits(frame, response) if response.sources or request.capability is not None else response
+
+    async def _answered(self, frame: Frame, given: Answer, most: int) -> Response:
+        """Return the response with an agent's answer, once it has been validated."""
         answer = (
             verified(frame, given, most) if is_light_answer(given) else await aside.run(verified, frame, given, most)
         )
@@ -82,11 +94,7 @@ class Executor:
             return ended_response(frame, Status.FAILED, answer)
         if answer.usage is not None:
             frame.meter(answer.usage)
-        if answer.calls:
-            response = await self._hand_on(frame, answer.calls, answer.strategy)
-        else:
-            response = answered(frame, answer)
-        return await self._fits(frame, response) if response.sources or request.capability is not None else response
+        return await self._hand_on(frame, answer.calls, answer.strategy) if answer.calls else answered(frame, answer)
 
     def _raised(self, frame: Frame, error: BaseException) -> Fault:
         """Return the fault for an agent's exception, with its place in the code; log it unless raised on purpose."""

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from remit.policy import breaker
 from remit.policy.breaker import FaultKey
 from remit.policy.budget import settle
+from remit.policy.limits import Limits
 from remit.policy.repeats import CallKey, EarlierAnswer
-from remit.policy.verdict import Sealing
+from remit.policy.verdict import Guard, Sealing
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import DelegationState, Status, advance
-from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER
+from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER, Remit
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.brief import Agent
 from remit.runtime.ports.remote import Departure, Remote, Slot
@@ -82,6 +83,16 @@ class PastCall:
         self.answer: Json = None
         self.words: Counter[str] | None = None
         self.answer_words: Counter[str] | None = None
+
+
+class PassedCall(NamedTuple):
+    """What the guards read of a short text that they allowed, besides its length and what changes from call to call."""
+
+    remit: Remit
+    card: AgentCard
+    caller: AgentCard
+    limits: Limits
+    guards: tuple[Guard, ...]
 
 
 class Tally:
@@ -183,6 +194,10 @@ class Frame:
 
     calls = 0
     """The number of delegations and tool calls so far, which gives the next one its path."""
+    narrowed: Remit | None = None
+    """The remit of its last call that set nothing but its text and its tokens; the next one often has the same."""
+    passed: PassedCall | None = None
+    """Its last call that set nothing but its text and its tokens, and that all guards allowed."""
     calls_by_key: dict[CallKey, EarlierAnswer | None] | None = None
     """Its calls that are in flight or succeeded, with the answers that a repeated call gets."""
     beside: tuple[Json, ...] = ()
@@ -227,6 +242,8 @@ class Frame:
     """Whether it failed because one of its delegations failed."""
     warnings: list[str] | None = None
     """The hub's warnings to its caller, besides those of its agent."""
+    short_text: Response | None = None
+    """Its agent's response, if that is only a short text: nothing else in it has to be examined."""
     partial: Answer | Callable[[], Answer] | None = None
     """The agent's partial answer so far, or a function that makes it."""
     progress_count = 0

@@ -132,8 +132,6 @@ class Ledger:
         parent = frame.parent
         if parent is not None:
             parent.reserved -= frame.granted + frame.aside
-            if frame.used:
-                parent.meter(frame.usage())
             if parent.children is not None:
                 parent.children.discard(frame)
             if frame.twin is not None:
@@ -141,8 +139,11 @@ class Ledger:
                 frame.twin.twin = frame.twin = None
             if frame.call_key is not None and parent.calls_by_key is not None and response.status is not _SUCCESS:
                 parent.calls_by_key.pop(frame.call_key, None)
-        if frame.overrun:
-            frame.run.overrun = True
+        if frame.prompt or frame.completion:
+            if parent is not None:
+                parent.meter(frame.usage())
+            if frame.overrun:
+                frame.run.overrun = True
         self.frames.pop(frame.path, None)
         failed = False if response.fault is None else self._counts_against(frame, response, now, default_ms)
         if frame.lookup is not None and frame.lookup.follows:

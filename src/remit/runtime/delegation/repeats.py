@@ -48,12 +48,10 @@ def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, be
         del kept[key]
 
 
-def note_end(frame: Frame, outcome: Response) -> None:
-    """Note how a delegation ended, for repeated calls and for the circle detection."""
-    parent, request = frame.parent, frame.request
-    if parent is None:
-        return
-    if not is_read_only(frame.card, request):
+def note_end(frame: Frame, parent: Frame, outcome: Response) -> None:
+    """Note how a delegation of *parent* ended, for repeated calls and for the circle detection."""
+    request = frame.request
+    if request.capability is None or not is_read_only(frame.card, request):
         if frame.ran:
             frame.run.changes += 1
             if request.capability is not None:  # a call that names no capability is not declared to change anything

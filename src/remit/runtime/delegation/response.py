@@ -84,6 +84,26 @@ def answered(frame: Frame, answer: Answer) -> Response:
     return response
 
 
+def answered_with_text(frame: Frame, text: str) -> Response:
+    """Return what `answered` returns for an answer that is only a text."""
+    request, card = frame.request, frame.card
+    response = Response(
+        version=VERSION,
+        id=request.id,
+        target=request.target,
+        status=_SUCCESS,
+        run=request.run,
+        session=request.session,
+        result=text,
+        agent_version=card.version,
+    )
+    if frame.tool_calls:
+        response = replace(response, tool_calls=tuple(frame.tool_calls))
+    if request.capability is not None and (capability := card.capability(request.capability)) is not None:
+        response = replace(response, capability_version=capability.version)
+    return response
+
+
 def ended_response(frame: Frame, status: Status, why: Fault) -> Response:
     """Return a response without a whole answer; what the callee reported as finished is kept."""
     request, partial = frame.request, frame.partial() if callable(frame.partial) else frame.partial or Answer()

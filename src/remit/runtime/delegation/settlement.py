@@ -30,7 +30,10 @@ from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 log = logging.getLogger("remit")
 
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
-_DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
+_RESULT = Kind.RESULT
+
+# A shorter duration is reported as none.
+_HALF_MS = 0.0005
 
 
 class Settlement:
@@ -70,7 +73,8 @@ class Settlement:
         if isinstance(frame.state, Status):
             self.recording.notice(frame, "its result arrived after it was abandoned and was dropped")
             return
-        if self._is_overdue(frame):
+        now = self.parts.clock.now()
+        if now >= frame.deadline and self._is_overdue(frame):
             frame.stopping, looked = _too_late(frame), None
         if frame.stopping is not None and looked is None:
             response = stopped(frame, frame.stopping)
@@ -79,18 +83,20 @@ class Settlement:
                 frame.partial = None
                 why = f"the partial answer of {frame.card.name} is not stored: it is larger than {LIGHT} characters"
                 response = replace(stopped(frame, frame.stopping), warnings=(why,))
-        judged = response
-        if frame.faults_below and judged.fault is not None and key_of(judged.fault) in frame.faults_below:
-            frame.passed_on = True
-        if frame.doubt and response.fault is not None and not frame.run.handed_back:
-            response = self._in_doubt(frame, response, response.fault)
-        now = self.parts.clock.now()
-        run, parent = frame.run, frame.parent
-        response = self._with_figures(frame, response, now)
+        judged, run, parent = response, frame.run, frame.parent
+        if response.fault is not None:
+            if frame.faults_below and key_of(response.fault) in frame.faults_below:
+                frame.passed_on = True
+            if frame.doubt and not run.handed_back:
+                response = self._in_doubt(frame, response, response.fault)
+        is_text = response is frame.short_text
+        if not is_text or now - frame.started >= _HALF_MS or frame.warnings or frame.prompt or frame.completion:
+            response = self._with_figures(frame, response, now)
+            is_text = is_text and not response.warnings and response.fault is None
         if looked is not None:
             if looked.found:
                 self.parts.redactor.keep_taken(run, looked.found, looked.taken, of_user=True)
-        elif run.sealing is not None and not is_plain(response, run.sealing.detect):
+        elif run.sealing is not None and not is_plain(response, run.sealing.detect, is_text=is_text):
             response = self._redacted(frame, response, run.sealing)
         if frame.flow is not None:
             self.parts.outflow.finish(frame)
@@ -105,11 +111,15 @@ class Settlement:
             outcome = replace(response, **looked.restored)
         elif run.known and parent is not None:
             outcome = self.parts.redactor.for_caller(response, parent)
-        repeats.note_end(frame, outcome)
+        if parent is not None:
+            repeats.note_end(frame, parent, outcome)
         try:
             if frame.lookup is not None:
                 self.cached.land(frame, frame.lookup, response, now)
-            self._keep(frame, response, looked)
+            if parent is not None:
+                self._record(frame, response if is_text else _for_record(response, looked))
+            if response.new_facts:
+                self._keep_facts(frame, response.new_facts)
             if run.steps is not None and parent is not None and not run.handed_back:
                 self.recording.note_step(frame, journal.JournalStep(frame.step, True, outcome))
                 run.unsaved = True
@@ -129,7 +139,7 @@ class Settlement:
 
     def _with_figures(self, frame: Frame, response: Response, now: float) -> Response:
         """Return the response with its usage; if it used more than was granted, it has failed."""
-        duration_ms = int((now - frame.started) * 1_000 + 0.5)
+        duration_ms = int((now - frame.started) * 1_000 + 0.5)  # 0 below `_HALF_MS`
         if duration_ms:
             queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
             response = replace(response, duration_ms=duration_ms, queued_ms=queued_ms)
@@ -204,16 +214,11 @@ class Settlement:
             else replace(clean, fault=self.parts.redactor.clean(response.fault, sealing))
         )
 
-    def _keep(self, frame: Frame, response: Response, looked: "ResponseInspection | None") -> None:
-        """Store what is kept of a delegation's end; a root response is stored by its run."""
-        if frame.parent is not None:
-            request = frame.request
-            at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
-            session = response.session or frame.path
-            recorded = for_record(response) if looked is None else looked.on_record(response)
-            self.parts.store.append(_RESULT, at_ms, request.run, session, recorded)
-        if response.new_facts:
-            self._keep_facts(frame, response.new_facts)
+    def _record(self, frame: Frame, response: Response) -> None:
+        """Store the response of a delegation; a root response is stored by its run."""
+        request = frame.request
+        at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
+        self.parts.store.append(_RESULT, at_ms, request.run, response.session or frame.path, response)
 
     def _keep_facts(self, frame: Frame, stated: tuple[str, ...]) -> None:
         """Store facts for the user and the conversation, at most a bounded number per answer."""
@@ -249,6 +254,10 @@ class ResponseInspection(NamedTuple):
         """Return the response for the record: a copy, so that the caller's changes do not affect it."""
         kept = self.recorded
         return replace(response, result=kept.result, artifacts=kept.artifacts, metadata=kept.metadata)
+
+
+def _for_record(response: Response, looked: ResponseInspection | None) -> Response:
+    return for_record(response) if looked is None else looked.on_record(response)
 
 
 def _too_late(frame: Frame) -> Fault:

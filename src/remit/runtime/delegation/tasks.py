@@ -23,7 +23,7 @@ from remit.runtime.ports import NobodyServesError, Remote
 log = logging.getLogger("remit")
 
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
-_DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
+_DELEGATION = Kind.DELEGATION
 
 
 class DelegationTasks:
@@ -39,24 +39,27 @@ class DelegationTasks:
 
     def start(self, frame: Frame) -> Frame:
         """Record and start a delegation that was admitted and reserved."""
-        request = frame.request
-        if frame.parent is not None:
+        request, parent, capability = frame.request, frame.parent, frame.request.capability
+        if parent is not None:
             at_ms = request.created_ms or self.parts.clock.wall_ms()
             recorded = frame.recorded or request
             self.parts.store.append(_DELEGATION, at_ms, request.run, request.session or frame.path, recorded)
             if frame.route is None or not frame.route.leg:
-                frame.asked = watch(frame.parent, request.target, request.capability, request.objective, request.input)
-                if frame.asked is not None and frame.asked.circles:
-                    self.recording.warn(frame, circling(frame.parent, request.target))
-        if frame.run.known and request.capability is not None:
-            self.recording.warn_of_tokens(frame, request.capability)
+                asked = watch(parent, request.target, capability, request.objective, request.input)
+                if asked is not None:
+                    frame.asked = asked
+                    if asked.circles:
+                        self.recording.warn(frame, circling(parent, request.target))
+        if capability is not None and frame.run.known:
+            self.recording.warn_of_tokens(frame, capability)
         loop = asyncio.get_running_loop()
         frame.outcome = loop.create_future()
         if frame.stopping is not None:
             self.settlement.settle(frame, stopped(frame, frame.stopping))
             return frame
         frame.tick = self._wheel.add(frame, frame.deadline)
-        frame.task = loop.create_task(self._carry(frame))
+        # A name of its own is worth more than `Task-7`, and costs less to make.
+        frame.task = loop.create_task(self._carry(frame), name=frame.path)
         return frame
 
     async def join(
@@ -150,7 +153,7 @@ class DelegationTasks:
         if frame.flow is not None and self.parts.outflow.is_long(frame):
             with suppress(asyncio.CancelledError):
                 await self.parts.outflow.finish_long(frame)
-        if frame.stopping is not None or not is_light_response(response):
+        if frame.stopping is not None or not (response is frame.short_text or is_light_response(response)):
             await self.settlement.settle_large(frame, response)
         else:
             self.settlement.settle(frame, response)
