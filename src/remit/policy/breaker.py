@@ -78,8 +78,8 @@ def after(
     usual_s, usual_at = breaker.usual_s, breaker.usual_at
     if not failed and seconds is not None:
         # Up at once and down slowly: one slow answer is enough to be careful.
-        known_s = usual_now_s(breaker, now)
-        usual_s, usual_at = seconds if known_s is None or seconds > known_s else known_s, now
+        usual_s = None if usual_s is None or seconds > usual_s else usual_now_s(breaker, now)
+        usual_s, usual_at = seconds if usual_s is None or seconds > usual_s else usual_s, now
     if breaker.phase is _PROBING:
         if failed:
             return _opened(breaker, now)

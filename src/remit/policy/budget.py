@@ -16,6 +16,8 @@ FLOOR_MS = 20
 
 def grant_time_ms(asked_ms: int, left_ms: int) -> int:
     """Return the time of a callee: what was asked for, at most what is left minus the caller's reserve."""
+    if 0 < asked_ms <= left_ms - RESERVE_MS:
+        return asked_ms  # as most are: enough is left
     tenth = left_ms // 10
     most = left_ms - (tenth if tenth < RESERVE_MS else RESERVE_MS)
     granted = asked_ms if asked_ms < most else most
