@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from remit.policy.limits import Limits
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, Sealing
-from remit.policy.weight import said_in
+from remit.policy.weight import is_short_text, said_in
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call, Json, Request
 from remit.runtime import journal
@@ -50,36 +50,32 @@ _NONE: frozenset[str] = frozenset()
 class CallAttempt:
     """A call of one agent to another. It is counted when it is made, whatever its outcome."""
 
-    __slots__ = (
-        "approved",
-        "asked_by_agent",
-        "at_once",
-        "before",
-        "call",
-        "caller",
-        "card",
-        "entry",
-        "hedge",
-        "looked",
-        "now",
-        "owner",
-        "parent",
-        "path",
-        "questions",
-        "route",
-        "sent",
-        "shown",
-        "step",
-    )
+    # Defaults of the class, which keeps construction cheap: most calls never touch them.
+    entry: RegisteredAgent | None = None
+    card: AgentCard | None = None
+    owner: SessionOwner | None = None
+    """The owner of the session that the call names."""
+    shown: ViewRequest | None = None
+    now = 0.0
+    approved = _NONE
+    """The questions that a person has approved."""
+    questions = 0
+    looked: RequestInspection | None = None
+    step = b""
+    before: journal.JournalStep | None = None
+    """How far it came before a restart."""
+    caller: AgentCard
+    """The card of the calling agent as it is now."""
 
     def __init__(self, parent: Frame, call: Call, route: RoutedCall | None, at_once: int | None, hedge: bool) -> None:
         tally, name = parent.run.tally, parent.card.name
         tally.delegations += 1
         self.asked_by_agent = tally.by_agent[name] = tally.by_agent.get(name, 0) + 1
         self.parent = parent
-        self.call = call
-        self.sent = call
-        """The call as the agent made it: a person's edits are not the agent's."""
+        self.call = self.sent = call
+        """The call, and the call as the agent made it: a person's edits are not the agent's."""
+        self.is_short_text = is_short_text(call)
+        """Whether it is valid, light, and needs no preparation; False: that has to be found out."""
         self.route = route
         self.at_once = at_once
         self.hedge = hedge
@@ -88,20 +84,6 @@ class CallAttempt:
             self.path = child_path(parent, parent.calls if call.step is None else call.step)
         else:
             self.path = route.leg_path
-        self.entry: RegisteredAgent | None = None
-        self.card: AgentCard | None = None
-        self.caller = parent.card
-        self.owner: SessionOwner | None = None
-        """The owner of the session that the call names."""
-        self.shown: ViewRequest | None = None
-        self.now = 0.0
-        self.approved = _NONE
-        """The questions that a person has approved."""
-        self.questions = 0
-        self.looked: RequestInspection | None = None
-        self.step = b""
-        self.before: journal.JournalStep | None = None
-        """How far it came before a restart."""
 
     def granted(self, limits: Limits) -> int:
         """Return the tokens that it would be granted now."""
@@ -116,3 +98,4 @@ class CallAttempt:
         self.questions += 1
         if edits:
             self.call = replace(self.call, **edits)
+            self.is_short_text = False

@@ -18,7 +18,7 @@ from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.approval import Approvals
 from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.draft import call_key_of, draft
+from remit.runtime.delegation.draft import call_key_of, draft, draft_short_text, is_drafted_alike
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder, undrafted
 from remit.runtime.delegation.repeats import given_again
 from remit.runtime.delegation.replay import JournalReplay, go_on
@@ -81,7 +81,9 @@ class Dispatch:
         while True:
             attempt = CallAttempt(parent, call, route, at_once, hedge)
             try:
-                begun = await self._try(attempt)
+                begun = self._start_short_text(attempt) if attempt.is_short_text else None
+                if begun is None:
+                    begun = await self._try(attempt)
             except RemitError as error:
                 why = self.replay.still_true(parent.run, attempt.path, attempt.entry, attempt.call, error.fault)
                 return self.refusals.refuse(undrafted(parent, attempt.call, attempt.path), why)
@@ -90,14 +92,31 @@ class Dispatch:
             # The next agent that offers the same capability, judged anew.
             route, call, at_once, hedge = begun, begun.call, attempt.at_once, attempt.hedge
 
+    def _start_short_text(self, attempt: CallAttempt) -> Frame | None:
+        """Start a short text that passes all guards like the last one of its caller; None: `_try` has to decide.
+
+        Most calls are such: nothing of them has to be validated, prepared, awaited or refused.
+        """
+        parts, parent, call = self.parts, attempt.parent, attempt.call
+        if parts.store.full or parent.run.steps is not None or _is_ending(parent):
+            return None
+        attempt.entry = parts.registry.agents.get(call.target or "")
+        request = self._draft(attempt)
+        key = call_key_of(request)
+        if parent.calls_by_key is not None and key in parent.calls_by_key:
+            return None
+        verdict = self.admission.allow_short_text(attempt, request)
+        return None if verdict is None else self._start(attempt, request, verdict, key)
+
     async def _try(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
         """Start a call, refuse it, or return the route to the next agent."""
         parts, parent, call = self.parts, attempt.parent, attempt.call
-        attempt.call = call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
-        attempt.sent = call
+        if not attempt.is_short_text:
+            call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
+            attempt.call = attempt.sent = call
         if parts.store.full:
             await parts.store.room()
-        if _is_plain(call):
+        if attempt.is_short_text or _is_plain(call):
             attempt.entry = parts.registry.agents.get(call.target) if call.target is not None else None
         else:
             await self._prepare(attempt)
@@ -109,17 +128,20 @@ class Dispatch:
                 return self._refused(attempt, request, _too_late_to_ask(parent))
             if attempt.shown is not None:
                 request = await parts.sessions.shown_aside(request, attempt.shown)
-            light = is_light_request(request)
+            light = attempt.is_short_text or is_light_request(request)
             key = call_key_of(request) if light else await aside.run(call_key_of, request)
             if (attempt.shown is not None or not light) and attempt.granted(parts.limits) < request.remit.tokens:
                 continue  # others were granted tokens while this was examined
-            earlier = None if parent.calls_by_key is None else parent.calls_by_key.get(key)
-            facts = self.admission.facts_of_call(
-                attempt, request, repeated=_is_repeated(parent, request, key, earlier), session=attempt.owner
-            )
+            earlier, repeated = None, False
+            if parent.calls_by_key is not None and key in parent.calls_by_key:
+                earlier = parent.calls_by_key[key]
+                # In flight, or done with success and still valid.
+                repeated = earlier is None or not is_outdated(earlier, request, parent.run.changes)
+            facts = self.admission.facts_of_call(attempt, request, repeated=repeated)
             match self.admission.judge(request, facts, parent.run, attempt.looked, light=light):
                 case Rewrite() as verdict:
                     if attempt.call.session is None or attempt.owner is not None:
+                        self.admission.note_passed(attempt, request)
                         return self._start(attempt, request, verdict, key)
                     # Taken only by a caller that may have it; then everything is judged again, since another may have
                     # been first.
@@ -180,9 +202,11 @@ class Dispatch:
         left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
         # The card as it is now: a revoked permission is not used any more, not even by a running agent.
         attempt.caller = caller = parts.registry.agents[parent.card.name].card
-        entry = attempt.entry
+        entry, limits = attempt.entry, parts.limits
         attempt.card = card = None if entry is None else entry.card
-        return draft(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), parts.limits, caller)
+        if attempt.is_short_text and is_drafted_alike(parent, card, limits):
+            return draft_short_text(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), limits)
+        return draft(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), limits, caller)
 
     def _start(self, attempt: CallAttempt, request: Request, verdict: Rewrite, key: CallKey) -> Frame:
         """Reserve the grant of a call and start it."""
@@ -299,28 +323,8 @@ def _take_up(frame: Frame, step: bytes, context_tokens: int | None) -> None:
             frame.warnings = [context_cut(context_tokens, held, "context_tokens")]
 
 
-def _is_repeated(parent: Frame, request: Request, key: CallKey, earlier: EarlierAnswer | None) -> bool:
-    """Return whether a call repeats one that is in flight, or one that succeeded and whose answer is still valid."""
-    if parent.calls_by_key is None or key not in parent.calls_by_key:
-        return False
-    return earlier is None or not is_outdated(earlier, request, parent.run.changes)
-
-
 def _checked_call(call: Call) -> Call:
     """Return a validated copy of the call, or raise with every invalid field."""
-    target, objective, tokens = call.target, call.objective, call.max_tokens
-    # The most common call, a short text for a named agent, is recognised faster than it could be validated.
-    if (
-        type(target) is str
-        and type(objective) is str
-        and (tokens is None or (type(tokens) is int and tokens >= 0))
-        and target.isprintable()
-        and (target + objective).isascii()
-        and 0 < len(target) <= 128
-        and len(objective) <= 10_000
-        and call == Call(target=target, objective=objective, max_tokens=tokens)
-    ):
-        return call
     try:
         return checked(call)
     except RemitError as error:

@@ -71,6 +71,42 @@ def draft(
     return request
 
 
+def draft_short_text(
+    parent: Frame, call: Call, card: AgentCard | None, path: str, left_ms: int, created_ms: int, limits: Limits
+) -> Request:
+    """Return what `draft` returns for a short text (`is_short_text`) where `is_drafted_alike`, in half the time.
+
+    Such calls of one caller differ in little besides their texts, so they share a remit while time and tokens allow it.
+    """
+    asking, tokens, time_ms = parent.request, call.max_tokens, None
+    if card is not None:
+        tokens, time_ms = card.tokens if tokens is None else tokens, card.time_ms
+    tokens = grant_tokens(limits.delegation_tokens if tokens is None else tokens, parent.left)
+    time_ms = grant_time_ms(limits.delegation_time_ms if time_ms is None else time_ms, left_ms)
+    remit = parent.narrowed
+    if remit is None or remit.tokens != tokens or remit.time_ms != time_ms:
+        remit = parent.narrowed = asking.remit.narrow(caller=parent.address, time_ms=time_ms, tokens=tokens)
+    return Request(
+        version=VERSION,
+        id=path,
+        origin=asking.target,
+        target=card.name if card is not None else call.target or NOBODY,
+        remit=remit,
+        objective=call.objective,
+        run=asking.run,
+        parent=parent.path,
+        session=path,
+        parent_session=asking.session,
+        correlation=asking.correlation,
+        created_ms=created_ms,
+    )
+
+
+def is_drafted_alike(parent: Frame, card: AgentCard | None, limits: Limits) -> bool:
+    """Return whether neither the caller's card nor the callee's authority narrows the remit of a call further."""
+    return parent.card.max_sub_agent_depth is None and (card is None or (card.authority or limits.authority) == "own")
+
+
 def _with_seldom_said(request: Request, call: Call) -> Request:
     """Return *request* with the rarely used fields of a call."""
     return replace(

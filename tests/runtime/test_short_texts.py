@@ -1,0 +1,329 @@
+"""Short texts, as most calls and answers are: their straight path decides and makes the same as the general one."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from remit import Answer, Call
+from remit.policy.breaker import Breaker, BreakerSettings, Phase
+from remit.policy.limits import Limits
+from remit.policy.redaction import is_plain
+from remit.policy.verdict import Allow, Facts, Finding, Rewrite, Sealing
+from remit.policy.weight import is_light_response, is_short_text, is_short_text_answer
+from remit.protocol.card import AgentCard, Capability, Rate
+from remit.protocol.envelope import Request
+from remit.runtime.context import RuntimeContext
+from remit.runtime.delegation.admission import Admission
+from remit.runtime.delegation.attempt import CallAttempt
+from remit.runtime.delegation.draft import call_key_of, draft, draft_short_text, is_drafted_alike
+from remit.runtime.delegation.guards import GUARDS, passes_all
+from remit.runtime.delegation.response import answered, answered_with_text
+from remit.runtime.frames import Frame, Run
+from remit.runtime.ledger import Ledger
+from remit.runtime.registry import RegisteredAgent
+from samples import a_card, a_remit, a_request
+
+
+def seldom(bad: Any, *good: Any) -> st.SearchStrategy[Any]:
+    """One of *good* nine times in ten, so that many calls pass although each of their parts may be wrong."""
+    return st.integers(0, 9).flatmap(lambda number: st.sampled_from(good) if number else st.just(bad))
+
+
+TEXTS = seldom("x" * 4_096, "x", "Categorize this", "mail ann@example.org")
+LIMITS = st.builds(
+    Limits,
+    delegation_tokens=st.sampled_from([0, 100, 8_000]),
+    delegation_time_ms=seldom(10, 30_000),
+    authority=seldom("caller", "own"),
+    max_depth=seldom(1, 5),
+    max_fan_out=seldom(1, 3),
+    max_delegations=seldom(1, 3_000),
+    max_agent_delegations=seldom(1, 1_000),
+    max_record_bytes=seldom(1, 1_000_000),
+)
+CALLEES = st.builds(
+    a_card,
+    tokens=st.sampled_from([None, 0, 50, 2_000]),
+    time_ms=seldom(5, None, 60_000),
+    authority=seldom("caller", None, "own"),
+    rate=seldom(Rate(calls=1, seconds=1), None),
+)
+CALLERS = st.builds(
+    a_card,
+    name=st.just("prime"),
+    may_call=seldom(frozenset[str](), frozenset({"tag"})),
+    max_sub_agent_depth=seldom(1, None),
+)
+HELD = st.builds(
+    a_remit,
+    time_ms=st.just(100_000),
+    depth=seldom(5, 0, 4),
+    tokens=seldom(0, 300, 1_000),
+    may_delegate=seldom(False, True),
+    targets=seldom(frozenset({"other"}), None, frozenset({"tag"})),
+    chain=seldom(("tag@hub",), ()),
+)
+CALLS = st.builds(Call, target=st.just("tag"), objective=TEXTS, max_tokens=st.sampled_from([None, 0, 100, 250]))
+
+
+async def nothing(_: object) -> Answer:
+    return Answer()
+
+
+def a_caller(card: AgentCard, request: Request) -> Frame:
+    return Frame(request, RegisteredAgent(card, nothing, "prime@hub"), Run(request, 1, None), None, 0.0)
+
+
+def allows(_: Request, __: Facts) -> Allow:
+    return Allow()
+
+
+def finds_mail(text: str) -> list[Finding]:
+    return [Finding(text.index("ann"), len(text), "EMAIL")] if "@" in text else []
+
+
+@given(CALLS, CALLEES | st.none(), CALLERS, HELD, LIMITS, st.sampled_from([-5, 0, 400, 100_000]), st.integers(0, 400))
+def test_a_short_text_is_drafted_as_any_call(
+    call: Call, card: AgentCard | None, caller: AgentCard, held: Any, limits: Limits, left_ms: int, reserved: int
+) -> None:
+    parent = a_caller(caller, a_request(target="prime", remit=held, session="s", correlation="c"))
+    parent.reserved = reserved
+    assert is_short_text(call)
+    if is_drafted_alike(parent, card, limits):
+        expected = draft(parent, call, card, "run-1.1", left_ms, 7, limits)
+        first = draft_short_text(parent, call, card, "run-1.1", left_ms, 7, limits)
+        assert first == expected
+        again = draft_short_text(parent, call, card, "run-1.1", left_ms, 7, limits)
+        assert again == expected
+
+
+@settings(max_examples=300)
+@given(
+    CALLEES,
+    CALLERS,
+    HELD,
+    LIMITS,
+    CALLS,
+    CALLS,
+    st.fixed_dictionaries(
+        {
+            "at_once": seldom(4, None, 1),
+            "in_flight": seldom(3, 0),
+            "recorded": seldom(2_000_000, 0),
+            "overrun": seldom(True, False),
+            "open": seldom(True, False),
+            "delegations": seldom(5_000, 0),
+            "limits": seldom(Limits(max_fan_out=0), None),
+            "guard": seldom(True, False),
+        }
+    ),
+)
+def test_a_short_text_passes_again_only_where_every_guard_allows_it(
+    card: AgentCard, caller: AgentCard, held: Any, limits: Limits, first: Call, second: Call, since: dict[str, Any]
+) -> None:
+    """*since* is what has changed between the two calls."""
+    parts = SimpleNamespace(
+        limits=limits,
+        guards=GUARDS,
+        ledger=Ledger(BreakerSettings()),
+        store=SimpleNamespace(sizes=dict[str, int]()),
+        registry=SimpleNamespace(agents={}),
+        redactor=None,
+    )
+    admission = Admission(cast("RuntimeContext", parts))
+    parent = a_caller(caller, a_request(target="prime", remit=held))
+    entry = RegisteredAgent(card, nothing, "tag@hub")
+    before = attempt_at(parent, first, entry, caller, None)
+    request = drafted(before, limits)
+    if isinstance(
+        verdict := admission.judge(request, admission.facts_of_call(before, request, repeated=False), parent.run),
+        Rewrite,
+    ):
+        assert verdict.request == request
+        admission.note_passed(before, request)
+
+    parent.run.overrun = since["overrun"]
+    parent.run.tally.delegations += since["delegations"]
+    parent.children = {Frame(request, entry, parent.run, parent, 0.0) for _ in range(since["in_flight"])}
+    parts.store.sizes[parent.run.id] = since["recorded"]
+    parts.limits = since["limits"] or limits
+    if since["open"]:
+        parts.ledger.breakers["tag"] = Breaker(phase=Phase.OPEN, opened_at=0.0, openings=1)
+    if since["guard"]:
+        parts.guards = (*GUARDS, allows)
+    second = replace(second, max_tokens=first.max_tokens)
+    after = attempt_at(parent, second, entry, caller, since["at_once"])
+    request = drafted(after, parts.limits)
+    allowed = admission.allow_short_text(after, request)
+    if allowed is not None:
+        facts: Facts = admission.facts_of_call(after, request, repeated=False)
+        assert passes_all(request, facts)
+        assert allowed == admission.judge(request, facts, parent.run) == Rewrite(request)
+        assert not since["guard"]
+
+
+def attempt_at(
+    parent: Frame, call: Call, entry: RegisteredAgent, caller: AgentCard, at_once: int | None
+) -> CallAttempt:
+    attempt = CallAttempt(parent, call, None, at_once, hedge=False)
+    attempt.entry, attempt.card, attempt.caller = entry, entry.card, caller
+    return attempt
+
+
+def drafted(attempt: CallAttempt, limits: Limits) -> Request:
+    parent, call = attempt.parent, attempt.call
+    if is_drafted_alike(parent, attempt.card, limits):
+        return draft_short_text(parent, call, attempt.card, attempt.path, 60_000, 7, limits)
+    return draft(parent, call, attempt.card, attempt.path, 60_000, 7, limits)
+
+
+CALLER = a_card(name="prime", may_call=frozenset({"tag"}))
+CALLEE = RegisteredAgent(a_card(), nothing, "tag@hub")
+
+
+class Scene:
+    """A caller whose first short text passed all guards."""
+
+    def __init__(self) -> None:
+        self.parts = SimpleNamespace(
+            limits=Limits(),
+            guards=GUARDS,
+            ledger=Ledger(BreakerSettings()),
+            store=SimpleNamespace(sizes=dict[str, int]()),
+            registry=SimpleNamespace(agents={}),
+        )
+        self.admission = Admission(cast("RuntimeContext", self.parts))
+        self.parent = a_caller(CALLER, a_request(target="prime", remit=a_remit(chain=(), time_ms=100_000)))
+        first = attempt_at(self.parent, Call(target="tag", objective="one", max_tokens=100), CALLEE, CALLER, None)
+        request = drafted(first, self.parts.limits)
+        assert self.admission.allow_short_text(first, request) is None
+        self.admission.note_passed(first, request)
+
+    def again(self, said: str = "two", tokens: int = 100, **changes: Any) -> Rewrite | None:
+        """Ask once more; what passes again, passes in general."""
+        call = Call(target="tag", objective=said, max_tokens=tokens)
+        attempt = attempt_at(self.parent, call, CALLEE, CALLER, None)
+        for name, value in changes.items():
+            setattr(attempt, name, value)
+        request = drafted(attempt, self.parts.limits)
+        allowed = self.admission.allow_short_text(attempt, request)
+        facts = self.admission.facts_of_call(attempt, request, repeated=False)
+        assert allowed in (None, self.admission.judge(request, facts, self.parent.run))
+        return allowed
+
+
+def test_an_ordinary_short_text_passes_again() -> None:
+    allowed = Scene().again()
+    assert allowed is not None
+    assert not allowed.struck
+
+
+def test_a_short_text_that_passes_again_is_redacted() -> None:
+    scene = Scene()
+    scene.parent.run.sealing = Sealing(bytes(16), finds_mail)
+    allowed = scene.again("to ann@example.org")
+    assert allowed is not None
+    assert list(allowed.struck.values()) == ["ann@example.org"]
+
+
+def test_a_detector_that_fails_is_left_to_the_general_path() -> None:
+    def fails(_: str) -> list[Finding]:
+        raise ValueError
+
+    scene = Scene()
+    call = attempt_at(scene.parent, Call(target="tag", objective="two", max_tokens=100), CALLEE, CALLER, None)
+    scene.parent.run.sealing = Sealing(bytes(16), fails)
+    assert scene.admission.allow_short_text(call, drafted(call, scene.parts.limits)) is None
+
+
+def overrun(scene: Scene) -> Rewrite | None:
+    scene.parent.run.overrun = True
+    return scene.again()
+
+
+def many_in_flight(scene: Scene) -> Rewrite | None:
+    scene.parent.children = {Frame(a_request(), CALLEE, scene.parent.run, scene.parent, 0.0) for _ in range(3)}
+    return scene.again()
+
+
+def many_delegations(scene: Scene) -> Rewrite | None:
+    scene.parent.run.tally.delegations = 3_000
+    return scene.again()
+
+
+def a_full_record(scene: Scene) -> Rewrite | None:
+    scene.parts.store.sizes["run-1"] = scene.parts.limits.max_record_bytes
+    return scene.again()
+
+
+def an_open_breaker(scene: Scene) -> Rewrite | None:
+    scene.parts.ledger.breakers["tag"] = Breaker(phase=Phase.OPEN, opened_at=0.0, openings=1)
+    return scene.again()
+
+
+def other_limits(scene: Scene) -> Rewrite | None:
+    scene.parts.limits = Limits()
+    return scene.again()
+
+
+def a_guard_of_the_team(scene: Scene) -> Rewrite | None:
+    scene.parts.guards = (*GUARDS, allows)
+    return scene.again()
+
+
+def a_rated_callee(scene: Scene) -> Rewrite | None:
+    card = a_card(rate=Rate(calls=1, seconds=1))
+    assert scene.parent.passed is not None
+    scene.parent.passed = scene.parent.passed._replace(card=card)
+    return scene.again(card=card)
+
+
+CHANGES: dict[str, Callable[[Scene], Rewrite | None]] = {
+    "another remit": lambda scene: scene.again(tokens=99),
+    "a text longer than its tokens": lambda scene: scene.again("x" * 26),
+    "another card of the callee": lambda scene: scene.again(card=a_card()),
+    "another card of the caller": lambda scene: scene.again(caller=replace(CALLER)),
+    "many at once": lambda scene: scene.again(at_once=4),
+    "many of one agent": lambda scene: scene.again(asked_by_agent=1_001),
+    "an overrun": overrun,
+    "many in flight": many_in_flight,
+    "many delegations": many_delegations,
+    "a full record": a_full_record,
+    "an open breaker": an_open_breaker,
+    "other limits": other_limits,
+    "a guard of the team": a_guard_of_the_team,
+    "a rated callee": a_rated_callee,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_change_alone_leads_to_the_general_path(change: str) -> None:
+    assert CHANGES[change](Scene()) is None
+
+
+@given(
+    st.text(max_size=50) | st.sampled_from(["x" * 4_096, "x" * 4_097]),
+    st.sampled_from([None, "TAG", "NOT_OFFERED"]),
+    st.sampled_from([None, ["search"]]),
+)
+def test_an_answer_that_is_a_short_text_becomes_the_same_response(
+    text: str, capability: str | None, tools: list[str] | None
+) -> None:
+    card = a_card(version="2.0", capabilities=(Capability(code="TAG", version="3.0"),))
+    request = a_request(capability=capability, session="s")
+    frame = Frame(request, RegisteredAgent(card, nothing, "tag@hub"), Run(request, 1, None), None, 0.0)
+    frame.tool_calls = tools
+    response = answered_with_text(frame, text)
+    assert response == answered(frame, Answer(text))
+    if is_short_text_answer(Answer(text), 1_000_000):
+        assert is_light_response(response)
+    assert is_plain(response, finds_mail, is_text=True) == is_plain(response, finds_mail)
+
+
+def test_the_key_of_a_short_text_is_that_of_its_request() -> None:
+    assert call_key_of(a_request(objective="  Two  Words ")) == ("tag", "", "two words")
