@@ -16,7 +16,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import DelegationState, Status, advance
-from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER, Remit
+from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.brief import Agent
 from remit.runtime.ports.remote import Departure, Remote, Slot
@@ -85,14 +85,21 @@ class PastCall:
         self.answer_words: Counter[str] | None = None
 
 
-class PassedCall(NamedTuple):
-    """What the guards read of a short text that they allowed, besides its length and what changes from call to call."""
+Guards = tuple[Guard, ...]
 
-    remit: Remit
+
+class PassedCall(NamedTuple):
+    """A call that set nothing but its text and its tokens, and what the guards read of it when they allowed it."""
+
+    request: Request
+    max_tokens: int | None
+    time_ms: int
+    """The time that it would be granted if enough were left."""
     card: AgentCard
+    """The card of its callee."""
     caller: AgentCard
     limits: Limits
-    guards: tuple[Guard, ...]
+    guards: Guards
 
 
 class Tally:
@@ -194,10 +201,8 @@ class Frame:
 
     calls = 0
     """The number of delegations and tool calls so far, which gives the next one its path."""
-    narrowed: Remit | None = None
-    """The remit of its last call that set nothing but its text and its tokens; the next one often has the same."""
     passed: PassedCall | None = None
-    """Its last call that set nothing but its text and its tokens, and that all guards allowed."""
+    """Its last short text that all guards allowed; the next one often differs in nothing but its text."""
     calls_by_key: dict[CallKey, EarlierAnswer | None] | None = None
     """Its calls that are in flight or succeeded, with the answers that a repeated call gets."""
     beside: tuple[Json, ...] = ()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.policy.budget import FLOOR_MS
 from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
@@ -20,7 +21,7 @@ from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.attempt import CallAttempt, RequestInspection
-from remit.runtime.delegation.draft import draft
+from remit.runtime.delegation.draft import draft, passed_call
 from remit.runtime.delegation.guards import GUARDS, passes_all
 from remit.runtime.frames import Frame, PassedCall, Run
 from remit.runtime.ports import RegisteredAgent, SessionOwner
@@ -65,34 +66,24 @@ class Admission:
             facts = replace(facts, asked_tools=attempt.call.tools)
         return replace(facts, approved=attempt.approved) if attempt.approved else facts
 
-    def allow_short_text(self, attempt: CallAttempt, request: Request) -> Rewrite | None:
-        """Allow a short text that nobody asked before, if it is like the last one of its caller; None: `judge` decides.
+    def allow_again(self, attempt: CallAttempt, request: Request, last: PassedCall) -> Rewrite | None:
+        """Allow a short text that nobody asked before and that was drafted like the *last* one; None: `judge` decides.
 
-        All guards allowed that one. Remits, cards and limits never change, so where these are the same objects, the
-        guards that read nothing else decide as before; the others are judged here. It costs a third of asking all.
+        All guards allowed that one. Its route, the cards and the limits are the same, so the guards that read nothing
+        else decide as before; the others are judged here. It costs a third of asking them all.
         """
-        parts, parent = self.parts, attempt.parent
-        if parent.passed is None:
-            return None
-        remit, card, caller, limits, guards = parent.passed
+        parts, parent, limits, run, remit = self.parts, attempt.parent, last.limits, attempt.parent.run, request.remit
         if (
-            request.remit is not remit
-            or attempt.card is not card
-            or attempt.caller is not caller
-            or parts.limits is not limits
-            or parts.guards is not guards
-        ):
-            return None
-        run = parent.run
-        if (
-            4 * len(request.objective) > remit.tokens
+            remit.time_ms < FLOOR_MS
+            or 4 * len(request.objective) > remit.tokens
             or (attempt.at_once or parent.in_flight() + 1) > limits.max_fan_out
             or run.tally.delegations > limits.max_delegations
             or attempt.asked_by_agent > limits.max_agent_delegations
             or parts.store.sizes.get(run.id, 0) >= limits.max_record_bytes
             or run.overrun
-            or card.rate is not None
-            or parts.ledger.breaker_wait_ms(card.name, attempt.now)
+            or last.card.rate is not None
+            or parts.guards is not last.guards
+            or parts.ledger.breaker_wait_ms(request.target, attempt.now)
         ):
             return None
         try:
@@ -108,10 +99,10 @@ class Admission:
 
         A team's own guards may read anything, so they are always asked.
         """
-        parts = self.parts
-        if attempt.is_short_text and attempt.card is not None and len(parts.guards) == len(GUARDS):
-            passed = PassedCall(request.remit, attempt.card, attempt.caller, parts.limits, parts.guards)
-            attempt.parent.passed = passed
+        parts, card = self.parts, attempt.card
+        if attempt.is_short_text and card is not None and len(parts.guards) == len(GUARDS):
+            parent, call, caller = attempt.parent, attempt.call, attempt.caller
+            parent.passed = passed_call(request, parent, call, card, caller, parts.limits, parts.guards)
 
     def facts_of_root(
         self,

@@ -18,7 +18,7 @@ from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.approval import Approvals
 from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.draft import call_key_of, draft, draft_short_text, is_drafted_alike
+from remit.runtime.delegation.draft import call_key_of, draft, draft_again, is_like
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder, undrafted
 from remit.runtime.delegation.repeats import given_again
 from remit.runtime.delegation.replay import JournalReplay, go_on
@@ -97,15 +97,22 @@ class Dispatch:
 
         Most calls are such: nothing of them has to be validated, prepared, awaited or refused.
         """
-        parts, parent, call = self.parts, attempt.parent, attempt.call
-        if parts.store.full or parent.run.steps is not None or _is_ending(parent):
+        parts, parent, call, last = self.parts, attempt.parent, attempt.call, attempt.parent.passed
+        if last is None or parts.store.full or parent.run.steps is not None or _is_ending(parent):
             return None
-        attempt.entry = parts.registry.agents.get(call.target or "")
-        request = self._draft(attempt)
+        agents, clock = parts.registry.agents, parts.clock
+        attempt.entry = entry = agents.get(call.target or "")
+        if entry is None or not is_like(last, call, entry.card, agents[parent.card.name].card, parts.limits):
+            return None
+        attempt.now = now = clock.now()
+        left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
+        if parent.left < last.request.remit.tokens:
+            return None
+        request = draft_again(last, call, attempt.path, left_ms, clock.wall_ms())
         key = call_key_of(request)
         if parent.calls_by_key is not None and key in parent.calls_by_key:
             return None
-        verdict = self.admission.allow_short_text(attempt, request)
+        verdict = self.admission.allow_again(attempt, request, last)
         return None if verdict is None else self._start(attempt, request, verdict, key)
 
     async def _try(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
@@ -202,11 +209,9 @@ class Dispatch:
         left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
         # The card as it is now: a revoked permission is not used any more, not even by a running agent.
         attempt.caller = caller = parts.registry.agents[parent.card.name].card
-        entry, limits = attempt.entry, parts.limits
+        entry = attempt.entry
         attempt.card = card = None if entry is None else entry.card
-        if attempt.is_short_text and is_drafted_alike(parent, card, limits):
-            return draft_short_text(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), limits)
-        return draft(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), limits, caller)
+        return draft(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), parts.limits, caller)
 
     def _start(self, attempt: CallAttempt, request: Request, verdict: Rewrite, key: CallKey) -> Frame:
         """Reserve the grant of a call and start it."""

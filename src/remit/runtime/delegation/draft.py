@@ -11,7 +11,7 @@ from remit.policy.repeats import CallKey, call_key
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import NOBODY, VERSION, Call, Request
 from remit.protocol.remit import meet
-from remit.runtime.frames import Frame
+from remit.runtime.frames import Frame, Guards, PassedCall
 
 
 def draft(
@@ -71,40 +71,35 @@ def draft(
     return request
 
 
-def draft_short_text(
-    parent: Frame, call: Call, card: AgentCard | None, path: str, left_ms: int, created_ms: int, limits: Limits
-) -> Request:
-    """Return what `draft` returns for a short text (`is_short_text`) where `is_drafted_alike`, in half the time.
+def is_like(last: PassedCall, call: Call, card: AgentCard, caller: AgentCard, limits: Limits) -> bool:
+    """Return whether a short text differs from the *last* one of its caller in nothing but its text.
 
-    Such calls of one caller differ in little besides their texts, so they share a remit while time and tokens allow it.
+    Cards and limits never change: where they are the same objects, everything that is derived from them is the same.
     """
-    asking, tokens, time_ms = parent.request, call.max_tokens, None
-    if card is not None:
-        tokens, time_ms = card.tokens if tokens is None else tokens, card.time_ms
-    tokens = grant_tokens(limits.delegation_tokens if tokens is None else tokens, parent.left)
-    time_ms = grant_time_ms(limits.delegation_time_ms if time_ms is None else time_ms, left_ms)
-    remit = parent.narrowed
-    if remit is None or remit.tokens != tokens or remit.time_ms != time_ms:
-        remit = parent.narrowed = asking.remit.narrow(caller=parent.address, time_ms=time_ms, tokens=tokens)
-    return Request(
-        version=VERSION,
-        id=path,
-        origin=asking.target,
-        target=card.name if card is not None else call.target or NOBODY,
-        remit=remit,
-        objective=call.objective,
-        run=asking.run,
-        parent=parent.path,
-        session=path,
-        parent_session=asking.session,
-        correlation=asking.correlation,
-        created_ms=created_ms,
-    )
+    return card is last.card and caller is last.caller and limits is last.limits and call.max_tokens == last.max_tokens
 
 
-def is_drafted_alike(parent: Frame, card: AgentCard | None, limits: Limits) -> bool:
-    """Return whether neither the caller's card nor the callee's authority narrows the remit of a call further."""
-    return parent.card.max_sub_agent_depth is None and (card is None or (card.authority or limits.authority) == "own")
+def draft_again(last: PassedCall, call: Call, path: str, left_ms: int, created_ms: int) -> Request:
+    """Return what `draft` returns for a short text that is like the *last* one, in a third of the time.
+
+    Its caller must have as many tokens left as the last one was granted.
+    """
+    request = last.request
+    remit, time_ms = request.remit, grant_time_ms(last.time_ms, left_ms)
+    if time_ms != remit.time_ms:
+        remit = replace(remit, time_ms=time_ms)
+    return replace(request, id=path, remit=remit, objective=call.objective, session=path, created_ms=created_ms)
+
+
+def passed_call(
+    request: Request, parent: Frame, call: Call, card: AgentCard, caller: AgentCard, limits: Limits, guards: Guards
+) -> PassedCall | None:
+    """Return what `draft_again` and the guards need of a short text that passed; None if its tokens were cut."""
+    tokens = card.tokens if call.max_tokens is None else call.max_tokens
+    if request.remit.tokens != (limits.delegation_tokens if tokens is None else tokens):
+        return None
+    time_ms = min(_time_wanted(call, card, limits), parent.request.remit.time_ms)
+    return PassedCall(request, call.max_tokens, time_ms, card, caller, limits, guards)
 
 
 def _with_seldom_said(request: Request, call: Call) -> Request:
