@@ -30,7 +30,7 @@ from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 log = logging.getLogger("remit")
 
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
-_RESULT = Kind.RESULT
+_RESULT, _SUCCESS = Kind.RESULT, Status.SUCCESS
 
 # A shorter duration is reported as none.
 _HALF_MS = 0.0005
@@ -74,6 +74,8 @@ class Settlement:
             self.recording.notice(frame, "its result arrived after it was abandoned and was dropped")
             return
         now = self.parts.clock.now()
+        if response is frame.short_text and self._settle_short_text(frame, response, now):
+            return
         if now >= frame.deadline and self._is_overdue(frame):
             frame.stopping, looked = _too_late(frame), None
         if frame.stopping is not None and looked is None:
@@ -89,14 +91,11 @@ class Settlement:
                 frame.passed_on = True
             if frame.doubt and not run.handed_back:
                 response = self._in_doubt(frame, response, response.fault)
-        is_text = response is frame.short_text
-        if not is_text or now - frame.started >= _HALF_MS or frame.warnings or frame.prompt or frame.completion:
-            response = self._with_figures(frame, response, now)
-            is_text = is_text and not response.warnings and response.fault is None
+        response = self._with_figures(frame, response, now)
         if looked is not None:
             if looked.found:
                 self.parts.redactor.keep_taken(run, looked.found, looked.taken, of_user=True)
-        elif run.sealing is not None and not is_plain(response, run.sealing.detect, is_text=is_text):
+        elif run.sealing is not None and not is_plain(response, run.sealing.detect):
             response = self._redacted(frame, response, run.sealing)
         if frame.flow is not None:
             self.parts.outflow.finish(frame)
@@ -117,7 +116,7 @@ class Settlement:
             if frame.lookup is not None:
                 self.cached.land(frame, frame.lookup, response, now)
             if parent is not None:
-                self._record(frame, response if is_text else _for_record(response, looked))
+                self._record(frame, _for_record(response, looked))
             if response.new_facts:
                 self._keep_facts(frame, response.new_facts)
             if run.steps is not None and parent is not None and not run.handed_back:
@@ -127,6 +126,39 @@ class Settlement:
             # Whatever a store does, nobody waits for an outcome that has been settled.
             if not frame.outcome.done():
                 frame.outcome.set_result(outcome)
+
+    def _settle_short_text(self, frame: Frame, response: Response, now: float) -> bool:
+        """End a delegation as `settle` does, where its answer is a harmless short text; False: nothing was done.
+
+        Most end so: in time, with nothing spent, warned of, cached, streamed, redacted or to be journaled.
+        """
+        run, parent = frame.run, frame.parent
+        if (
+            parent is None
+            or now >= frame.deadline
+            or frame.stopping is not None
+            or frame.prompt
+            or frame.completion
+            or frame.warnings
+            or frame.flow is not None
+            or frame.lookup is not None
+            or run.known
+            or run.steps is not None
+            or (run.sealing is not None and not is_plain(response, run.sealing.detect, is_text=True))
+        ):
+            return False
+        if now - frame.started >= _HALF_MS:
+            response = self._with_figures(frame, response, now)
+        frame.state = advance(frame.state, _SUCCESS)
+        self._wheel.discard(frame, frame.tick)
+        self.parts.ledger.close(frame, response, now, self.parts.limits.delegation_time_ms)
+        repeats.note_end(frame, parent, response)
+        try:
+            self._record(frame, response)
+        finally:
+            if not frame.outcome.done():
+                frame.outcome.set_result(response)
+        return True
 
     def _is_overdue(self, frame: Frame) -> bool:
         """Return whether an agent's time was over before it ended, and only a blocked loop kept it from being stopped.
