@@ -78,8 +78,10 @@ def after(
     usual_s, usual_at = breaker.usual_s, breaker.usual_at
     if not failed and seconds is not None:
         # Up at once and down slowly: one slow answer is enough to be careful.
-        usual_s = None if usual_s is None or seconds > usual_s else usual_now_s(breaker, now)
-        usual_s, usual_at = seconds if usual_s is None or seconds > usual_s else usual_s, now
+        if usual_s is not None and seconds <= usual_s:
+            known_s = usual_s * 0.5 ** ((now - usual_at) / USUAL_HALF_LIFE_S)  # as `usual_now_s`
+            seconds = seconds if seconds > known_s else known_s
+        usual_s, usual_at = seconds, now
     if breaker.phase is _PROBING:
         if failed:
             return _opened(breaker, now)

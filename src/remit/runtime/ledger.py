@@ -91,13 +91,13 @@ class Ledger:
         if parent is not None:
             assert frame.granted <= parent.left, "a grant is cut from what is left, and nothing awaits in between"
             parent.reserved += frame.granted
-            if parent.children is None:
-                parent.children = set()
-            parent.children.add(frame)
-            if frame.call_key is not None:
-                if parent.calls_by_key is None:
-                    parent.calls_by_key = {}
-                parent.calls_by_key[frame.call_key] = None
+            if (children := parent.children) is None:
+                children = parent.children = set()
+            children.add(frame)
+            if (call_key := frame.call_key) is not None:
+                if (calls := parent.calls_by_key) is None:
+                    calls = parent.calls_by_key = {}
+                calls[call_key] = None
             frame.changes_before = frame.run.changes
         self.frames[frame.path] = frame
         if frame.request.capability is not None:
@@ -137,7 +137,7 @@ class Ledger:
             if frame.twin is not None:
                 parent.hedges -= 1
                 frame.twin.twin = frame.twin = None
-            if frame.call_key is not None and parent.calls_by_key is not None and response.status is not _SUCCESS:
+            if response.status is not _SUCCESS and frame.call_key is not None and parent.calls_by_key is not None:
                 parent.calls_by_key.pop(frame.call_key, None)
         if frame.prompt or frame.completion:
             if parent is not None:

@@ -113,7 +113,10 @@ class Dispatch:
         if parent.calls_by_key is not None and key in parent.calls_by_key:
             return None
         verdict = self.admission.allow_again(attempt, request, last)
-        return None if verdict is None else self._start(attempt, request, verdict, key)
+        if verdict is None or verdict.struck:
+            return None if verdict is None else self._start(attempt, request, verdict, key)
+        # It has no route, capability, hand-off or journal, and asks for no context: nothing else is to be noted.
+        return self.tasks.start(self.admission.reserve(request, entry, parent.run, parent, now, key))
 
     async def _try(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
         """Start a call, refuse it, or return the route to the next agent."""
