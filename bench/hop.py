@@ -66,13 +66,13 @@ async def compare(folder: Path) -> list[Figure]:
         )
         memory = rss_mb()
     return [
-        Figure(name="hop: one after another", value=found["hop"], floor=found["bare"], unit="µs", bound=at_most(3)),
+        Figure(name="hop: one after another", value=found["hop"], floor=found["bare"], unit="µs", bound=at_most(2.8)),
         Figure(
             name="hop: 100 at once",
             value=found["hop at once"],
             floor=found["bare at once"],
             unit="µs",
-            bound=at_most(3),
+            bound=at_most(2.35),
         ),
         Figure(name="hop: resident memory", value=memory, unit="MB", bound=at_most(45)),
     ]
