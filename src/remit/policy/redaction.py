@@ -124,15 +124,18 @@ def is_plain(response: Response, detect: Detector, *, is_text: bool = False) -> 
     With *is_text* it is known to be only a text.
     """
     result = response.result
-    if not is_text:
-        if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
-            return False
-        if response.warnings or response.finished or response.unfinished or response.sources:
-            return False
+    if not is_text and not _says_only_its_result(response):
+        return False
     try:
         return result is None or (type(result) is str and not detect(result))
     except Exception:  # noqa: BLE001 - a team's own detector: redaction will report its failure
         return False
+
+
+def _says_only_its_result(response: Response) -> bool:
+    if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
+        return False
+    return not (response.warnings or response.finished or response.unfinished or response.sources)
 
 
 # ── striking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
