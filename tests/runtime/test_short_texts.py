@@ -30,7 +30,7 @@ from remit.runtime.delegation.settlement import Settlement
 from remit.runtime.delegation.timer_wheel import TimerWheel
 from remit.runtime.frames import Frame, PassedCall, Run
 from remit.runtime.ledger import Ledger
-from remit.runtime.registry import RegisteredAgent
+from remit.runtime.ports.agents import RegisteredAgent
 from samples import a_card, a_remit, a_request
 
 

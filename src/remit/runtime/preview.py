@@ -42,4 +42,4 @@ def preview(
     attempt = CallAttempt(caller, call, None, None, hedge=False)
     attempt.entry, attempt.card, attempt.now = entry, entry.card if entry is not None else None, now
     request = draft(caller, call, attempt.card, attempt.path, limits.root_time_ms, 0, limits)
-    return request, admission.facts_of_call(attempt, request, repeated=False, session=None)
+    return request, admission.facts_of_call(attempt, request, repeated=False)

@@ -5,12 +5,12 @@ Imported when a conversation is first continued: most hubs never do that, and th
 
 import asyncio
 import logging
+from typing import Protocol
 
 import msgspec
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Note
-from remit.runtime.frames import Frame
+from remit.protocol.envelope import ContextFilter, Note, Usage
 from remit.runtime.ports.agents import Summarizer, TokenCounter
 from remit.runtime.ports.store import Store
 from remit.text.grounding import unfounded
@@ -28,6 +28,19 @@ _read_summary = msgspec.json.Decoder(Summary).decode
 _read_told = msgspec.json.Decoder(tuple[int, str]).decode
 
 
+class Payer(Protocol):
+    """A delegation that pays for the tokens of a model."""
+
+    @property
+    def left(self) -> int:
+        """Tokens that are neither spent nor reserved."""
+        ...
+
+    def meter(self, usage: Usage) -> None:
+        """Count tokens that were spent."""
+        ...
+
+
 class Summaries:
     """The summaries of one hub's conversations."""
 
@@ -36,7 +49,7 @@ class Summaries:
         self._summarizer = summarizer
         self._count = count
 
-    async def of(self, session: str, payer: Frame | None) -> str:
+    async def of(self, session: str, payer: Payer | None) -> str:
         """Return the summary of a conversation so far; without a *payer* no model is asked."""
         summary = await self._brought_up(session)
         plain = written(summary)
@@ -55,7 +68,7 @@ class Summaries:
             await self._store.cas(key, revision, encode(summary))  # whoever else did the same got the same result
         return summary
 
-    async def _told(self, session: str, summary: Summary, payer: Frame, summarize: Summarizer) -> str:
+    async def _told(self, session: str, summary: Summary, payer: Payer, summarize: Summarizer) -> str:
         """Return a model's summary if it adds nothing new; else an empty text."""
         key = f"told {session}"
         kept = await self._store.get(key)

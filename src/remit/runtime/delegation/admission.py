@@ -25,7 +25,6 @@ from remit.runtime.delegation.draft import draft, passed_call
 from remit.runtime.delegation.guards import GUARDS, passes_all
 from remit.runtime.frames import Frame, PassedCall, Run
 from remit.runtime.ports import RegisteredAgent, SessionOwner
-from remit.runtime.registry import RegisteredAgent
 from remit.runtime.schemas import unfit_input
 
 log = logging.getLogger("remit")

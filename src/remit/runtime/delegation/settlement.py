@@ -79,12 +79,7 @@ class Settlement:
         if now >= frame.deadline and self._is_overdue(frame):
             frame.stopping, looked = _too_late(frame), None
         if frame.stopping is not None and looked is None:
-            response = stopped(frame, frame.stopping)
-            if not is_light_response(response):
-                # Only for an agent that does not stop: nothing can be awaited for it any more.
-                frame.partial = None
-                why = f"the partial answer of {frame.card.name} is not stored: it is larger than {LIGHT} characters"
-                response = replace(stopped(frame, frame.stopping), warnings=(why,))
+            response = _stopped(frame, frame.stopping)
         judged, run, parent = response, frame.run, frame.parent
         if response.fault is not None:
             if frame.faults_below and key_of(response.fault) in frame.faults_below:
@@ -149,7 +144,7 @@ class Settlement:
             return False
         if now - frame.started >= _HALF_MS:
             response = self._with_figures(frame, response, now)
-        frame.state = advance(frame.state, _SUCCESS)
+        frame.advance(_SUCCESS)
         self._wheel.discard(frame, frame.tick)
         self.parts.ledger.close(frame, response, now, self.parts.limits.delegation_time_ms)
         repeats.note_end(frame, parent, response)
@@ -290,6 +285,17 @@ class ResponseInspection(NamedTuple):
 
 def _for_record(response: Response, looked: ResponseInspection | None) -> Response:
     return for_record(response) if looked is None else looked.on_record(response)
+
+
+def _stopped(frame: Frame, why: Fault) -> Response:
+    """Return the response of a delegation that was stopped, with its partial answer unless that is large."""
+    response = stopped(frame, why)
+    if is_light_response(response):
+        return response
+    # Only for an agent that does not stop: nothing can be awaited for it any more.
+    frame.partial = None
+    warning = f"the partial answer of {frame.card.name} is not stored: it is larger than {LIGHT} characters"
+    return replace(stopped(frame, why), warnings=(warning,))
 
 
 def _too_late(frame: Frame) -> Fault:
