@@ -217,3 +217,24 @@ def test_findings_are_of_known_kinds() -> None:
     kinds = {kind for case in labelled.all_cases() for kind, _ in found(case.text)}
     assert kinds <= KINDS.keys() - OPTIONAL
     assert kinds >= {"NATIONAL_ID", "TAX_ID", "BANK_CODE", "SESSION_COOKIE", "API_KEY", "PASSWORD"}
+
+
+# ── the quick scan ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("amounts", ["", "Coffee 4.20, train 59.00, paper 12.40: ", "In 2024 there were 12 of "])
+def test_passing_texts_with_amounts_loses_no_finding(amounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [amounts + case.text for case in labelled.all_cases()]
+    quick = [detect(text) for text in texts]
+    monkeypatch.setattr("remit.detectors.pipeline._are_amounts", lambda *_: False)
+    assert quick == [detect(text) for text in texts]
+
+
+def test_amounts_with_words_between_them_need_no_closer_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Iterator[object]:
+        raise AssertionError("a harmless text was examined")
+
+    monkeypatch.setattr("remit.detectors.pipeline._Look.__call__", fail)
+    assert detect("Coffee 4.20, train 59.00, paper 12.40") == ()
+    with pytest.raises(AssertionError):
+        detect("Coffee 4.20 59.00 12.40")

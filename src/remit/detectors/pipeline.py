@@ -97,6 +97,10 @@ _PAPER_WORDS = (
 
 
 _is_short_and_harmless = re.compile("(?!.*(?:[Pp]ass| is ))[A-Za-z ]*[0-9]{0,4}[A-Za-z ]*").fullmatch
+# A longer text seldom holds only amounts, and looking for them is in vain.
+_SHORT = 1_000
+# No number has such a word in it.
+_WORD = re.compile(rb"\b[A-Za-z]{5,}\b")
 # A tax number of India has but four figures.
 _has_lettered_number = re.compile("[A-Za-z]{5}[0-9]{4}[A-Za-z]").search
 
@@ -110,7 +114,7 @@ def _glance(text: str) -> int:
         return _LONG if "AKIA" in text else 0
     figures = sorts.count(_FIGURE)
     clues = 0
-    if figures > 3 and (figures != 6 or sorts.find(_MONTH) < 0):
+    if figures > 3 and (figures != 6 or sorts.find(_MONTH) < 0) and not (figures > 4 and _are_amounts(text, data)):
         clues = _glance_at_figures(text, sorts, figures)
     long = len(data) > 14 and data.translate(_WOVEN).find(_LONG_WORD) >= 0
     if long:
@@ -131,6 +135,16 @@ def _glance(text: str) -> int:
             if word in low:
                 return clues | _WORDS
     return clues
+
+
+def _are_amounts(text: str, data: bytes) -> bool:
+    """Return whether a short text has at most four figures between any two of its words, as amounts and years have."""
+    if len(data) > _SHORT or b"@" in data or not data.isascii():
+        return False
+    for part in _WORD.sub(b"@", data).translate(_SORTS).split(b"@"):
+        if part.count(_FIGURE) > 4 or part.count(b".") > 2:
+            return False
+    return _has_lettered_number(text) is None
 
 
 def _glance_at_figures(text: str, sorts: bytes, figures: int) -> int:
