@@ -109,10 +109,13 @@ class RunWaiters:
             first.set_result(question)
         else:
             watched.waiting[first] = questions
-            first.add_done_callback(watched.waiting.pop)
-            if questions:
-                call_off = self.soon.call(partial(self._look_elsewhere, going, first))
-                first.add_done_callback(lambda _: call_off())
+            call_off = self.soon.call(partial(self._look_elsewhere, going, first)) if questions else _nothing
+
+            def over(first: First) -> None:
+                del watched.waiting[first]
+                call_off()
+
+            first.add_done_callback(over)
         return first
 
     def _look_elsewhere(self, going: ActiveRun, first: First) -> None:
@@ -166,6 +169,10 @@ class Leaving:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._act()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _settle(first: First, task: asyncio.Task[Response]) -> None:
