@@ -36,6 +36,8 @@ from remit.runtime.schemas import misfits
 log = logging.getLogger("remit")
 
 
+# No light response is larger: each of its 4,096 characters has at most six bytes in JSON. Numbers count as text.
+MOST_LIGHT_BYTES = 65_536
 NO_TOOLS: frozenset[str] = frozenset()
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _RUNNING = DelegationState.RUNNING
@@ -207,6 +209,9 @@ class Executor:
 
 async def _relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
     if is_light_response(given):
-        return relayed(frame, given, max_bytes)
+        # A fault may be this hub's own, in the words of the peer.
+        valid = given.fault is None and max_bytes >= MOST_LIGHT_BYTES
+        valid = valid and isinstance(frame.agent, Remote) and frame.agent.validates
+        return relayed(frame, given, max_bytes, known_valid=valid)
     frame.meter(given.usage)
     return await aside.run(relayed, frame, replace(given, usage=Usage()), max_bytes)

@@ -154,6 +154,8 @@ class _Failure(msgspec.Struct):
 class HttpAgent(Remote):
     """One agent at another hub."""
 
+    validates = True
+
     def __init__(self, peer: HubPeer, name: str) -> None:
         self._peer = peer
         self._name = name

@@ -105,6 +105,9 @@ class RemoteHandle(Protocol):
 class Remote:
     """An agent on another hub: it gets the request itself and returns the outcome there."""
 
+    validates = False
+    """Whether every response was read by `decode_response`, so that a short one needs no second check."""
+
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Return the outcome. When cancelled, notify the other side before raising, within a short time."""
         raise NotImplementedError
