@@ -29,6 +29,7 @@ from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import AcceptedRequest, OutgoingRequest
+from remit.server.server import fast_loop
 from remit.stores.sqlite import SqliteStore
 from remit.transports.credentials.keys import HubKey
 from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
@@ -293,7 +294,8 @@ def measure() -> list[Figure]:
 
 if __name__ == "__main__":
     if "--serve-hub" in sys.argv:
-        asyncio.run(serve_hub(Path(sys.argv[-1])))
+        with asyncio.Runner(loop_factory=fast_loop(tls=False)) as runner:  # as `remit serve` does
+            runner.run(serve_hub(Path(sys.argv[-1])))
     elif "--serve-bare" in sys.argv:
         asyncio.run(serve_bare())
     elif "--serve-recording" in sys.argv:

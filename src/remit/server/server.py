@@ -5,6 +5,7 @@ import gc
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import Any, Protocol
 
@@ -161,6 +162,20 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self._told.set()
         await self._serving
+
+
+def fast_loop(*, tls: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the event loop of uvloop; None, for that of asyncio, if it is not installed, or with *tls*.
+
+    With TLS, connections are counted where asyncio accepts them (`Doorstep`); uvloop accepts them without Python.
+    """
+    if tls:
+        return None
+    try:
+        uvloop = import_module("uvloop")
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def freeze_loaded() -> None:

@@ -21,9 +21,11 @@ T = TypeVar("T")
 LAST_S = 0.5
 
 
-def run(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+def run(
+    work: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> tuple[T, bool]:
     """Return the result of *work*, and whether a task ignored its cancellation; then call `leave`."""
-    runner = asyncio.Runner()
+    runner = asyncio.Runner(loop_factory=loop_factory)
     stuck = True
     try:
         result = runner.run(work)
