@@ -395,3 +395,11 @@ def test_a_short_text_ends_a_delegation_as_any_answer_does(
     frame: dict[str, Any], run: dict[str, Any], text: str
 ) -> None:
     assert Settled(frame, run, text, straight=True).seen() == Settled(frame, run, text, straight=False).seen()
+
+
+def test_every_guard_was_considered_where_a_text_is_allowed_again() -> None:
+    """Whoever adds a guard decides whether `Admission.allow_again` has to judge it anew, and then adds it here."""
+    assert [guard.__name__ for guard in GUARDS] == [
+        "version", "known_target", "permission", "user", "depth", "chain", "loop", "cycle", "nesting", "fan_out",
+        "delegations", "record", "deadline", "tools", "tokens", "rate", "breaker",
+    ]  # fmt: skip
