@@ -5,9 +5,9 @@ process each, in both.
 """
 
 import asyncio
-import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -39,43 +39,41 @@ async def ask(client: Client, count: int, at_once: int) -> None:
             group.create_task(some(first))
 
 
-async def compare(folder: Path, hub_url: str, sdk_url: str) -> list[Figure]:
+async def compare(folder: Path, ours: remote.Served, sdk: remote.Served) -> list[Figure]:
     figures: list[Figure] = []
-    interface = pb.AgentInterface(url=sdk_url, protocol_binding="JSONRPC", protocol_version="1.0")
+    interface = pb.AgentInterface(url=sdk.url, protocol_binding="JSONRPC", protocol_version="1.0")
     card = pb.AgentCard(name="echo", supported_interfaces=[interface])
     # Every connection is kept, as ours are.
     kept = httpx.Limits(max_connections=remote.AT_ONCE, max_keepalive_connections=remote.AT_ONCE)
-    async with remote.caller(folder, hub_url) as hub, httpx.AsyncClient(limits=kept, timeout=60) as http:
+    async with remote.caller(folder, ours.url) as hub, httpx.AsyncClient(limits=kept, timeout=60) as http:
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
         for at_once in (1, remote.AT_ONCE):
             count = COUNT if at_once > 1 else COUNT // 3
             count -= count % at_once
             found = await remote.rates(
                 {
-                    "sdk": lambda count=count, at_once=at_once: ask(client, count, at_once),
-                    "hub": lambda count=count, at_once=at_once: remote.delegate(hub, "echo", count, at_once),
+                    "sdk": remote.Run(partial(ask, client, count, at_once), sdk.process.pid),
+                    "hub": remote.Run(partial(remote.delegate, hub, "echo", count, at_once), ours.process.pid),
                 },
                 count,
             )
             how = "one after another" if at_once == 1 else f"{at_once} at once"
-            name = f"http delegations, {how}, against a2a-sdk"
-            figures.append(Figure(name=name, value=found["hub"], unit="1/s", floor=found["sdk"], bound=TIMES_SDK))
+            name, rate = f"http delegations, {how}, against a2a-sdk", found["hub"].per_second
+            figures.append(Figure(name=name, value=rate, unit="1/s", floor=found["sdk"].per_second, bound=TIMES_SDK))
     return figures
 
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        processes: list[subprocess.Popen[str]] = []
+        served: list[remote.Served] = []
         try:
-            process, hub_url = remote.started("--serve-hub", folder)
-            processes.append(process)
-            process, sdk_url = a2a_face.started("--serve-sdk", folder)
-            processes.append(process)
-            return asyncio.run(compare(Path(folder), hub_url, sdk_url))
+            served.append(remote.started("--serve-hub", folder))
+            served.append(remote.Served(*a2a_face.started("--serve-sdk", folder)))
+            return asyncio.run(compare(Path(folder), *served))
         finally:
-            for process in processes:
-                process.terminate()
-                process.wait()
+            for each in served:
+                each.process.terminate()
+                each.process.wait()
 
 
 if __name__ == "__main__":
