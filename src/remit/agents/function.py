@@ -208,7 +208,7 @@ def tool_from(
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Tell whether calling *function* returns an awaitable: it, or its `__call__`, is a coroutine function."""
+    """Return whether calling *function* returns an awaitable: it, or its `__call__`, is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

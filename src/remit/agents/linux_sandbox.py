@@ -127,7 +127,7 @@ class BpfInstruction(NamedTuple):
 
 
 def is_known() -> bool:
-    """Tell whether this kernel has seccomp and the system call numbers of this processor are known."""
+    """Return whether this kernel has seccomp and the system call numbers of this processor are known."""
     if sys.platform != "linux" or platform.machine() not in _REFUSED:
         return False
     try:

@@ -225,7 +225,7 @@ def _tokens(part: ModelRequestPart | ModelResponsePart) -> int:
 
 
 def _is_cut(parts: Sequence[ModelResponsePart]) -> bool:
-    """Tell whether a response ends with a tool call whose arguments are cut off."""
+    """Return whether a response ends with a tool call whose arguments are cut off."""
     if not parts or not isinstance(last := parts[-1], ToolCallPart) or not isinstance(last.args, str):
         return False
     try:
@@ -236,7 +236,7 @@ def _is_cut(parts: Sequence[ModelResponsePart]) -> bool:
 
 
 def _can_stream(model: Model) -> bool:
-    """Tell whether a model can stream; models that cannot raise an error only when asked to."""
+    """Return whether a model can stream; models that cannot raise an error only when asked to."""
     while isinstance(model, WrapperModel):
         model = model.wrapped
     if isinstance(model, FunctionModel):

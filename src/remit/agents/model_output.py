@@ -196,12 +196,12 @@ def written_calls(text: str, names: Collection[str]) -> list[WrittenCall]:
 
 
 def may_be_call(text: str) -> bool:
-    """Say whether a text whose end is not there yet may turn out to be a call."""
+    """Return whether a text whose end is not there yet may turn out to be a call."""
     return _OPENING.search(text.lstrip(), 0, _FIRST) is not None or _BEGUN.search(text) is not None
 
 
 def _is_whole(text: str, matches: list[re.Match[str]]) -> bool:
-    """Say whether there is nothing else in a text than a short sentence before the calls."""
+    """Return whether there is nothing else in a text than a short sentence before the calls."""
     between = [text[one.end() : other.start()] for one, other in pairwise(matches)]
     after = text[matches[-1].end() :]
     return matches[0].start() <= PREAMBLE and not "".join((*between, after)).strip()

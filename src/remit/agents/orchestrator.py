@@ -334,7 +334,7 @@ def _nothing(offered: Mapping[str, tuple[Label, Capability]]) -> str:
 
 
 def _fits(schema: Schema, value: Json) -> bool:
-    """Tell whether a value fits a schema; values behind redaction tokens are checked by the hub when sending."""
+    """Return whether a value fits a schema; values behind redaction tokens are checked by the hub when sending."""
     try:
         return TOKEN.search(text_of(value)) is not None or not misfits(schema, value)
     except ValueError:  # it refers to what is elsewhere in the schema: then the hub will say, too

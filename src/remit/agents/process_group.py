@@ -42,7 +42,7 @@ class ProcessGroup:
                 self._signal_group(number)
 
     def is_gone(self) -> bool:
-        """Tell whether the process has exited."""
+        """Return whether the process has exited."""
         with self._reaping:
             return self._reaped
 

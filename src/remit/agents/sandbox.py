@@ -148,7 +148,7 @@ def demand(sandbox: Sandbox, agent: str) -> None:
 
 @cache
 def has_own_network() -> bool:
-    """Tell whether a process can create its own network here; tried in a child process."""
+    """Return whether a process can create its own network here; tried in a child process."""
     if sys.platform != "linux":
         return False
     command = [sys.executable, "-P", "-c", _TRIED.format(path=sys.path)]

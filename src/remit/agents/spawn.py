@@ -222,7 +222,7 @@ class Process:
         await self._printing.close()
 
     def is_gone(self) -> bool:
-        """Tell whether the process has exited."""
+        """Return whether the process has exited."""
         return self._leader.is_gone()
 
 

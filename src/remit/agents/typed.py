@@ -215,7 +215,7 @@ def with_schemas(
 
 
 def is_stream(function: Callable[..., object]) -> bool:
-    """Say whether calling *function* gives a generator, async or not."""
+    """Return whether calling *function* gives a generator, async or not."""
     each = (function, type(function).__call__)
     return any(map(inspect.isasyncgenfunction, each)) or any(map(inspect.isgeneratorfunction, each))
 

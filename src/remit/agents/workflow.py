@@ -263,7 +263,7 @@ class WorkflowExecution:
         )
 
     async def _may_help(self, response: Response) -> bool:
-        """Say whether asking again may help, once it is time to."""
+        """Return whether asking again may help, once it is time to."""
         why = response.fault
         if why is None or not why.recoverable:
             return False
@@ -394,7 +394,7 @@ def answer_of(
 
 
 def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, StepOutcome]) -> bool:
-    """Say whether a workflow is no success because of a step: without its result it never is, optional or not."""
+    """Return whether a workflow is no success because of a step: without its result it never is, optional or not."""
     return not ended[step.name].usable and (not step.optional or step.name == workflow.result)
 
 

@@ -269,7 +269,7 @@ def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -
 
 
 def _needed_to_run(team: TeamFile, place: Place) -> bool:
-    """Say whether agents cannot run without a secret."""
+    """Return whether agents cannot run without a secret."""
     if place[0] == "relay":
         return any(agent.device is not None for agent in team.agents.values())
     if place[0] == "peers":
@@ -412,7 +412,7 @@ def _schema_in(file: Path) -> tuple[Schema | None, str | None]:
 
 
 def looks_secret(text: str) -> bool:
-    """Say whether a text contains a secret: a key, a token, or a URL with a password."""
+    """Return whether a text contains a secret: a key, a token, or a URL with a password."""
     return any(True for _ in _secret_detector()(text))
 
 

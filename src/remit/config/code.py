@@ -90,7 +90,7 @@ def agent_at(run: str, folder: Path) -> object:
 
 
 def _takes_brief_alone(signature: inspect.Signature) -> bool:
-    """Say whether a function takes only a brief, as far as its signature alone shows."""
+    """Return whether a function takes only a brief, as far as its signature alone shows."""
     try:
         signature.bind(None)
     except TypeError:
@@ -193,7 +193,7 @@ def _file_of(module: str, folder: Path) -> Path | None:
 
 
 def _is_elsewhere(module: str, folder: Path) -> bool:
-    """Say whether Python finds the package of a module; a package in *folder* must contain the module itself."""
+    """Return whether Python finds the package of a module; a package in *folder* must contain the module itself."""
     package = module.partition(".")[0]
     spec = PathFinder.find_spec(package, [str(folder.resolve()), *sys.path])
     if spec is None or spec.origin is None:

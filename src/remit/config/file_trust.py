@@ -18,7 +18,7 @@ VARIABLE = "REMIT_TRUST_TEAM"
 
 
 def is_trusted(path: Path) -> bool:
-    """Say whether only this user and root can write to a file or folder."""
+    """Return whether only this user and root can write to a file or folder."""
     return next(_doubts(path), None) is None
 
 
@@ -66,7 +66,7 @@ def _doubts(path: Path) -> Iterator[str]:
 
 
 def _is_private_group(gid: int, uid: int) -> bool:
-    """Say whether a group has one user only; many Linux systems create one for each user, with umask 002."""
+    """Return whether a group has one user only; many Linux systems create one for each user, with umask 002."""
     import grp
     import pwd
 

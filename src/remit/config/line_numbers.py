@@ -200,7 +200,7 @@ class TomlLines:
         return True
 
     def _ends(self) -> bool:
-        """Say whether only a comment follows in this line."""
+        """Return whether only a comment follows in this line."""
         return _END.match(self._text, self._at) is not None
 
     def _here(self) -> int:

@@ -97,7 +97,7 @@ def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, 
 
 
 def _is_set(reference: str | None, environ: Mapping[str, str]) -> bool:
-    """Say whether an API key is set; a missing one is reported where the file names it."""
+    """Return whether an API key is set; a missing one is reported where the file names it."""
     return reference is None or bool(environ.get(reference.removeprefix("$"), "").strip())
 
 

@@ -101,7 +101,7 @@ def _undecided(place: tuple[str, ...], keys: Collection[str], client: ClientSect
 
 
 def _is_safe(source: str) -> bool:
-    """Say whether the content of a URL or file is authentic: fetched over https, or local."""
+    """Return whether the content of a URL or file is authentic: fetched over https, or local."""
     parts = urlsplit(source)
     return "://" not in source or parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
 

@@ -60,7 +60,7 @@ def emails(data: bytes) -> Iterator[Finding]:
 
 
 def _after_password(data: bytes, at: int) -> bool:
-    """Whether the @ ends the credentials of a URL."""
+    """Return whether the @ ends the credentials of a URL."""
     before = data[max(0, at - _LONGEST_LOCAL) : at]
     return _USER_AND_PASSWORD.search(before) is not None
 
@@ -172,7 +172,7 @@ def ipv4(data: bytes) -> Iterator[Finding]:
 
 
 def _is_small(address: bytes) -> bool:
-    """Whether an address is more likely a version or a section: `1.2.3.4`; private networks begin with 10."""
+    """Return whether an address is more likely a version or a section: `1.2.3.4`; private networks begin with 10."""
     parts = [int(part) for part in address.split(b".")]
     return parts[0] == 0 or (parts[0] != 10 and max(parts) <= _LARGEST_IN_VERSIONS)
 

@@ -108,20 +108,20 @@ def after(data: bytes, end: int) -> bytes:
 
 
 def says_other(words: bytes) -> bool:
-    """Whether the last of *words* names something else that has numbers: an order, an account, a price."""
+    """Return whether the last of *words* names something else that has numbers: an order, an account, a price."""
     return _OTHER.search(words) is not None
 
 
 def says_money(words: bytes) -> bool:
-    """Whether *words*, which follow a number, are its unit."""
+    """Return whether *words*, which follow a number, are its unit."""
     return _MONEY.match(words) is not None
 
 
 def says_version(words: bytes) -> bool:
-    """Whether *words* lead up to a version, and not to an address."""
+    """Return whether *words* lead up to a version, and not to an address."""
     return _VERSION.search(words) is not None
 
 
 def says_network(words: bytes) -> bool:
-    """Whether *words* speak of machines and their addresses."""
+    """Return whether *words* speak of machines and their addresses."""
     return _NETWORK.search(words) is not None

@@ -182,7 +182,7 @@ def _is_session(value: bytes) -> bool:
 
 
 def is_mixed(value: bytes) -> bool:
-    """Whether small and capital letters change places as they do not in words."""
+    """Return whether small and capital letters change places as they do not in words."""
     return len(value) >= 12 and sum(65 <= char <= 90 for char in value[1:]) >= 3 and not value.isupper()
 
 
@@ -206,7 +206,7 @@ CALL = re.compile(rb"[\w.]+[(\[]|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|\$[{(]|%\(|\{
 
 
 def is_random(value: bytes, *, named: bool) -> bool:
-    """Whether *value* is long and mixed enough to be a key; it need be less so if it is *named* as one."""
+    """Return whether *value* is long and mixed enough to be a key; it need be less so if it is *named* as one."""
     if len(value) < _KEY_LENGTH or not LETTER.search(value):
         return False
     if not FIGURE.search(value) and not is_mixed(value):

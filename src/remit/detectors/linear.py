@@ -53,7 +53,7 @@ class Linear:
                 yield start, end
 
     def matches(self, text: bytes | str) -> bool:
-        """Whether it matches all of *text*."""
+        """Return whether it matches all of *text*."""
         _let_others()
         return self._pattern.fullmatch(text) is not None
 

@@ -209,7 +209,7 @@ def _assigned(data: bytes, start: int, end: int) -> Finding | None:
 
 
 def _is_whole(before: bytes, hit: bytes, rest: bytes) -> bool:
-    """Whether a word for a password is a word of its own, or part of a name that is joined of several."""
+    """Return whether a word for a password is a word of its own, or part of a name that is joined of several."""
     if rest[:1].islower() and rest[:2] not in {b"s", b"s_", b"s-"}:
         return False
     return len(hit) > 4 or not before[-1:].isalpha() or (len(hit) > 2 and before[-2:] in {b"db", b"DB"})
@@ -221,7 +221,7 @@ def _value(data: bytes, pattern: re.Pattern[bytes], place: int, kind: str) -> Fi
 
 
 def _is_key(before: bytes, hit: bytes, rest: bytes, value: bytes) -> bool:
-    """Whether a name says that its value is a key, and the value may be one."""
+    """Return whether a name says that its value is a key, and the value may be one."""
     begun = _NAME_BEFORE.search(before)
     words = _CAMEL.sub(b" ", (begun[0] if begun else b"") + hit + rest).lower().split()
     if not _NAMING.intersection(words[-2:]) and not (b"session" in words and len(words) > 1):
@@ -255,7 +255,7 @@ def _is_password(data: bytes, before: bytes, found: re.Match[bytes], start: int,
 
 
 def _is_basic(value: bytes) -> bool:
-    """Whether *value* is a user and a password in base64."""
+    """Return whether *value* is a user and a password in base64."""
     try:
         return b":" in b64decode(value, validate=True)
     except NotBase64:

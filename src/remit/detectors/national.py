@@ -74,7 +74,7 @@ def _shape(place: int) -> re.Pattern[bytes]:
 
 @cache
 def _lettered(place: int) -> bool:
-    """Whether the number may begin with a letter, so that the words before it must be told from it."""
+    """Return whether the number may begin with a letter, so that the words before it must be told from it."""
     return re.match(r"\(?\??:?\[?[A-Za-z]", ROWS[place].shape) is not None
 
 
@@ -127,7 +127,7 @@ def _spaced(rows: dict[bytes, tuple[int, ...]], word: bytes) -> tuple[int, ...]:
 
 
 def _is_word(data: bytes, start: int, end: int, word: bytes) -> bool:
-    """Whether the word ends where it was found: with an ending at most, if it is long."""
+    """Return whether the word ends where it was found: with an ending at most, if it is long."""
     written = data[start:end]
     if word in _CAPITALS and written.islower() and data[end : end + 1] not in b":=_\"'#":
         return False

@@ -123,7 +123,7 @@ def _glued_cards(data: bytes, groups: Sequence[Group]) -> list[Finding]:
 
 
 def _is_fraction(data: bytes, group: Group) -> bool:
-    """Whether a point joins the group to figures: what is before or after it is the same number."""
+    """Return whether a point joins the group to figures: what is before or after it is the same number."""
     start, end = group
     return (data[start - 1 : start] == b"." and data[start - 2 : start - 1].isdigit()) or (
         data[end : end + 1] == b"." and data[end + 1 : end + 2].isdigit()
@@ -187,7 +187,7 @@ def _card_at(data: bytes, groups: Sequence[Group], sizes: Sequence[int], place: 
 
 
 def _is_card_here(data: bytes, piece: Sequence[Group], digits: bytes) -> bool:
-    """Whether *digits* are a card's; where words say so, every issuer will do."""
+    """Return whether *digits* are a card's; where words say so, every issuer will do."""
     if not _SHORTEST_CARD <= len(digits) <= _LONGEST_CARD or not luhn(digits) or b"+" in _lead(data, piece[0][0]):
         return False
     if len(digits) in _USUAL and is_card(digits):
@@ -197,12 +197,12 @@ def _is_card_here(data: bytes, piece: Sequence[Group], digits: bytes) -> bool:
 
 
 def is_card(digits: bytes) -> bool:
-    """Whether *digits* are as many as their issuer gives, with the right check digit."""
+    """Return whether *digits* are as many as their issuer gives, with the right check digit."""
     return len(digits) in _issued(digits) and luhn(digits)
 
 
 def luhn(digits: bytes) -> bool:
-    """Whether the last of *digits* checks the others (ISO/IEC 7812). stdnum's takes ten times as long."""
+    """Return whether the last of *digits* checks the others (ISO/IEC 7812). stdnum's takes ten times as long."""
     return (sum(digits[-1::-2].translate(_PLAIN)) + sum(digits[-2::-2].translate(_DOUBLED))) % 10 == 0
 
 
@@ -311,7 +311,9 @@ def _american(digits: bytes) -> str:
 
 
 def is_sin(digits: bytes, *, named: bool) -> bool:
-    """Whether *digits* are a Canadian SIN; from 0 on (fictitious ones) and from 8 on (firms') only if so *named*."""
+    """Return whether *digits* are a Canadian SIN; from 0 on (fictitious ones) and from 8 on (firms') only if so
+    *named*.
+    """
     return (named or digits[0] not in b"08") and digits != b"000000000" and luhn(digits)
 
 

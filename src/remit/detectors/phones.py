@@ -48,12 +48,12 @@ class Plan:
         self._plans = Linear("|".join(map(_plan, regions)).encode())
 
     def has(self, digits: bytes) -> bool:
-        """Whether *digits* are a national number of one of the regions."""
+        """Return whether *digits* are a national number of one of the regions."""
         return self._plans.matches(digits)
 
 
 def international(digits: bytes) -> bool:
-    """Whether *digits*, without + or 00, are a country's code and as many digits as its numbers have."""
+    """Return whether *digits*, without + or 00, are a country's code and as many digits as its numbers have."""
     for size in (1, 2, 3):
         lengths = _lengths().get(digits[:size])
         if lengths is not None:

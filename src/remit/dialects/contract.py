@@ -252,7 +252,7 @@ def _object(value: Json, name: str) -> dict[str, Json] | None:
 
 
 def _is_known_to(asked: ForeignMessage) -> bool:
-    """Say whether a client sent claims, and so will understand some."""
+    """Return whether a client sent claims, and so will understand some."""
     try:
         return bool(parted(decode(asked.body, _Free).context)[1])
     except RemitError:

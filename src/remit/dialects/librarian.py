@@ -256,7 +256,7 @@ def _chain(above: tuple[str, ...], origin: str) -> tuple[str, ...]:
 
 
 def _is_known_to(asked: ForeignMessage) -> bool:
-    """Say whether a client sent claims, and so will understand some."""
+    """Return whether a client sent claims, and so will understand some."""
     try:
         return _request_in(asked.body).context.remit is not None
     except RemitError:

@@ -138,7 +138,7 @@ def _call(body: bytes) -> SubAgentCall:
 
 
 def _is_known_to(asked: ForeignMessage) -> bool:
-    """Say whether a client sent claims: a model that did not would read them in vain."""
+    """Return whether a client sent claims: a model that did not would read them in vain."""
     try:
         return _call(asked.body).remit is not None
     except RemitError:

@@ -164,7 +164,7 @@ def _within(capability: Capability, card: AgentCard) -> Capability:
 
 
 def _is_code(name: str) -> bool:
-    """Say whether a name would reveal to a user that there are agents; a plain word does not."""
+    """Return whether a name would reveal to a user that there are agents; a plain word does not."""
     return not name.isalpha() or (name.isupper() and len(name) <= LONGEST_CODE)
 
 

@@ -54,7 +54,7 @@ def guard_of(rules: Sequence[Rule]) -> Guard:
 
 
 def _fits(rule: Rule, request: Request) -> bool:
-    """Whether the names in *request* match; its words are checked separately."""
+    """Return whether the names in *request* match; its words are checked separately."""
     return (
         fnmatchcase(request.origin, rule.from_)
         and fnmatchcase(request.target, rule.to)

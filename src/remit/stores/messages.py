@@ -112,7 +112,7 @@ def choose(
 
 
 def by_words(wanted: ContextFilter) -> bool:
-    """Say whether a filter can use the word index: it has keywords, and none shorter than a trigram."""
+    """Return whether a filter can use the word index: it has keywords, and none shorter than a trigram."""
     return bool(wanted.keywords) and all(len(_plain(keyword)) >= 3 for keyword in wanted.keywords or ())
 
 

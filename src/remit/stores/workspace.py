@@ -40,7 +40,7 @@ _WHOLE = frozenset([
 
 
 def is_closed(name: str) -> bool:
-    """Say whether nothing of that name is shown, be it a file or a folder."""
+    """Return whether nothing of that name is shown, be it a file or a folder."""
     name = name.casefold()
     return name in _CLOSED or name.startswith(_BEGINNINGS) or name.endswith(_ENDINGS)
 

@@ -183,7 +183,7 @@ class MemoryStore:
         return known.epoch
 
     def _was_asking(self, known: SubmittedRun, lease_ms: int) -> bool:
-        """Say whether a question about it was open when its worker fell silent."""
+        """Return whether a question about it was open when its worker fell silent."""
         asked = self._inbox.was_asked_since(known.run, known.lease_until_ms - lease_ms)
         return asked and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS
 

@@ -85,7 +85,7 @@ class MemoryInbox:
         return sorted(found, key=lambda question: question.asked_ms)
 
     def was_asked_since(self, run: str, since_ms: int) -> bool:
-        """Say whether a question about a run was open at that time, or still is."""
+        """Return whether a question about a run was open at that time, or still is."""
         asked = [each for each in self._questions.values() if each.question.request.run == run]
         return any(each.decision is None or each.over_ms >= since_ms for each in asked)
 

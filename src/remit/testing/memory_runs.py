@@ -40,7 +40,7 @@ class SubmittedRun(Struct, kw_only=True):
         return "silent" if self.lease_until_ms <= now_ms else "running"
 
     def is_in(self, scope: RunScope) -> bool:
-        """Say whether a reader with that scope may see it."""
+        """Return whether a reader with that scope may see it."""
         request = self.request
         return (
             (scope.users is None or request.remit.user in scope.users)

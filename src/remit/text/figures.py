@@ -112,7 +112,7 @@ def figures(text: str) -> list[Figure]:
 
 
 def has_name(text: str) -> bool:
-    """Tell whether a text may contain a figure written as a word."""
+    """Return whether a text may contain a figure written as a word."""
     # As bytes, because there every sign but the small letters can be blanked out at once.
     letters = text.lower().encode(errors="replace").translate(_BLANKED)
     return not _RAW_NAMES.isdisjoint(letters.split()) or any(name in letters for name in _JOINED_NAMES)
@@ -278,7 +278,7 @@ def _is_year(digits: str, text: str, start: int, end: int) -> bool:
 
 
 def _are_ends(one: _Number, other: _Number, text: str) -> bool:
-    """Tell whether two numbers are the ends of a range: "5-10 days", "between $3 and $4"."""
+    """Return whether two numbers are the ends of a range: "5-10 days", "between $3 and $4"."""
     link = text[one.end : other.start]
     if link not in _JOINED and not (
         link == " and " and text[max(0, one.start - 8) : one.start].lower().endswith("between ")
@@ -290,7 +290,7 @@ def _are_ends(one: _Number, other: _Number, text: str) -> bool:
 
 
 def _goes_on(one: _Number, other: _Number, text: str) -> bool:
-    """Tell whether two numbers are parts of one quantity: "1 h 57 min"."""
+    """Return whether two numbers are parts of one quantity: "1 h 57 min"."""
     return (
         one.unit.kind == other.unit.kind in _COMPOUND
         and one.unit.factor > other.unit.factor

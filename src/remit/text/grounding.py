@@ -64,7 +64,7 @@ class _Date(NamedTuple):
     """0, like the year, if it is not said."""
 
     def says(self, other: "_Date") -> bool:
-        """Say whether this date says all that *other* does."""
+        """Return whether this date says all that *other* does."""
         return self.month == other.month and other.day in {0, self.day} and other.year in {0, self.year}
 
 
@@ -233,7 +233,7 @@ class _Grounds:
         return (value == "1" and found["spelled"] is not None) or (value, _unit(found)) in self._numbers
 
     def has_name(self, name: str) -> bool:
-        """Tell whether the source contains an identifier or phrase as a whole."""
+        """Return whether the source contains an identifier or phrase as a whole."""
         if name.startswith("["):
             return name in self._source
         name = _comparable(name)
@@ -273,7 +273,7 @@ class _Grounds:
         )
 
     def _is_somebody(self, run: _Run) -> bool:
-        """Say whether the one capitalised word that begins a sentence is a name all the same."""
+        """Return whether the one capitalised word that begins a sentence is a name all the same."""
         word = run.words[0]
         bare = _bare(word).casefold()
         if bare in self._plain or bare in REQUEST_VERBS:
@@ -313,5 +313,5 @@ def _in_a_row(words: Sequence[str]) -> str:
 
 
 def _goes_on(signs: str) -> bool:
-    """Say whether a word goes on with these signs."""
+    """Return whether a word goes on with these signs."""
     return signs[:1].isalnum() or signs[:1] == "_" or (signs[:1] == "-" and signs[1:].isalnum())

@@ -283,7 +283,7 @@ def _words(code: str, labels: Mapping[str, Label]) -> str:
 
 
 def _shows(name: str, said: Collection[str]) -> bool:
-    """Whether a name stands there; one that is a plain word, such as `taxes`, gives nothing away."""
+    """Return whether a name stands there; one that is a plain word, such as `taxes`, gives nothing away."""
     if name.isalpha():
         return name.isupper() and name in said
     return name.casefold() in (each.casefold() for each in said)
@@ -366,7 +366,7 @@ BETTER = 0.1
 
 
 def place(case: Case, thresholds: Thresholds = THRESHOLDS) -> Route | Local:
-    """Say whether to route a request or to handle it where it is, and which reason decided."""
+    """Return whether to route a request or to handle it where it is, and which reason decided."""
     code = case.needs
     if code is None and case.intent is not None and case.intent.confidence >= thresholds.act:
         code = case.intent.code

@@ -276,7 +276,7 @@ def _any_of(names: Iterable[str], after: str) -> re.Pattern[str]:
 
 
 def _begins(text: str, at: int) -> bool:
-    """Say whether a sentence begins there."""
+    """Return whether a sentence begins there."""
     return _NEW_SENTENCE.search(text[max(0, at - 20) : at]) is not None
 
 

@@ -214,7 +214,7 @@ class SearchText(NamedTuple):
     joined: str
 
     def mention(self, word: "SearchText") -> bool:
-        """Whether *word* stands in this text in any of its forms."""
+        """Return whether *word* stands in this text in any of its forms."""
         return (
             word.written in self.written
             or (bool(word.seen) and word.seen in self.seen)

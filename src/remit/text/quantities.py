@@ -72,7 +72,7 @@ _INFINITE = float("inf")
 
 
 def figures_agree(one: Figure, other: Figure) -> bool | None:
-    """Tell whether two figures of the same thing can both be right, in any of their readings."""
+    """Return whether two figures of the same thing can both be right, in any of their readings."""
     verdict = agree(one.quantity, other.quantity)
     if verdict or (one.other is None and other.other is None):
         return verdict
@@ -81,7 +81,7 @@ def figures_agree(one: Figure, other: Figure) -> bool | None:
 
 
 def agree(one: Quantity, other: Quantity) -> bool | None:
-    """Tell whether two quantities of the same thing can both be right; None if they are of different kinds."""
+    """Return whether two quantities of the same thing can both be right; None if they are of different kinds."""
     # The commonest first: to match costs as much as to compare.
     if isinstance(one, Amount) and isinstance(other, Amount):
         return _amounts_agree(one, other)
@@ -202,7 +202,7 @@ def _ordinal(year: int, month: int, day: int) -> float:
 
 
 def _bounds_agree(form: Form, before: bool, at: float, other_form: Form, other_before: bool, other_at: float) -> bool:
-    """Tell whether two bounds in time overlap."""
+    """Return whether two bounds in time overlap."""
     low, high = _span(form, before, at)
     other_low, other_high = _span(other_form, other_before, other_at)
     return low <= other_high and other_low <= high

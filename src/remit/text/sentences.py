@@ -50,7 +50,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def is_question(sentence: str) -> bool:
-    """Say whether a sentence ends with a question mark, whatever quotes or brackets close after it."""
+    """Return whether a sentence ends with a question mark, whatever quotes or brackets close after it."""
     return sentence.rstrip(_ENDING).endswith(("?", "？"))
 
 
@@ -82,7 +82,7 @@ def unmarked(text: str) -> str:
 
 
 def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
-    """Say whether the full stop is part of an abbreviation, of the mark of a list, or of a German date."""
+    """Return whether the full stop is part of an abbreviation, of the mark of a list, or of a German date."""
     before = text[max(start, dot - 12) : dot]
     word = (before.rsplit(None, 1) or [""])[-1].lstrip("(\"'")
     if word.isdecimal():
@@ -170,7 +170,7 @@ def names_and_numbers(text: str) -> tuple[list[str], list[str]]:
 
 
 def is_name(found: re.Match[str]) -> bool:
-    """Say whether what `THING` found is an identifier, and not a figure or something that only looks like one."""
+    """Return whether what `THING` found is an identifier, and not a figure or something that only looks like one."""
     text = found[0]
     match found.lastgroup:
         case "path":

@@ -72,5 +72,5 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def speaks_unicode(stream: IO[str]) -> bool:
-    """Say whether a stream can show box-drawing lines and arrows."""
+    """Return whether a stream can show box-drawing lines and arrows."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "").startswith("utf")

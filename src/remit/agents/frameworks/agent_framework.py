@@ -126,7 +126,7 @@ class ModelMiddleware(af.ChatMiddleware):
             self._answered(asked, at_limit, context.result)
 
     def _at_limit(self, options: dict[str, Any], messages: Sequence[Any]) -> bool:
-        """Say whether the framework forbids its model more tools because of a limit, and allow them again.
+        """Return whether the framework forbids its model more tools because of a limit, and allow them again.
 
         It would give back as an answer whatever the model then says. Allowed to go on, a model that is done says so.
         """
@@ -187,7 +187,10 @@ class Tools(af.FunctionMiddleware):
 
 
 def _limit_reached(client: Any, response: Any) -> bool:
-    """Say whether a run used tools as often as its client allows; such a client asks for a last answer without them."""
+    """Return whether a run used tools as often as its client allows.
+
+    Such a client asks for a last answer without tools.
+    """
     limits: dict[str, Any] = getattr(client, "function_invocation_configuration", None) or {}
     results = [[part for part in each.contents if part.type == "function_result"] for each in response.messages]
     rounds, calls = sum(1 for each in results if each), sum(map(len, results))

@@ -154,7 +154,7 @@ class Bounds:
         return self.brief.remit.tools is not None
 
     def allows(self, tool: str) -> bool:
-        """Say whether a tool may be used, be it the hub's or the agent's own."""
+        """Return whether a tool may be used, be it the hub's or the agent's own."""
         allowed = self.brief.remit.tools
         return allowed is None or tool in allowed or tool in self.offers
 

@@ -54,7 +54,10 @@ _final_task: ContextVar[Any] = ContextVar("_final_task", default=None)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Say whether something is more than how a run of ours ended, which the hub tells without what it must not show."""
+    """Return whether a log record says more than how one of our runs ended.
+
+    The hub reports that itself, without the data that it must not show.
+    """
     return _running.get() is None or not record.getMessage().startswith("Error executing listener")
 
 
@@ -178,7 +181,7 @@ def _held(own: list[Any], bounds: Bounds) -> list[Any]:
 
 
 def _allows(bounds: Bounds, called: str) -> bool:
-    """Say whether a tool may be used; called it is by a name without what models stumble over."""
+    """Return whether a tool may be used; called it is by a name without what models stumble over."""
     allowed = bounds.brief.remit.tools
     return allowed is None or called in map(sanitized, (*allowed, *bounds.offers))
 
@@ -236,7 +239,7 @@ _COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 def _is_last_word(messages: Any) -> bool:
-    """Say whether a model is told to stop and answer, as CrewAI tells it once its agent has reached `max_iter`."""
+    """Return whether a model is told to stop and answer, as CrewAI tells it once its agent has reached `max_iter`."""
     if isinstance(messages, str) or not messages:
         return False
     return messages[-1].get("content") == i18n.I18N_DEFAULT.errors("force_final_answer")

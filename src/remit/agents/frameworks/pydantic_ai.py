@@ -186,7 +186,7 @@ def _message(said: Message) -> ModelMessage:
 
 
 def _streams(model: Any) -> bool:
-    """Say whether a model can be asked for its answer piece by piece."""
+    """Return whether a model can be asked for its answer piece by piece."""
     while (wrapped := getattr(model, "wrapped", None)) is not None:
         model = wrapped
     if isinstance(model, FunctionModel):

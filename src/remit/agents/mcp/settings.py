@@ -33,7 +33,7 @@ class Program(Struct, frozen=True, kw_only=True):
         return f"Program({self.command!r})"  # a secret shows in no traceback
 
     def exists(self) -> bool:
-        """Tell whether the program exists."""
+        """Return whether the program exists."""
         if os.sep in self.command:
             return os.access(os.path.join(self.folder or os.curdir, self.command), os.X_OK)
         return shutil.which(self.command, path=self.env.get("PATH")) is not None

@@ -239,7 +239,7 @@ class SharedConversation:
                 self._view.asked(None)
 
     def _answered(self, typed: str) -> bool:
-        """Say whether what was typed answers what the agent asks leave for."""
+        """Return whether what was typed answers what the agent asks leave for."""
         asks, answer, word = self._view.asks, self._answer, typed.strip().lower()
         if asks is None or answer is None or answer.done():
             return False

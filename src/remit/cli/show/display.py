@@ -87,7 +87,7 @@ def display_for(tree: Tree, now_ms: Callable[[], int] = now_ms) -> Display:
 
 
 def can_redraw() -> bool:
-    """Say whether stderr is a terminal in which a line can be written over."""
+    """Return whether stderr is a terminal in which a line can be written over."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 

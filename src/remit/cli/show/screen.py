@@ -84,7 +84,7 @@ def styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = 
 
 
 def without_style() -> bool:
-    """Say whether texts are shown as they are, whatever the terminal could do."""
+    """Return whether texts are shown as they are, whatever the terminal could do."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 

@@ -187,7 +187,7 @@ Verify = Callable[[str, bytes, bytes], bool]
 
 
 def is_signed_by(raw: bytes, keys: Mapping[str, str], verify: Verify) -> bool:
-    """Say whether one of *keys*, by their ids, signed a card."""
+    """Return whether one of *keys*, by their ids, signed a card."""
     value = decode(raw, dict[str, Json], max_bytes=MAX_CARD_BYTES)
     signatures = msgspec.convert(value.pop("signatures", []), tuple[CardSignature, ...], strict=False)
     payload = _packed(canonical(value))

@@ -305,6 +305,6 @@ def extensions_of(headers: Mapping[str, str]) -> frozenset[str]:
 
 
 def is_spoken(version: str) -> bool:
-    """Say whether a protocol version is supported; the patch number does not matter."""
+    """Return whether a protocol version is supported; the patch number does not matter."""
     major, _, rest = version.strip().partition(".")
     return f"{major}.{rest.partition('.')[0]}" == VERSION

@@ -69,7 +69,7 @@ class Addresses:
         return ""
 
     def is_hammering(self, address: str, now: float) -> bool:
-        """Whether an address keeps connecting although it was told to wait many times."""
+        """Return whether an address keeps connecting although it was told to wait many times."""
         rate = self._limits.address_attempts
         found = self._known.get(address)
         return found is not None and found.attempts.fill(rate, now) <= 1 - rate.burst
@@ -153,7 +153,7 @@ def client_of(peer: str, forwarded: Sequence[str], proxies: Sequence[Network]) -
 
 
 def is_in(address: str, known: Sequence[Network]) -> bool:
-    """Whether an address belongs to one of the networks."""
+    """Return whether an address belongs to one of the networks."""
     if not known:
         return False
     try:

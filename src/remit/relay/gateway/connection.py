@@ -161,7 +161,7 @@ class DeviceConnection:
         return True
 
     def has_room(self, limits: GatewayLimits) -> bool:
-        """Whether the window has room for more messages."""
+        """Return whether the window has room for more messages."""
         return self._window is None or (
             len(self._window) < limits.window_messages and self._window_bytes < limits.window_bytes
         )
@@ -171,7 +171,7 @@ class DeviceConnection:
         return limits.window_messages - len(self._window or ()), limits.window_bytes - self._window_bytes
 
     def stuck(self, now: float, slow_s: float) -> bool:
-        """Whether the device has not read anything for *slow_s* although data waits for it."""
+        """Return whether the device has not read anything for *slow_s* although data waits for it."""
         if not self._transport.get_write_buffer_size():
             self.progress = now
         return now - self.progress > slow_s

@@ -267,7 +267,7 @@ class Exchange:
         )
 
     def _is_known(self, connection: DeviceConnection, receiver: DeviceConnection, put: Put) -> bool:
-        """Whether a message will certainly be accepted, and no earlier message is still being written."""
+        """Return whether a message will certainly be accepted, and no earlier message is still being written."""
         route = None if connection.routes is None else connection.routes.get(put.to)
         if (
             route is None
@@ -369,7 +369,7 @@ class Exchange:
         self._writer.do(lambda queue: queue.page(connection.key, after, messages, size), found)
 
     def has_room(self, connection: DeviceConnection) -> bool:
-        """Whether more may be read from a device, given what it and all others have waiting to be written."""
+        """Return whether more may be read from a device, given what it and all others have waiting to be written."""
         limits = self._limits
         return connection.unstored <= limits.unstored_bytes and self._unstored <= limits.all_unstored_bytes
 

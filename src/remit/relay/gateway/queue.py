@@ -374,11 +374,11 @@ class Queue:
         self.connection.execute("DELETE FROM message WHERE receiver = ? AND place <= ?", (receiver, place))
 
     def holds(self, receiver: int, sender: int) -> bool:
-        """Whether a message from one device waits for another."""
+        """Return whether a message from one device waits for another."""
         return (receiver, sender) in self._pairs
 
     def takes(self, size: int) -> bool:
-        """Whether the gateway has room for *size* more bytes."""
+        """Return whether the gateway has room for *size* more bytes."""
         return self.size() + size <= self.limits.total_bytes
 
     def size(self) -> int:

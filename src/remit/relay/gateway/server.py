@@ -74,7 +74,7 @@ class Pace:
         return max(0.0, -self._frames / self._limits.frames_per_s, -self._bytes / self._limits.bytes_per_s)
 
     def full(self, now: float) -> bool:
-        """Whether both buckets are full, so that this need not be remembered."""
+        """Return whether both buckets are full, so that this need not be remembered."""
         self._fill(now)
         return self._frames >= self._limits.frames_burst and self._bytes >= self._limits.bytes_burst
 

@@ -86,7 +86,7 @@ _TELLING = NAMES | AXES.keys() | NEGATIONS
 
 
 def is_telling(clause: Clause) -> bool:
-    """Say whether a clause has a figure, or affirms or denies something that can be the opposite; most have none."""
+    """Return whether a clause has a figure, or affirms or denies something that can be the opposite; most have none."""
     text = clause.text
     if DIGIT.search(text):
         return True
@@ -306,7 +306,7 @@ def likeness(part: Subject, whole: Subject) -> float:
 
 
 def compared(one: Claim, other: Claim) -> bool | None:
-    """Say whether two claims about one thing can both be true; None if they do not speak of the same side of it."""
+    """Return whether two claims about one thing can both be true; None if they do not speak of the same side of it."""
     if one.figure is None or other.figure is None:
         if one.figure or other.figure or one.axis != other.axis:
             return None
@@ -320,7 +320,7 @@ def compared(one: Claim, other: Claim) -> bool | None:
 
 
 def _counts(one: Claim, other: Claim) -> bool:
-    """Say whether what the first counts, if it counts something, may be what the other does."""
+    """Return whether what the first counts, if it counts something, may be what the other does."""
     if not one.nouns or not _is_number(one):
         return True
     return _is_number(other) and bool(one.nouns & (other.nouns or other.subject.words))

@@ -58,14 +58,14 @@ def meaning(value: Value, name: tuple[str, ...]) -> Meaning | None:
 
 
 def may_say_figures(value: Value) -> bool:
-    """Say whether it is worth a look what a value says in figures."""
+    """Return whether it is worth a look what a value says in figures."""
     if not isinstance(value, str):
         return not isinstance(value, (bool, tuple))
     return bool(DIGIT.search(value)) or has_name(value)
 
 
 def is_prose(text: str, name: tuple[str, ...]) -> bool:
-    """Say whether a text under a field of that name is to be read sentence by sentence."""
+    """Return whether a text under a field of that name is to be read sentence by sentence."""
     if len(text) <= _SHORT and name and name[-1] not in _PROSE and text.isascii():
         runs = _RUNS.findall(text.lower())
         # A word or two without a verb are a value, whatever they say.
@@ -124,7 +124,7 @@ def _words(bare: str) -> frozenset[str]:
 
 
 def agreed(one: Meaning, other: Meaning) -> bool | None:
-    """Say whether two values of one field say the same; None if they cannot be compared."""
+    """Return whether two values of one field say the same; None if they cannot be compared."""
     if one.several is not None or other.several is not None:
         return _lists_agree(one, other)
     if one.prose or other.prose:
@@ -152,7 +152,7 @@ def _figures_agree(one: Meaning, other: Meaning) -> bool | None:
 
 
 def _words_agree(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Say whether two short texts name one thing: one may say more of it, or be its initials."""
+    """Return whether two short texts name one thing: one may say more of it, or be its initials."""
     if one <= other or other <= one:
         return True
     return _initials(one, other) or _initials(other, one)
@@ -164,7 +164,7 @@ def _initials(short: frozenset[str], long: frozenset[str]) -> bool:
 
 
 def _lists_agree(one: Meaning, other: Meaning) -> bool | None:
-    """Say whether two lists do, as sets: what is only in one is missing in the other, and that is no conflict.
+    """Return whether two lists do, as sets: what is only in one is missing in the other, and that is no conflict.
 
     But numbers of which there are as many on both sides are a series, and each stands for something.
     """
