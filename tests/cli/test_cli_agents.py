@@ -148,7 +148,7 @@ def test_who_is_asked_first_is_shown_from_the_record_of_another_process(tmp_path
     assert (shaky["agent"], shaky["tokens"]) == ("shaky", 0)
     assert shaky["quality"] < 0.5 < sound["quality"]
     assert before["at_ms"] <= sound["last_seen_ms"] <= shaky["last_seen_ms"] <= found["at_ms"]
-    assert "good" in sound["why"]
+    assert "success" in sound["why"]
 
 
 def test_people_read_the_ranking_as_a_table(tmp_path: Path) -> None:

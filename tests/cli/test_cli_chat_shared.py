@@ -219,7 +219,7 @@ def test_commands_pause_resume_and_stop(annas: Path) -> None:
         terminal.type("/pauze\r")
         terminal.wait_for("No such command /pauze; did you mean `/pause`?\n")
         terminal.type("hello\r")
-        terminal.wait_for("Your agent is writing. /take over lets you write;")
+        terminal.wait_for("Your agent writes the messages. /take over lets you write;")
         terminal.type("/stop\r")
         assert terminal.wait() == 0
     assert "Stopped.\nA draft was left unsent:\n    message 1 about it\n" in terminal.screen
@@ -247,7 +247,9 @@ def test_an_answer_is_none_to_a_draft_that_has_come_since(annas: Path) -> None:
         terminal.wait_for("\n  │ message 1 about us\n")
         screen = terminal.wait_until(
             lambda screen: (
-                "No pending draft" in screen or "There is a newer draft" in screen or "Your agent is writing." in screen
+                "No pending draft" in screen
+                or "There is a newer draft" in screen
+                or "Your agent writes the messages." in screen
             )
         )
         assert "approved" not in screen
@@ -263,7 +265,7 @@ def test_what_an_agent_asks_leave_for_is_asked_here(annas: Path) -> None:
             "\nYour agent asks for permission (delete): rm -rf\n", "\n1 allow_once", " · 2 reject_once", " · n no\n"
         )
         terminal.type("7\r")
-        terminal.wait_for("Your agent is writing.")
+        terminal.wait_for("Your agent writes the messages.")
         terminal.type("2\r")
         terminal.wait_for("\n  │ id-reject_once\n")
         terminal.type("/stop\r")

@@ -309,7 +309,7 @@ def test_what_is_typed_at_a_draft_means(typed: str, means: Meaning | None) -> No
 @pytest.mark.parametrize(
     ("typed", "run", "says"),
     [
-        ("a", replace(RUN, state=SessionState.WAITING_LOCAL), "Your agent is writing."),
+        ("a", replace(RUN, state=SessionState.WAITING_LOCAL), "Your agent writes the messages."),
         ("/approve", replace(RUN, state=SessionState.WAITING_LOCAL), "No pending draft: your agent is writing."),
         ("/edit", replace(RUN, state=SessionState.WAITING_LOCAL), "No pending draft"),
         ("/reject x", replace(RUN, state=SessionState.WAITING_LOCAL), "No pending draft"),
@@ -322,7 +322,7 @@ def test_what_is_typed_at_a_draft_means(typed: str, means: Meaning | None) -> No
         ("/resume", ASKED, "Not possible now: draft needs review. You can: /pause, /stop."),
         ("/pause", replace(RUN, state=SessionState.COMPLETED), "Not possible now: ended."),
         ("/approve it", ASKED, "/approve sends the draft unchanged"),
-        ("a lot of words", ASKED, "Your agent is writing."),
+        ("a lot of words", ASKED, "Your agent writes the messages."),
         ("/stop it", ASKED, "/stop takes no argument."),
         ("/hand back", ASKED, "Your agent is already writing"),
         ("/take over", replace(RUN, decides="person", state=SessionState.PLANNING), "You are already writing"),

@@ -407,7 +407,11 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
     ]
     place = "profiles.mine.devices"
     assert list(doubts(found, peers)) == [
-        Doubt(place, "no device bib is known here; did you mean `bob`?", "Ask for its link: remit devices pair LINK"),
+        Doubt(
+            place,
+            "no device bib is known here; did you mean `bob`?",
+            "Ask its owner for a link, then run: remit devices pair LINK",
+        ),
         Doubt(
             place,
             "the device carl is known, and may not be asked from here",
@@ -448,7 +452,7 @@ def test_a_device_that_an_agent_lives_on_is_doubted_like_any_other(folder: Path)
         Doubt(
             "agents.far.device",
             "no device bib is known here; did you mean `bob`?",
-            "Ask for its link: remit devices pair LINK",
+            "Ask its owner for a link, then run: remit devices pair LINK",
         ),
     ]
 

@@ -180,9 +180,7 @@ async def test_what_a_model_must_not_say_is_not_believed_and_words_decide(
             first = await hub.ask("orchestrator", "what is the weather like", user="u")
             second = await hub.ask("orchestrator", "what is the weather like", user="u")
     assert asked == ["SKY", "SKY"]
-    assert first.warnings == (
-        "What you want was told by its words alone, and may not have been understood as well as usual.",
-    )
+    assert first.warnings == ("Your request was classified without the model, and may have been misunderstood.",)
     assert first.metadata["notice"]
     assert "could not classify a request" in caplog.text
     assert "weather" not in caplog.text

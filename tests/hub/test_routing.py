@@ -133,7 +133,7 @@ async def test_who_failed_is_asked_later_and_the_ranking_says_why() -> None:
         assert await scene.hub.ranking("NOTHING") == ()
     assert scene.ran == ["broken", "sound", "sound", "sound"]
     assert [(each.name, each.in_flight) for each in ranking] == [("sound", 0), ("broken", 0)]
-    assert [each.why for each in ranking] == ["80% good, 0 ms, 0 in flight", "33% good, 0 ms, 0 in flight"]
+    assert [each.why for each in ranking] == ["80% success, 0 ms, 0 in progress", "33% success, 0 ms, 0 in progress"]
 
 
 async def test_refusals_and_the_callers_own_errors_say_nothing_about_the_callee() -> None:
@@ -163,7 +163,7 @@ async def test_an_open_breaker_is_passed_over_and_probed_when_its_time_has_come(
             await scene.hub.ask("shaky", user="u")
         scene.ran.clear()
         assert await scene.run() == [["sound", OK, None]]
-        assert "left alone" in (await scene.hub.ranking("LOOK"))[-1].why
+        assert "not called" in (await scene.hub.ranking("LOOK"))[-1].why
         scene.clock.turn(30)
         assert await scene.run() == [["sound", OK, None]]  # probed in vain: nobody's call failed for it
         works.append(True)

@@ -184,11 +184,11 @@ def test_a_ranking_says_why_each_stands_where_it_does() -> None:
     )
     assert [(each.name, each.why) for each in found] == [
         ("probed", "asked next, to see whether it has recovered"),
-        ("good", "95% good, 1000 ms, 0 in flight"),
-        ("dear", "95% good, 1000 ms, 2 in flight, 700 tokens"),
+        ("good", "95% success, 1000 ms, 0 in progress"),
+        ("dear", "95% success, 1000 ms, 2 in progress, 700 tokens"),
         ("new", "little is known of it, so it is tried now and then"),
         ("ejected", "asked last for 30000 ms: it failed 5 times in a row"),
-        ("left", "left alone for 500 ms: it failed too often, or was asked too often"),
+        ("left", "not called for 500 ms: it failed too often, or was asked too often"),
     ]
     assert (found[2].latency_ms, found[2].tokens, found[2].in_flight) == (1_000, 700, 2)
 

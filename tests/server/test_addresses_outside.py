@@ -112,7 +112,7 @@ async def test_over_a2a(hub: Hub, place: str, *, extended: bool) -> None:
                     said = str(await told)
                 except Wrong as refused:
                     said = str(refused)
-                assert "cannot be" in said or "cannot fetch" in said or "left alone" in said
+                assert "cannot be" in said or "cannot fetch" in said or "not called" in said
                 assert leaks(said, place) == []
 
 

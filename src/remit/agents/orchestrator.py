@@ -57,8 +57,8 @@ _HELP = re.compile(
 )
 # Nobody chooses, agrees or asks for help in more, and to look for it in a megabyte would hold the event loop.
 _LONGEST_REPLY = 2_000
-# What users read where what they want was not found out as it should have been.
-_BY_WORDS_ALONE = "What you want was told by its words alone, and may not have been understood as well as usual."
+# Users read this where the model could not classify their request and the fallback did.
+_FALLBACK_WARNING = "Your request was classified without the model, and may have been misunderstood."
 
 
 class OrchestratorDecision(Struct, frozen=True):
@@ -109,7 +109,7 @@ class Orchestrator:
         if not decided.notice:
             return replace(answer, metadata=answer.metadata | how)
         how["notice"] = decided.notice
-        return replace(answer, metadata=answer.metadata | how, warnings=(*answer.warnings, _BY_WORDS_ALONE))
+        return replace(answer, metadata=answer.metadata | how, warnings=(*answer.warnings, _FALLBACK_WARNING))
 
     async def _decided(self, brief: Brief, said: str) -> OrchestratorDecision:
         """Return the decision about the user's request; after a restart, the one made before it."""

@@ -130,7 +130,7 @@ def answer(
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Print the answer of a RUN as the caller gets it, redacted values included.
+    """Print the answer of a RUN as the caller gets it, with the original values.
 
     These values are stored encrypted for a day, and need the store's key. The exit codes are those of `remit run`.
 

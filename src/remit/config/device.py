@@ -211,7 +211,11 @@ def _doubts_about(
             )
         elif not standing:
             near = did_you_mean(each, [peer.card.name for peer in known])
-            yield Doubt(about, f"no device {each} is known here{near}", "Ask for its link: remit devices pair LINK")
+            yield Doubt(
+                about,
+                f"no device {each} is known here{near}",
+                "Ask its owner for a link, then run: remit devices pair LINK",
+            )
         elif not (standing[0].allowed if asks else standing[0].may_talk):
             todo = f"Allow it, if it may: remit devices allow {quote(each)}"
             yield Doubt(about, f"the device {each} is known, and may not {may}", todo)

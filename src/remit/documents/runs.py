@@ -116,7 +116,7 @@ class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.answer/1"):
-    """The answer of a run as its user gets it, redacted values included. Printed by `runs answer`
+    """The answer of a run as its user gets it, with the original values. Printed by `runs answer`
     and, for a given run, by `runs resume`.
     """
 

@@ -181,7 +181,7 @@ def _ejected_if_often(track: TrackRecord, now: float) -> TrackRecord:
 def _explained(candidate: Candidate, now: float) -> Ranked:
     track = aged(candidate.track, now)
     if candidate.wait_ms:
-        why = f"left alone for {candidate.wait_ms} ms: it failed too often, or was asked too often"
+        why = f"not called for {candidate.wait_ms} ms: it failed too often, or was asked too often"
     elif candidate.probe:
         why = "asked next, to see whether it has recovered"
     elif track.ejected_until > now:
@@ -191,7 +191,7 @@ def _explained(candidate: Candidate, now: float) -> Ranked:
     elif track.successes + track.failures < 1:
         why = "little is known of it, so it is tried now and then"
     else:
-        why = f"{track.quality:.0%} good, {track.latency_s * 1_000:.0f} ms, {track.in_flight} in flight"
+        why = f"{track.quality:.0%} success, {track.latency_s * 1_000:.0f} ms, {track.in_flight} in progress"
         why += f", {track.tokens:.0f} tokens" if track.tokens else ""
     return Ranked(
         name=candidate.name,

@@ -83,7 +83,7 @@ class McpServer:
             return self._link
         wait_s, failures = self._pause.left_s(), self._pause.failures
         if wait_s > 0 and self._opening is None:
-            why = f"MCP server {self.settings.name} failed {failures} times in a row and is left alone for a while"
+            why = f"MCP server {self.settings.name} failed {failures} times in a row and is not called for now"
             raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=round(wait_s * 1_000)))
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._open())

@@ -80,7 +80,7 @@ def understood(text: str, run: Overlay) -> Meaning | None:
     word, _, rest = text.partition(" ")
     if run.pending is not None and (meaning := _key(word.lower(), rest.strip(), run)) is not None:
         return meaning
-    return Tell(("Your agent is writing. /take over lets you write; /help lists the commands.",))
+    return Tell(("Your agent writes the messages. /take over lets you write; /help lists the commands.",))
 
 
 def _key(word: str, rest: str, run: Overlay) -> Meaning | None:
