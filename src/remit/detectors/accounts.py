@@ -30,7 +30,7 @@ _PASSPORTS = (
 
 
 def _longest_first(words: str) -> bytes:
-    """Return *words* as alternatives; RE2 takes the first that fits."""
+    """Return *words* as a pattern of alternatives, longest first, because RE2 takes the first one that matches."""
     return b"|".join(sorted(map(spelled, words.split("|")), key=len, reverse=True))
 
 
@@ -44,17 +44,17 @@ _NUMBER_OF_PAPER = re.compile(
     rb"(?:(?:is|was|ist|es|est|to|jest|e)(?= )|:|=|#)?[ :=#\"'\x80]{0,3}"
     rb"(?P<value>[0-9a-z](?:[ /-]?[0-9a-z]){4,18})(?![0-9a-z])" % spelled("号码|號碼|号|番号|번호")
 )
-# Words as short as these are part of others.
+# Words this short also occur inside other words.
 _SHORT_WORD = 8
 _NINO = re.compile(rb"[a-ceghj-prstw-z][a-ceghj-npr-tw-z] ?\d\d ?\d\d ?\d\d ?[a-d]")
 _WORD = re.compile(rb"[ -][a-z]{2,}")
 _FEWEST_DIGITS = 5
-# The words between, and the number.
+# The words between the label and the number, and the number itself.
 _LONGEST_PAPER = 80
 
 
 def ibans(data: bytes) -> Iterator[Finding]:
-    """Find IBANs: a country's length, and the right check digits."""
+    """Find IBANs: the length must be that of the country, and the check digits must be correct."""
     for found in find_narrow(_IBAN, data):
         country = bytes(char for char in found[0] if chr(char).isalpha()).upper()
         length = _lengths().get(country)
@@ -72,7 +72,7 @@ def _whole(length: int) -> re.Pattern[bytes]:
 
 @cache
 def _lengths() -> dict[bytes, int]:
-    """How long each country's IBANs are, as the registry in stdnum has it."""
+    """Return the length of each country's IBANs, from the registry in stdnum."""
     from stdnum import numdb
 
     lengths: dict[bytes, int] = {}
@@ -89,7 +89,7 @@ def _is_iban(value: bytes) -> bool:
 
 
 def bitcoin(data: bytes) -> Iterator[Finding]:
-    """Find Bitcoin addresses whose checksum is right."""
+    """Find Bitcoin addresses with a correct checksum."""
     for found in _BITCOIN.finditer(data):
         from stdnum import bitcoin
 
@@ -98,7 +98,7 @@ def bitcoin(data: bytes) -> Iterator[Finding]:
 
 
 def papers(data: bytes) -> Iterator[Finding]:
-    """Find the numbers of identity documents by the words right before them."""
+    """Find numbers of identity documents that follow a word for such a document."""
     words, kinds = _papers()
     for start, end in words.spans(data):
         word = data[start:end].lower()

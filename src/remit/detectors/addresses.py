@@ -11,18 +11,18 @@ from remit.policy.verdict import Finding
 _ALNUM = bytes([*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B)])
 _LOCAL = _ALNUM + b"_.+%&~'*-" + LETTERS
 _IDEOGRAPHIC_LOCAL = _LOCAL + IDEOGRAPHS
-# RFC 5321 allows 64; what is longer is still somebody's.
+# RFC 5321 allows 64 characters; a longer local part is still an address of a person.
 _LONGEST_LOCAL = 256
 _QUOTED = re.compile(rb'"[^"\n]{1,64}"$')
-# From 0x81 on, bytes are letters and ideographs.
+# Bytes from 0x81 on stand for letters and ideographs.
 _DOMAIN = re.compile(
     rb"(?:[0-9A-Za-z\x81-\xff][0-9A-Za-z\x81-\xff-]{0,62}\.){1,8}"
     rb"(?:xn--[0-9A-Za-z-]{1,59}|[A-Za-z%b]{2,24}|[%b]{1,24})"
     rb"|\[\d{1,3}(?:\.\d{1,3}){3}\]" % (LETTERS, IDEOGRAPHS)
 )
-# Names such as `logo@2x.png`.
+# File names such as `logo@2x.png`.
 _FILES = frozenset(b"png jpg jpeg gif svg webp ico css js jsx tsx json html htm pdf yaml yml toml lock".split())
-# The user that repositories are cloned as; it is nobody's address.
+# The user name for cloning repositories over SSH; it belongs to no person.
 _NOBODY = frozenset({b"git"})
 
 _USER_AND_PASSWORD = re.compile(rb"://[^\s/?#@:\"'<>\x80]*:[^\s/?#\"'<>]+$")
@@ -39,12 +39,12 @@ _HEX_LETTER = re.compile(rb"[A-Fa-f]")
 _SPEAKS_OF_CARDS = re.compile(
     rb"(?i)(?<![a-z])(?:mac|hw|ether|ethernet|lladdr|bssid|wlan|eth\d?|hardware|physical|station)(?![a-z])"
 )
-# A token in the place of a user: `https://token@host`.
+# A token in place of a user name: `https://token@host`.
 _TOKEN_AS_USER = re.compile(rb"https?://([A-Za-z0-9_.~+=-]{16,255})@")
 
 
 def emails(data: bytes) -> Iterator[Finding]:
-    """Find e-mail addresses: plus-addresses, quoted names and letters of all scripts as well."""
+    """Find e-mail addresses, including plus-addresses, quoted names and letters of all scripts."""
     place = data.find(b"@")
     while place >= 0:
         domain = _DOMAIN.match(data, place + 1)
@@ -66,7 +66,7 @@ def _after_password(data: bytes, at: int) -> bool:
 
 
 def _local(data: bytes, at: int) -> int:
-    """Return where the part before the @ begins."""
+    """Return the start of the part before the @."""
     before = data[max(0, at - _LONGEST_LOCAL) : at]
     quoted = _QUOTED.search(before)
     if quoted is not None:
@@ -77,7 +77,7 @@ def _local(data: bytes, at: int) -> int:
 
 
 def url_credentials(data: bytes) -> Iterator[Finding]:
-    """Find `user:password` in `scheme://user:password@host`, and a token in the place of the user."""
+    """Find `user:password` in `scheme://user:password@host`, and a token in place of the user name."""
     for found in _CREDENTIALS.finditer(data):
         yield Finding(*found.span(1), "URL_CREDENTIALS")
     for found in _TOKEN_AS_USER.finditer(data):
@@ -85,7 +85,7 @@ def url_credentials(data: bytes) -> Iterator[Finding]:
             yield Finding(*found.span(1), "URL_CREDENTIALS")
 
 
-# Endings of files that are countries as well: `main.py`, `lib.rs`, `run.sh`.
+# File extensions that are also country domains: `main.py`, `lib.rs`, `run.sh`.
 _NOT_DOMAINS = frozenset(b"py rs sh pl md cc so mm pm ps in do as id is".split())
 _ENDINGS = frozenset(
     b"com org net io dev app info biz edu gov mil int cloud online shop site xyz tech store blog name pro".split()
@@ -96,7 +96,7 @@ _HOST = re.compile(
 
 
 def domains(data: bytes) -> Iterator[Finding]:
-    """Find the names of hosts and domains under common endings and those of countries."""
+    """Find names of hosts and domains under common top-level domains and those of countries."""
     for found in _HOST.finditer(data):
         ending = found[1].lower()
         if ending in _ENDINGS or (len(ending) == 2 and ending not in _NOT_DOMAINS):
@@ -104,9 +104,10 @@ def domains(data: bytes) -> Iterator[Finding]:
 
 
 def macs(data: bytes) -> Iterator[Finding]:
-    """Find MAC addresses, with colons or dashes."""
+    """Find MAC addresses with colons or dashes."""
     for found in _MAC.finditer(data):
-        # The same on every machine; and figures alone in pairs are dates, times and numbers of all sorts.
+        # Skip addresses that are the same on every machine. Pairs of digits without letters are dates, times and other
+        # numbers.
         same = len(set(found[0].lower())) <= 2
         figures = not _HEX_LETTER.search(found[0])
         if not same and (not figures or _SPEAKS_OF_CARDS.search(data[max(0, found.start() - 32) : found.start()])):
@@ -114,7 +115,7 @@ def macs(data: bytes) -> Iterator[Finding]:
 
 
 def ipv6(data: bytes) -> Iterator[Finding]:
-    """Find IPv6 addresses; not loopback."""
+    """Find IPv6 addresses, except loopback."""
     for found in _COLONS.finditer(data):
         address = found[0]
         if address.count(b":") >= 2 and _is_ipv6(address):
@@ -122,7 +123,7 @@ def ipv6(data: bytes) -> Iterator[Finding]:
 
 
 def _is_ipv6(address: bytes) -> bool:
-    # Shorter ones, such as `::1` and `a::b`, are loopback, slices and names in code.
+    # Shorter matches, such as `::1` and `a::b`, are loopback addresses, slices and names in code.
     if len(_HEX.findall(address)) < 8 or not any(48 <= char <= 57 for char in address):
         return False
     from ipaddress import AddressValueError, IPv6Address
@@ -147,7 +148,7 @@ _JOINED = frozenset({bytes([char]) for char in b"0123456789."})
 _NOT_A_HOST = frozenset({b"0.0.0.0", b"127.0.0.1", b"255.255.255.255"})
 
 
-# Parts of versions and of sections are seldom larger; of the addresses in use, one in 4,000 has no larger part.
+# Parts of version and section numbers are seldom larger. Only one in 4,000 of the addresses in use has no larger part.
 _LARGEST_IN_VERSIONS = 31
 
 
@@ -155,7 +156,7 @@ _PORT = re.compile(rb"(?::\d{2,5}|/(?:[89]|[12]\d|3[0-2]))(?!\d)")
 
 
 def ipv4(data: bytes) -> Iterator[Finding]:
-    """Find IPv4 addresses; not versions, and not those that every machine has."""
+    """Find IPv4 addresses; skip version numbers and addresses that every machine has."""
     for start, end in linear_pattern(_IPV4).spans(data):
         address = data[start:end]
         if (
@@ -172,7 +173,10 @@ def ipv4(data: bytes) -> Iterator[Finding]:
 
 
 def _is_small(address: bytes) -> bool:
-    """Return whether an address is more likely a version or a section: `1.2.3.4`; private networks begin with 10."""
+    """Return whether an address is more likely a version or section number, such as `1.2.3.4`.
+
+    Private networks begin with 10.
+    """
     parts = [int(part) for part in address.split(b".")]
     return parts[0] == 0 or (parts[0] != 10 and max(parts) <= _LARGEST_IN_VERSIONS)
 

@@ -1,17 +1,17 @@
-"""Tells what a number is by the words around it."""
+"""Identifies what a number is by the words around it."""
 
 import re
 
 from remit.detectors.normal import spelled
 
-# Far enough for `my number, since the move, is …`, and too near for the sentence before the last.
+# Far enough for `my number, since the move, is …`, and too short to reach the sentence before the last.
 _BEFORE = 48
 _AFTER = 14
 
 _CAMEL = re.compile(rb"(?<=[a-z])(?=[A-Z])")
 
-# Stems of words for telephones and for calling, as they are seen: without accents, other alphabets by their sound. What
-# follows `|` stands by itself; what ends with `*` may have any ending.
+# Stems of words for telephones and for calling, in normalised form: without accents, other alphabets transliterated.
+# Words after `|` must stand alone; a word that ends with `*` may have any ending.
 _PHONE_WORDS = (
     "phone*|tel|tel.|telef*|telep*|telp|tlf|tfn|tlfn|mobile*|mobil*|mobitel|handy*|cell|cellular|cellphone*|celular*|cellulare|"
     "móvil*|movil|portable|gsm|fax*|faks*|sms*|whats ?app*|viber|telegram|call|calls|called|calling|"
@@ -39,7 +39,7 @@ _PHONE_WORDS = (
 
 
 def _of_words(words: str) -> re.Pattern[bytes]:
-    """Return the pattern of *words* as they are seen; of those without `*` the end must be a word's end."""
+    """Return the pattern of *words* in normalised form; a word without `*` must end at a word boundary."""
     stems = [word for word in words.split("|") if word]
     whole = b"|".join(spelled(word).replace(b".", rb"\.") for word in stems if not word.endswith("*"))
     open_ended = b"|".join(spelled(word[:-1]) for word in stems if word.endswith("*"))
@@ -47,7 +47,7 @@ def _of_words(words: str) -> re.Pattern[bytes]:
 
 
 PHONE = _of_words(_PHONE_WORDS)
-# What is written after a number is its label, not a sentence that speaks of calling.
+# Text after a number is its label, and not a sentence about calling.
 PHONE_AFTER = re.compile(
     rb"[ \-(,:]{1,3}(?:phone|tel|mobile|mobil|cell|fax|office|desk|home|work|landline|direct)(?![a-z])"
 )
@@ -62,7 +62,7 @@ ITIN = re.compile(rb"(?<![a-z])itin(?![a-z])|individual taxpayer")
 SIN = re.compile(rb"(?<![a-z])sin(?![a-z])|social[ _-]?insurance|assurance sociale|(?<![a-z])nas(?![a-z])")
 NHS = re.compile(rb"(?<![a-z])nhs(?![a-z])|national health")
 
-# A word that says the number right after it is something else.
+# A word that says that the number right after it is something else.
 _OTHER = re.compile(
     rb"(?:(?<![a-z])(?:order|orders|invoice|inv|ticket|reference|ref|tracking|shipment|parcel|account|acct|a/c|id|ids|uid|"
     rb"case|isbn|issn|doi|ean|upc|gtin|sku|asin|item|part|serial|imei|model|batch|lot|po|vat|version|ver|v|build|release|"
@@ -78,7 +78,7 @@ _OTHER = re.compile(
     rb"fatura|siparis)|\$|\xa3|usd|eur|gbp|chf|#)"
     rb"[ _-]?(?:no|nr|num|number|numer|numero|id|ids|code|ref|n\x80)?[\"'\]]?[ .]{0,2}(?:is|was|:|=|#|"
     rb"->)?[ #:=\"'\[(]{0,3}"
-    # Letters and a year that begin such a number: `INV-2024-`, `FV/2024/`.
+    # Letters and a year at the start of such a number: `INV-2024-`, `FV/2024/`.
     rb"(?:[a-z]{1,5}[-/]{1,2})?(?:(?:19|20)\d\d[-/])?$"
 )
 _MONEY = re.compile(rb"[ ]?(?:\$|%|usd|eur|euros?|gbp|chf|dollars?|pounds|yen|bytes|ms|km|kg)(?![a-z])")
@@ -89,7 +89,7 @@ _VERSION = re.compile(
     rb"office|dll|oid|openssl|java|jdk|from version|to version|assemblyversion|fileversion)|/|\x80)"
     rb"[\"']?[ ]?(?:to|from|is|was|no\.?|number)?[ ]?[:=]?[ \"'v.(]{0,3}$"
 )
-# Words that speak of machines and networks.
+# Words about machines and networks.
 _NETWORK = re.compile(
     rb"(?<![a-z])(?:ip|ips|ipv4|addr|address|adres|adresse|direccion|indirizzo|endereco|host|hosts|hostname|server|node|"
     rb"gateway|router|dns|subnet|netmask|cidr|ping|ssh|client|peer|remote|source|destination|src|dst|from|proxy|listen|bind|"
@@ -98,30 +98,30 @@ _NETWORK = re.compile(
 
 
 def before(data: bytes, start: int) -> bytes:
-    """Return the words before *start* in small letters, the parts of `camelCase` apart."""
+    """Return the words before *start* in lower case, with the parts of `camelCase` separated."""
     return _CAMEL.sub(b" ", data[max(0, start - _BEFORE) : start]).lower()
 
 
 def after(data: bytes, end: int) -> bytes:
-    """Return the words after *end* on the same line, in small letters."""
+    """Return the words after *end* on the same line, in lower case."""
     return data[end : end + _AFTER].partition(b"\n")[0].lower()
 
 
 def says_other(words: bytes) -> bool:
-    """Return whether the last of *words* names something else that has numbers: an order, an account, a price."""
+    """Return whether the last of *words* names something else with a number: an order, an account, a price."""
     return _OTHER.search(words) is not None
 
 
 def says_money(words: bytes) -> bool:
-    """Return whether *words*, which follow a number, are its unit."""
+    """Return whether *words*, which follow a number, are its unit of money."""
     return _MONEY.match(words) is not None
 
 
 def says_version(words: bytes) -> bool:
-    """Return whether *words* lead up to a version, and not to an address."""
+    """Return whether *words* introduce a version number and not an address."""
     return _VERSION.search(words) is not None
 
 
 def says_network(words: bytes) -> bool:
-    """Return whether *words* speak of machines and their addresses."""
+    """Return whether *words* are about machines and their addresses."""
     return _NETWORK.search(words) is not None

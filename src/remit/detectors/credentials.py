@@ -1,4 +1,4 @@
-"""Secrets: keys of known vendors, tokens in headers and cookies, values that are named as secrets, private keys."""
+"""Secrets: keys of known vendors, tokens in headers and cookies, values labelled as secrets, private keys."""
 
 import re
 from collections import Counter
@@ -26,21 +26,22 @@ FIGURE = re.compile(rb"\d")
 LETTER = re.compile(rb"[A-Za-z\x81-\xff]")
 _PARTS = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|\W")
 _KEY_LENGTH = 8
-# Shorter ones are names as well, `prod-db-1`, unless figures and letters change places more often.
+# Shorter values may be names, such as `prod-db-1`, unless digits and letters alternate more often.
 _LONG_KEY = 16
 _CHANGE = re.compile(rb"[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])")
-# Letters a part, where the case changes or a figure comes: names in code have more, random text has less than two.
+# Average length of a part between changes of case or digits. Names in code have longer parts; random text has less than
+# two letters per part.
 _WORDY = 3.2
-# Of one case and without a separator inside, letters stand together longer by chance.
+# In one case and without separators, runs of letters are longer by chance.
 _WORDY_IN_ONE = 5
-# What follows a vendor's own beginning is a name in code only if words are joined in it, with hardly a figure.
+# Text after a vendor's prefix is a name in code only if it consists of joined words with hardly a digit.
 _SEPARATED = re.compile(rb"[-_.]")
 _LETTERS = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WORDY_AFTER_VENDOR = 3
-# No word is that long without a separator.
+# No word without a separator is that long.
 _LONGEST_WORD = 30
 _FIGURES_IN_NAMES = 3
-# Bits a character: eight that repeat two or three have less.
+# Bits per character; eight characters that repeat two or three have less.
 _KEY_ENTROPY = 2.3
 
 # ── keys of vendors ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -59,7 +60,7 @@ def keys(data: bytes) -> Iterator[Finding]:
                 yield Finding(*span, "API_KEY")
                 done = span[1]
                 break
-    # Apart from the others: a token that never ends would make each search for a shorter key read to the end.
+    # Searched separately: a token without an end would make each search for a shorter key read to the end of the text.
     for start, end in _jwt().spans(data):
         if not data[max(0, start - 1) : start].isalnum():
             yield Finding(start, end, "API_KEY")
@@ -67,7 +68,7 @@ def keys(data: bytes) -> Iterator[Finding]:
 
 @cache
 def _vendors() -> tuple[Linear, dict[bytes, list[tuple[int, KeyFormat]]]]:
-    """Return the pattern of all fixed texts, and for each the forms that it may belong to, the longest text first."""
+    """Return the pattern of all fixed texts, and the key formats that each may belong to, longest text first."""
     rows = forms()
     texts = sorted(rows, key=len, reverse=True)
     by_text = {
@@ -117,7 +118,7 @@ def _is_random_rest(rest: bytes) -> bool:
 
 
 def private_keys(data: bytes) -> Iterator[Finding]:
-    """Find private keys in PEM, whole or cut off."""
+    """Find private keys in PEM format, complete or truncated."""
     for pattern in _pem_patterns():
         for start, end in pattern.spans(data):
             yield Finding(start, end, "PRIVATE_KEY")
@@ -132,7 +133,7 @@ def _pem_patterns() -> tuple[Linear, ...]:
 
 
 def headers(data: bytes) -> Iterator[Finding]:
-    """Find what follows `Bearer`, or `Authorization:` and a scheme."""
+    """Find the value after `Bearer`, or after `Authorization:` and a scheme."""
     for pattern in (_BEARER, _AUTHORIZATION):
         for found in pattern.finditer(data):
             value = found[1]
@@ -155,11 +156,11 @@ _ATTRIBUTES = frozenset(b"path domain expires max-age samesite version comment p
 
 
 def cookies(data: bytes) -> Iterator[Finding]:
-    """Find the values of cookies that stand for a session or a login."""
+    """Find the values of session and login cookies."""
     header, session = _cookie_patterns()
     done = 0
     for start, end in header.spans(data):
-        # A name in a header may be one of a header as well: each is read once.
+        # A cookie's name may also be the name of a header; each is read once.
         crumb = _CRUMB.match(data, end) if start >= done else None
         while crumb is not None:
             name, value = crumb[1].lower(), crumb[2]
@@ -182,14 +183,14 @@ def _is_session(value: bytes) -> bool:
 
 
 def is_mixed(value: bytes) -> bool:
-    """Return whether small and capital letters change places as they do not in words."""
+    """Return whether upper and lower case alternate more than they do in words."""
     return len(value) >= 12 and sum(65 <= char <= 90 for char in value[1:]) >= 3 and not value.isupper()
 
 
-# ── values that are named ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── labelled values ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# Values that stand for a value, or say that there is none.
+# Placeholders, and values that say that there is no value.
 PLACEHOLDER = re.compile(
     rb"[<\[({$%*].*|\W+|x{3,}|(?:your|my|the|example|sample|dummy|changeme|placeholder|redacted|hidden|masked)\b.*|your.*|"
     rb"(?:os|process|env|settings|config|self|var|secrets?|this|req|request|input|kwargs|args)[.\[(].*|"
@@ -201,12 +202,12 @@ PLACEHOLDER = re.compile(
     rb"secure|hidden|user|users|credentials?|acct|keys?|secret(?:str|bytes)",
     re.IGNORECASE,
 )
-# Code that takes the value from elsewhere.
+# Code that reads the value from elsewhere.
 CALL = re.compile(rb"[\w.]+[(\[]|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|\$[{(]|%\(|\{\{|<%")
 
 
 def is_random(value: bytes, *, named: bool) -> bool:
-    """Return whether *value* is long and mixed enough to be a key; it need be less so if it is *named* as one."""
+    """Return whether *value* is long and mixed enough to be a key; less is enough if it is *named* as one."""
     if len(value) < _KEY_LENGTH or not LETTER.search(value):
         return False
     if not FIGURE.search(value) and not is_mixed(value):
@@ -222,7 +223,7 @@ def is_random(value: bytes, *, named: bool) -> bool:
 
 # ── files and commands ────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A user and a password in one: curl's -u. A line of .pgpass. A password in SQL. A hash of crypt's.
+# A user and a password in one: curl's -u, a line of .pgpass, a password in SQL, a hash of crypt(3).
 _FILES: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
     (b"-u", re.compile(rb"(?:\s-u|--user)[ =][\"']?[^\s:\"']{1,64}:(?P<value>[^\s\"'@$<]{4,128})")),
     (b"identified", re.compile(rb"(?i)\bidentified by [\"'](?P<value>[^\"'\s]{4,128})[\"']")),
@@ -241,7 +242,7 @@ _FILES: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
 
 
 def files(data: bytes) -> Iterator[Finding]:
-    """Find passwords in the files and commands that give them no name: .pgpass, .htpasswd, `curl -u`, SQL."""
+    """Find passwords in files and commands that do not label them: .pgpass, .htpasswd, `curl -u`, SQL."""
     for clue, pattern in _FILES:
         if clue in data or clue.upper() in data:
             for found in pattern.finditer(data):

@@ -1,6 +1,6 @@
-"""Patterns whose cost grows with the text and no faster: RE2's, and Python's own a step at a time.
+"""Patterns that run in linear time: those of RE2, and those of Python in steps.
 
-A search holds the interpreter until it finds something, and so it holds the event loop of a thread beside it.
+A search holds the interpreter until it finds something, and so blocks the event loop of another thread.
 """
 
 import re
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-# RE2 gives the interpreter back for each search, and has it again before a thread that waits for it has woken up: of
-# thousands of short searches in a row, each keeps it waiting anew. So after some of them the others get a real chance.
+# RE2 releases the interpreter for each search and takes it back before a waiting thread has woken up. In a row of
+# thousands of short searches, each one makes that thread wait anew. So a pause after some of them gives other threads a
+# real chance.
 _IN_A_ROW = 64
 _PAUSE_S = 0.0001
 _searches = count(1)
@@ -23,7 +24,7 @@ def _let_others() -> None:
 
 
 class Linear:
-    """A pattern of RE2's; raises ValueError with RE2's own words if it is none."""
+    """A pattern of RE2; raises ValueError with RE2's own message if the pattern is invalid."""
 
     def __init__(self, pattern: bytes | str) -> None:
         import re2  # pyright: ignore[reportMissingTypeStubs]
@@ -32,19 +33,19 @@ class Linear:
         options = engine.Options()
         options.log_errors = False
         if isinstance(pattern, bytes):
-            # Detectors read a byte a character.
+            # Detectors read one byte per character.
             options.encoding = engine.Options.Encoding.LATIN1
         try:
             self._pattern: Any = engine.compile(pattern, options)
         except engine.error as error:
             reason: bytes | str = error.args[0]
             raise ValueError(reason.decode() if isinstance(reason, bytes) else reason) from error
-        # A group of this name narrows what is found.
+        # A group of this name narrows the finding to its own span.
         names: Any = self._pattern.groupindex
         self._group: int = names.get(b"value" if isinstance(pattern, bytes) else "value", 0)
 
     def spans(self, text: bytes | str) -> Iterator[tuple[int, int]]:
-        """Where in *text* it matches anything."""
+        """Yield the spans of all matches in *text*."""
         _let_others()
         for found in self._pattern.finditer(text):
             _let_others()
@@ -53,12 +54,12 @@ class Linear:
                 yield start, end
 
     def matches(self, text: bytes | str) -> bool:
-        """Return whether it matches all of *text*."""
+        """Return whether the pattern matches all of *text*."""
         _let_others()
         return self._pattern.fullmatch(text) is not None
 
 
-# Some milliseconds for the slowest pattern.
+# The slowest pattern takes some milliseconds for this.
 STEP = 65_536
 _WIDEST = 64
 _LETTER = re.compile(rb"[A-Za-z]")
@@ -67,7 +68,7 @@ _LETTER = re.compile(rb"[A-Za-z]")
 def find_narrow(
     pattern: re.Pattern[bytes], data: bytes, start: int = 0, end: int | None = None
 ) -> Iterator[re.Match[bytes]]:
-    """Yield what *pattern* finds, of which nothing is wider than 64 bytes, what it looks ahead to included."""
+    """Yield the matches of *pattern*, none of which is wider than 64 bytes, including its lookahead."""
     end = len(data) if end is None else end
     while start < end:
         stop = min(start + STEP, end)
@@ -80,7 +81,7 @@ def find_narrow(
 
 
 def find_without_letters(pattern: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
-    """Yield what *pattern* finds, however wide, in which there is never an ASCII letter."""
+    """Yield the matches of *pattern*, of any width, which never contain an ASCII letter."""
     start, end = 0, len(data)
     while start < end:
         letter = _LETTER.search(data, min(start + STEP, end))

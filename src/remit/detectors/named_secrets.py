@@ -1,4 +1,4 @@
-"""Values that are named as secrets: in assignments, in options of commands, and in prose."""
+"""Values labelled as secrets: in assignments, in options of commands, and in prose."""
 
 import re
 from base64 import b64decode
@@ -12,7 +12,7 @@ from remit.detectors.linear import Linear
 from remit.detectors.normal import spelled
 from remit.policy.verdict import Finding
 
-# Signs that words do not have inside.
+# Characters that do not occur inside words.
 _SIGN = re.compile(rb"[^0-9A-Za-z\x81-\xff_.,:;()\[\]/'-]")
 
 
@@ -64,7 +64,7 @@ _PASSWORD = re.compile(b"|".join(re.escape(spelled(word)) for word in _PASSWORDS
 _NAME_BEFORE = re.compile(rb"[A-Za-z0-9_.$\x81-\xff-]{0,40}\Z")
 
 
-# The rest of a name, what closes it, a type, a sign, what opens the value.
+# The rest of a name, its closing quote, a type, an operator, the opening quote of the value.
 _ASSIGNED = re.compile(
     rb"(?P<rest>[A-Za-z0-9_-]{0,24}+)(?P<closed>[\"'`\])}]{0,3}+)"
     rb"(?P<typed>[ \t]{0,4}:[ \t]{0,4}[A-Za-z_][A-Za-z0-9_.\[\]| ]{0,40}?[ \t]{0,4}(?==))?"
@@ -84,7 +84,7 @@ _BARE = re.compile(rb"[^\s\"'`,;<>\x80]{4,512}")
 _CAMEL = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])|[_.\- $]+")
 
 
-# Keys that open nothing.
+# Keys that give no access.
 _HARMLESS = frozenset(
     b"primary foreign cache sort partition public registry dict hash unique idempotency max min num "
     b"count next page eos bos "
@@ -101,11 +101,11 @@ _NAMING = frozenset(
 )
 
 
-# A name of a call whose first argument is the name of a setting: `define('DB_PASSWORD', 'hunter2')`.
+# A call whose first argument is the name of a setting: `define('DB_PASSWORD', 'hunter2')`.
 _SETTING = re.compile(rb"\w\([ ]?[\"'][\w.-]{0,60}\Z")
 
 
-# What no key has inside: addresses, code, patterns, what was cut out.
+# Text that no key contains: addresses, code, patterns, redacted parts.
 _NO_KEY = re.compile(rb"://|[|(){}]|\.\.|^urn:|^/[a-z]|=[^=]|^0x|\bself\.")
 
 
@@ -127,14 +127,14 @@ _SPOKEN_WORD = re.compile(rb"[^\s\"'`,;<>()\x80]+")
 _ENDS_SENTENCE = re.compile(rb"[a-z]{2,}[.!?]")
 
 
-# How many words a sentence may have between the word for a secret and the secret.
+# How many words a sentence may have between the word for a secret and the secret itself.
 _WORDS_TO_KEY = 8
 
 
 _WORDS_TO_PASSWORD = 6
 
 
-# What stands before the word for a secret in a name, a command or a tag.
+# Text before the word for a secret in a name, a command or a tag.
 _LONGEST_NAME = 72
 
 
@@ -144,7 +144,7 @@ _PARAMETER = re.compile(rb"[?&][\w.-]{0,40}\Z")
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 
 
-# Code goes on: a call, an item, an attribute.
+# The value continues as code: a call, an item, an attribute.
 _USED = re.compile(rb"[(\[]|\.[A-Za-z_]")
 
 
@@ -155,7 +155,7 @@ _LINE_BEGINS = re.compile(rb"(?:\A|\n)[ \t]*(?:export |set |\$)?[\w.-]{0,40}\Z")
 
 
 def assignments(data: bytes) -> Iterator[Finding]:
-    """Find values of `password: …`, `api_key = …`, `with the key …` and the like."""
+    """Find the values in `password: …`, `api_key = …`, `with the key …` and the like."""
     done = 0
     for start, end in _names().spans(data):
         if start < done:
@@ -193,7 +193,7 @@ def _assigned(data: bytes, start: int, end: int) -> Finding | None:
         return None
     text = value[0] if quote else value[0].rstrip(b".:)]}>?" if is_password else b".:)]}>!?")
     if b"&" in text and (not is_password or _PARAMETER.search(before)):
-        # In a URL the next parameter follows.
+        # In a URL, the next parameter follows.
         text = text.partition(b"&")[0]
     if len(text) < 4 or PLACEHOLDER.fullmatch(text) or CALL.match(text):
         return None
@@ -209,7 +209,7 @@ def _assigned(data: bytes, start: int, end: int) -> Finding | None:
 
 
 def _is_whole(before: bytes, hit: bytes, rest: bytes) -> bool:
-    """Return whether a word for a password is a word of its own, or part of a name that is joined of several."""
+    """Return whether a word for a password stands alone or is a part of a compound name."""
     if rest[:1].islower() and rest[:2] not in {b"s", b"s_", b"s-"}:
         return False
     return len(hit) > 4 or not before[-1:].isalpha() or (len(hit) > 2 and before[-2:] in {b"db", b"DB"})
@@ -221,14 +221,14 @@ def _value(data: bytes, pattern: re.Pattern[bytes], place: int, kind: str) -> Fi
 
 
 def _is_key(before: bytes, hit: bytes, rest: bytes, value: bytes) -> bool:
-    """Return whether a name says that its value is a key, and the value may be one."""
+    """Return whether a name labels its value as a key, and the value may be one."""
     begun = _NAME_BEFORE.search(before)
     words = _CAMEL.sub(b" ", (begun[0] if begun else b"") + hit + rest).lower().split()
     if not _NAMING.intersection(words[-2:]) and not (b"session" in words and len(words) > 1):
         return False
     if _NO_KEY.search(value):
         return False
-    # `GRAFANA_TOKEN` says more than `token`, and `cache_key` less.
+    # `GRAFANA_TOKEN` is stronger evidence than `token`, and `cache_key` is weaker.
     named = len(words) > 1 and b"session" not in words and not _HARMLESS.intersection(words)
     return is_random(value, named=named)
 
@@ -244,7 +244,7 @@ def _is_password(data: bytes, before: bytes, found: re.Match[bytes], start: int,
         return not (_NAME.fullmatch(value) and _USED.match(data, start + len(value)))
     if sign.strip() in _VERBS or sign.strip()[:1] >= b"\x80":
         return False
-    # A word by itself: quoted, or all that the line says.
+    # A word alone: quoted, or all of the line.
     if quote:
         return True
     if b"_" in value or (next_to and next_to in b")("):
@@ -263,10 +263,10 @@ def _is_basic(value: bytes) -> bool:
 
 
 def _find_named_secret(data: bytes, end: int, *, is_password: bool) -> Finding | None:
-    """Find what a sentence calls a key or a password: within a few words, and random enough to be no word."""
+    """Find a value that a sentence calls a key or a password: within a few words, and too random to be a word."""
     line = data[end : end + 240].partition(b"\n")[0]
     begun = _SPOKEN.match(line)
-    # Part of a longer word, such as `keyboard`.
+    # Inside a longer word, such as `keyboard`.
     if begun is None:
         return None
     most = _WORDS_TO_PASSWORD if is_password else _WORDS_TO_KEY
@@ -294,7 +294,7 @@ _TERM = re.compile(
 )
 
 
-# A word and a few figures are a password only right after the word for it: `password hunter2`.
+# A word with a few digits is a password only right after the word for it: `password hunter2`.
 _WORD_AND_FIGURES = re.compile(rb"[A-Za-z]{4,}\d{1,4}")
 
 

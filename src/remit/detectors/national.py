@@ -1,8 +1,8 @@
-"""Numbers that states and banks give out: personal, tax and company numbers, bank codes and accounts.
+"""Numbers that states and banks issue: personal, tax and company numbers, bank codes and accounts.
 
-A row is a number: its kind, the module of stdnum that checks it (or a check of our own), its shape, and the words that
-name it. A number is found where a word names it; by its shape alone only where that, its check digits and its date
-leave hardly a chance for another number.
+A row describes a kind of number: the module of stdnum that checks it (or our own check), its format, and the words that
+label it. A number is found after such a word. It is found by its format alone only if format, check digits and date
+together leave hardly a chance that it is another number.
 """
 
 import re
@@ -20,24 +20,24 @@ from remit.policy.verdict import Finding
 # ── the numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# How far after its word a number may stand: a few words, and not in the next sentence but one.
+# How far after its label a number may be: a few words, and not beyond the next sentence.
 _NEAR = 48
 _LONGEST = 40
-# What may follow a word that names a number, besides its own endings: `PESEL-u`, `NIP:`, `DNI nº`.
+# Text that may follow a label besides its own endings: `PESEL-u`, `NIP:`, `DNI nº`.
 _GAP = r"[^0-9\n]{0,%d}?"
 _ENDS = rb"(?![0-9A-Za-z]|[./-]\d|,\d{3}\d)"
 _STARTS = rb"(?<![0-9A-Za-z+])(?<!\d[./-])"
 _DIGIT = re.compile(rb"\d")
 _SEPARATORS = re.compile(rb"[ _-]")
 _COMPACT = re.compile(r"[ ./-]")
-# Words that mean other things more often: `pan`, `run`. They must be in capitals, or be the name of a field.
+# Words that usually mean other things: `pan`, `run`. They must be in capitals, or be the name of a field.
 _CAPITALS = frozenset(
     b"pan nit run bn cc cf kt ic fin nie rut ach cui cif kp epic vid said bic vat uid sofi inn ein aba nic acn".split()
 )
 
 
-# Words that mean one number and nothing else: right after them it is found even if a check digit is wrong, since a
-# number with a mistake still tells who is meant.
+# Words that mean this number and nothing else. A number right after one is found even if a check digit is wrong,
+# because a number with a mistake still identifies the person.
 _UNMISTAKABLE = (
     "pesel|peselu|peselem|nip|nipu|nipem|regon|regonu|regonem|aadhaar|aadhar|cpf|cnpj|dni|codice fiscale|"
     "partita iva|bsn|burgerservicenummer|steuer-id|steueridentifikationsnummer|curp|cuit|cuil|personnummer|"
@@ -54,7 +54,7 @@ def _unmistakable() -> frozenset[bytes]:
 
 @cache
 def _names() -> tuple[Linear, dict[bytes, tuple[int, ...]]]:
-    """Return the pattern of all words, and the rows that each of them names."""
+    """Return the pattern of all labels, and the rows that each label belongs to."""
     rows: dict[bytes, list[int]] = {}
     for place, row in enumerate(ROWS):
         for word in row.words.split("|"):
@@ -74,7 +74,7 @@ def _shape(place: int) -> re.Pattern[bytes]:
 
 @cache
 def _lettered(place: int) -> bool:
-    """Return whether the number may begin with a letter, so that the words before it must be told from it."""
+    """Return whether the number may begin with a letter, so that it must be separated from the words before it."""
     return re.match(r"\(?\??:?\[?[A-Za-z]", ROWS[place].shape) is not None
 
 
@@ -85,9 +85,9 @@ def _before_word(place: int) -> re.Pattern[bytes]:
 
 @cache
 def _sure() -> tuple[Linear, list[tuple[int, re.Pattern[bytes]]]]:
-    """Return one pattern of all shapes that need no word, and each by itself."""
+    """Return one pattern of all formats that need no label, and each format by itself."""
     shapes = [(place, row.sure) for place, row in enumerate(ROWS) if row.sure]
-    # RE2 has no way to say `the same sign again`; the pattern of the row has.
+    # RE2 cannot express `the same character again`; the pattern of the row can.
     joined = "|".join(shape.replace(r"\1", "[ -]") for _, shape in shapes)
     return Linear(rf"\b(?:{joined})".encode()), [
         (place, re.compile(_STARTS + rb"(?:" + shape.encode() + rb")" + _ENDS)) for place, shape in shapes
@@ -104,7 +104,7 @@ def _check(place: int) -> Check:
 
 
 def numbers(data: bytes) -> Iterator[Finding]:
-    """Find the numbers of people, companies and banks that are named, or sure by their shape."""
+    """Find numbers of people, companies and banks that have a label or an unmistakable format."""
     names, rows = _names()
     for start, end in names.spans(data):
         if data[start : start + 1].islower() and data[start + 1 : start + 2].isupper():
@@ -127,7 +127,7 @@ def _spaced(rows: dict[bytes, tuple[int, ...]], word: bytes) -> tuple[int, ...]:
 
 
 def _is_word(data: bytes, start: int, end: int, word: bytes) -> bool:
-    """Return whether the word ends where it was found: with an ending at most, if it is long."""
+    """Return whether the label ends where it was found; a long one may have an inflected ending."""
     written = data[start:end]
     if word in _CAPITALS and written.islower() and data[end : end + 1] not in b":=_\"'#":
         return False
@@ -166,7 +166,9 @@ def _named(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyp
 
 
 def _last_of(window: bytes, place: int, found: re.Match[bytes]) -> re.Match[bytes] | None:
-    """Return the first place at which a number that begins with letters is valid; words have its shape as well."""
+    """Return the first position at which a number that begins with letters is valid, because words may have its
+    format too.
+    """
     line = window.find(b"\n")
     stop = len(window) if line < 0 else line
     shape = re.compile(_STARTS + rb"(?P<number>" + ROWS[place].shape.encode() + rb")" + _ENDS)

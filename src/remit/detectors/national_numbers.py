@@ -1,4 +1,4 @@
-"""The numbers that states and banks give out, as a table: names, shapes and checks."""
+"""The numbers that states and banks issue, as a table: labels, formats and checks."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,43 +11,43 @@ def _weighed(digits: str, weights: tuple[int, ...]) -> int:
 
 
 def _clabe(number: str) -> bool:
-    """Mexico's bank accounts: the last of 18 digits checks the others (Banco de México)."""
+    """Bank accounts in Mexico: the last of 18 digits is the check digit (Banco de México)."""
     total = sum(int(digit) * weight % 10 for digit, weight in zip(number[:17], (3, 7, 1) * 6, strict=False))
     return len(number) == 18 and (total + int(number[17])) % 10 == 0
 
 
 def _nrb(number: str) -> bool:
-    """Poland's bank accounts: an IBAN without its country."""
+    """Bank accounts in Poland: an IBAN without its country code."""
     return len(number) == 26 and int(f"{number[2:]}2521{number[:2]}") % 97 == 1
 
 
 def _snils(number: str) -> bool:
-    """Russia's social insurance: two digits check nine."""
+    """Social insurance in Russia: nine digits and two check digits."""
     return _weighed(number, (9, 8, 7, 6, 5, 4, 3, 2, 1)) % 101 % 100 == int(number[9:])
 
 
 def _nric(number: str) -> bool:
-    """Singapore's residents and foreigners: a letter checks seven digits."""
+    """Residents and foreigners in Singapore: seven digits and a check letter."""
     total = _weighed(number[1:8], (2, 7, 6, 5, 4, 3, 2)) + {"T": 4, "G": 4, "M": 3}.get(number[0], 0)
     letters = {"S": "JZIHGFEDCBA", "T": "JZIHGFEDCBA", "M": "XWUTRQPNJLK"}.get(number[0], "XWUTRQPNMLK")
     return letters[total % 11] == number[8]
 
 
 def _hkid(number: str) -> bool:
-    """Hong Kong's identity cards: a digit or A checks one or two letters and six digits."""
+    """Identity cards in Hong Kong: one or two letters, six digits, and a check digit or A."""
     plain = number.replace("(", "").replace(")", "").rjust(9)
     values = [36 if char == " " else int(char, 36) for char in plain]
     return sum(value * weight for value, weight in zip(values, range(9, 0, -1), strict=True)) % 11 == 0
 
 
 def _tw_id(number: str) -> bool:
-    """Taiwan's identity cards: a letter for the county, nine digits, the last of which checks."""
+    """Identity cards in Taiwan: a letter for the county and nine digits, the last of which is the check digit."""
     county = "ABCDEFGHJKLMNPQRSTUVXYWZIO".index(number[0]) + 10
     return (county // 10 + county % 10 * 9 + _weighed(number[1:], (8, 7, 6, 5, 4, 3, 2, 1, 1))) % 10 == 0
 
 
 def _pl_card(number: str) -> bool:
-    """Poland's identity cards: the fourth of nine characters checks the others."""
+    """Identity cards in Poland: the fourth of nine characters is the check digit."""
     values = [int(char, 36) for char in number]
     return (_sum(values[:3], (7, 3, 1)) + _sum(values[4:], (7, 3, 1, 7, 3))) % 10 == values[3]
 
@@ -57,7 +57,7 @@ def _sum(values: list[int], weights: tuple[int, ...]) -> int:
 
 
 def _any(number: str) -> bool:
-    """No check digit: the shape and the word must do."""
+    """Accept any number: it has no check digit, so format and label must suffice."""
     return bool(number)
 
 
@@ -65,18 +65,18 @@ _PERSON, _TAX, _CODE, _ACCOUNT = "NATIONAL_ID", "TAX_ID", "BANK_CODE", "BANK_ACC
 
 
 class NumberKind(NamedTuple):
-    """A kind of number: who is named by it, what checks it, how it is written, which words name it."""
+    """A kind of number: what it identifies, its check, its format, and its labels."""
 
     kind: str
     check: str | Check
     shape: str
     words: str = ""
     sure: str = ""
-    """The shape in which it is found without a word; empty if in none."""
+    """The format in which it is found without a label; empty if there is none."""
 
 
 def _digits(count: int, most: int | None = None) -> str:
-    """Digits with single blanks, dots, dashes or slashes between them."""
+    """Return the pattern of digits with single spaces, dots, dashes or slashes between them."""
     return rf"\d(?:[ ./-]?\d){{{count - 1},{(most or count) - 1}}}"
 
 

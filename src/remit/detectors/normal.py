@@ -8,7 +8,7 @@ from typing import NamedTuple
 from remit.detectors.linear import STEP
 from remit.text.normalisation import likeness, unescaped
 
-# What becomes of characters that have no likeness in ASCII. Ideographs are told apart because they are written
+# Classes of characters that have no equivalent in ASCII. Ideographs have their own class because they are written
 # without spaces: in `请联系a@example.org谢谢` they are not part of the address.
 LETTER = b"\xff"
 IDEOGRAPH = b"\xfe"
@@ -18,7 +18,7 @@ BLANK = b"\x80"
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-# Letters of other alphabets by their sound, so that words for telephones and papers can be told in them.
+# Transliterations of other alphabets, so that words for telephones and papers can be recognised in them.
 _SOUNDS = dict(
     zip(
         "бгджзилпфцчшщъыьэюяєБГДЖЗИЛПФЦЧШЩЪЫЬЭЮЯЄδζθλμξπφψΔΘΛΞΠΣΦΨΩهاتفجولرقمكةسبطحديضعنشטלפוןמסרזהתדכינאקעבםצש",
@@ -26,8 +26,8 @@ _SOUNDS = dict(
         strict=True,
     )
 )
-# The characters of which words for telephones, papers and passwords are written in scripts that no letters of ours can
-# stand for. Each has a byte of its own, from 0x81 on.
+# The characters of words for telephones, papers and passwords in scripts that cannot be transliterated. Each has a byte
+# of its own, from 0x81 on.
 _WRITTEN = (
     "电電话話手机機致联系聯繫拨打号號码碼身份证證护護照税稅银銀行卡账口座法代信用纳旅券密携帯番個人マイナンバパスワドポト暗"
     "전화번호휴대폰핸드주민등록여권비밀연락처"
@@ -35,40 +35,40 @@ _WRITTEN = (
     "फनमबइलआधरपस"
 )
 _BYTES = {char: bytes([0x81 + place]) for place, char in enumerate(sorted(set(_WRITTEN)))}
-# Every byte that stands for a character of a script without spaces, as part of a class in a pattern.
+# Every byte for a character of a script without spaces, as part of a character class in a pattern.
 IDEOGRAPHS = IDEOGRAPH + b"".join(sorted(byte for char, byte in _BYTES.items() if _UNSPACED.match(char)))
-# Every byte that stands for another letter.
+# Every byte for another letter.
 LETTERS = LETTER + b"".join(sorted(byte for char, byte in _BYTES.items() if not _UNSPACED.match(char)))
 
 
 class Shadow(NamedTuple):
-    """The bytes to look at, and where each begins and ends in the original; None if each in its own place."""
+    """The bytes to search, and where each begins and ends in the original; None if all offsets are the same."""
 
     data: bytes
     places: Sequence[int] | None
     ends: Sequence[int] | None = None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the original that the bytes from *start* to *end* stand for."""
+        """Return the span in the original of the bytes from *start* to *end*."""
         if self.places is None:
             return start, end
         return self.places[start], self.places[end - 1] + 1 if self.ends is None else self.ends[end - 1]
 
 
 def as_ascii(text: str) -> str:
-    """Return *text* with digits, dots, dashes and spaces of all scripts as ASCII, and without what cannot be seen.
+    """Return *text* with digits, dots, dashes and spaces of all scripts as ASCII, and without invisible characters.
 
     The characters 0x80 to 0xff of the result stand for classes, not for themselves: letters, ideographs, the rest.
     """
     if text.isascii():
         return text
-    # In steps: whoever else wants the interpreter waits for as long as one takes.
+    # In steps, because other threads wait for the interpreter during a step.
     steps = range(0, len(text), STEP)
     return "".join([text[at : at + STEP].translate(_SEEN) for at in steps])
 
 
 def shadow(text: str) -> Shadow:
-    """Return the plain form of *text* as bytes, and the way back."""
+    """Return the normalised form of *text* as bytes, with offsets into the original."""
     seen = as_ascii(text)
     data = _of_one_line(seen.encode("latin-1"))
     odd = "" if seen is text else "".join(char for char in set(text) if len(_SEEN[ord(char)]) != 1)
@@ -85,7 +85,7 @@ def shadow(text: str) -> Shadow:
 
 
 def hidden(text: str) -> Shadow | None:
-    """Return what the escapes of *text* hide, with the text around it; None if they hide nothing."""
+    """Return the text that escapes in *text* hide, with the text around it; None if they hide nothing."""
     found = unescaped(text)
     if found is None or not found.hides:
         return None
@@ -98,16 +98,16 @@ def hidden(text: str) -> Shadow | None:
 
 
 def _of_one_line(data: bytes) -> bytes:
-    """Return *data* with the escapes that JSON inside a text has for blanks and quotes read as such."""
+    """Return *data* with the escapes for blanks and quotes in embedded JSON decoded."""
     if b"\\" not in data:
         return data
-    # The end of a line would else be a letter that touches what comes next.
+    # Otherwise the escaped end of a line would be a letter that touches the next word.
     data = data.replace(rb"\n", b" \n").replace(rb"\r", b" \n").replace(rb"\t", b"  ")
     return data.replace(rb"\"", b'""')
 
 
 class _Seen(dict[int, str]):
-    """How each character is seen, worked out when it is first met."""
+    """The normalised form of each character, computed on first use."""
 
     def __missing__(self, point: int) -> str:
         seen = self[point] = _seen(chr(point))
@@ -118,7 +118,7 @@ _SEEN = _Seen()
 
 
 def _seen(char: str) -> str:
-    # Vowel signs and tone marks of words that are told would else be dropped as marks on a letter.
+    # Vowel signs and tone marks of these words would otherwise be dropped as accents.
     if char in _BYTES:
         return _BYTES[char].decode("latin-1")
     seen = likeness(char)
@@ -134,5 +134,5 @@ def _seen(char: str) -> str:
 
 
 def spelled(words: str) -> bytes:
-    """Return *words* as they are seen, for patterns that look for them in the bytes of a text."""
+    """Return *words* in normalised form, for patterns that search the bytes of a text."""
     return as_ascii(words).encode("latin-1").lower()

@@ -1,4 +1,4 @@
-"""Numbers that name a person or an account: cards, social security numbers, telephones, IP addresses."""
+"""Numbers that identify a person or an account: payment cards, social security numbers, telephones."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from remit.detectors.linear import Linear, find_narrow, find_without_letters
 from remit.detectors.phones import Plan
 from remit.policy.verdict import Finding
 
-# Up to three characters may stand between two digits: `) -`, ` - `, a line's end and its indent.
+# Up to three characters may stand between two digits: `) -`, ` - `, a line break and its indent.
 _BETWEEN = rb"[\x00-\x20\-./()_]"
 _RUN = re.compile(rb"[+(]{0,2}\d(?:" + _BETWEEN + rb"{0,3}+\d){5,}+")
 _DIGITS = re.compile(rb"\d+")
@@ -28,7 +28,7 @@ _DATE = re.compile(
 )
 _EXTENSION = re.compile(rb"[ ,;]{0,2}(?:x|ext\.?|extension|durchwahl)[ .:]{0,2}\d{1,6}(?![0-9A-Za-z])", re.IGNORECASE)
 _TRUNK_ZERO = re.compile(rb"\(0\)")
-# What keeps groups together: part of them alone is not a number of its own.
+# Characters that join groups, so that one group alone is not a number of its own.
 _HOLDS = frozenset({b"-", b".", b"/", b"_"})
 _LINE = re.compile(rb"[\r\n]")
 
@@ -39,14 +39,15 @@ _CARD_GROUPS: dict[int, tuple[tuple[int, ...], ...]] = {
 }
 _SHORTEST_CARD = 12
 _LONGEST_CARD = 19
-# Of other lengths a number is a card's only where words say so: bar codes of thirteen digits begin with a 4, too.
+# A number of another length is a card number only with a word for it nearby: bar codes of thirteen digits also begin
+# with 4.
 _USUAL = frozenset({14, 15, 16, 19})
-# Each pair of digits, the second doubled and its digits added: Luhn's sum without a loop.
+# The Luhn sum of each pair of digits (the second doubled, its digits added), so that no loop is needed.
 _DOUBLED = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
 _PLAIN = bytes.maketrans(b"0123456789", bytes(range(10)))
 
 
-# Groups of a card with a sign between them that numbers of other sorts are listed with.
+# Groups of a card with a separator that is also used in lists of other numbers.
 _LIST_BEGINS = rb"\d{4}[,;|] ?\d{4,6}[,;|]"
 _LISTED_CARD = re.compile(rb"\d{4}([,;|]) ?(?:(?:\d{4}\1 ?){2}\d{2,7}|\d{6}\1 ?\d{4,5})(?![0-9])")
 
@@ -73,7 +74,7 @@ def numbers(data: bytes, plan: Plan) -> Iterator[Finding]:
 
 
 def _trim(data: bytes, groups: list[Group]) -> bool:
-    """Take off what belongs to a word or to a time of day; tell whether the rest hangs on a word."""
+    """Remove digits that belong to a word or a time of day; return whether a word touches the rest."""
     start, end = groups[0][0], groups[-1][1]
     follows = end < len(data) and (
         (data[end] in _LETTERS and not _EXTENSION.match(data, end))
@@ -110,7 +111,7 @@ def _spans(groups: Sequence[Group]) -> Group:
 
 
 def _glued_cards(data: bytes, groups: Sequence[Group]) -> list[Finding]:
-    """Cards that letters touch; so long a run of decimal digits is seldom part of a word."""
+    """Find cards that touch letters; so long a run of decimal digits is seldom part of a word."""
     (start, first), (last, end) = groups[0], groups[-1]
     touched = ({(start, first)} if data[start - 1 : start].isalpha() else set[Group]()) | (
         {(last, end)} if data[end : end + 1].isalpha() else set[Group]()
@@ -123,7 +124,7 @@ def _glued_cards(data: bytes, groups: Sequence[Group]) -> list[Finding]:
 
 
 def _is_fraction(data: bytes, group: Group) -> bool:
-    """Return whether a point joins the group to figures: what is before or after it is the same number."""
+    """Return whether a decimal point joins the group to digits before or after it, so that both are one number."""
     start, end = group
     return (data[start - 1 : start] == b"." and data[start - 2 : start - 1].isdigit()) or (
         data[end : end + 1] == b"." and data[end + 1 : end + 2].isdigit()
@@ -131,7 +132,7 @@ def _is_fraction(data: bytes, group: Group) -> bool:
 
 
 def _listed_cards(data: bytes) -> Iterator[Finding]:
-    """Cards whose groups stand in a list: `4111,1111,1111,1111`."""
+    """Find cards whose groups are written as a list: `4111,1111,1111,1111`."""
     for start, _ in linear_pattern(_LIST_BEGINS).spans(data):
         found = _LISTED_CARD.match(data, start)
         if found is None or data[max(0, start - 1) : start].isdigit():
@@ -158,7 +159,8 @@ def _cards(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
         place += taken or 1
     if found or len(groups) == 1:
         return
-    # Other groups are too often other numbers in a row: only where they are all there is, up to a line's end.
+    # Groups of other sizes are usually separate numbers: accept them only if nothing else follows up to the end of the
+    # line.
     pieces = (groups, *_lines(data, groups)) if len(groups) <= 2 * _LONGEST_CARD else _lines(data, groups)
     for piece in pieces:
         if 1 < len(piece) <= _LONGEST_CARD and not (len(piece) == 2 and _is_fraction(data, piece[0])):
@@ -170,7 +172,7 @@ def _cards(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
 
 
 def _card_at(data: bytes, groups: Sequence[Group], sizes: Sequence[int], place: int) -> int:
-    """Return how many groups from *place* on are a card's."""
+    """Return how many groups from *place* on make up a card number."""
     size = sizes[place]
     if size > 11:
         start, end = groups[place]
@@ -187,7 +189,7 @@ def _card_at(data: bytes, groups: Sequence[Group], sizes: Sequence[int], place: 
 
 
 def _is_card_here(data: bytes, piece: Sequence[Group], digits: bytes) -> bool:
-    """Return whether *digits* are a card's; where words say so, every issuer will do."""
+    """Return whether *digits* are a card number; with a word for it nearby, any issuer is accepted."""
     if not _SHORTEST_CARD <= len(digits) <= _LONGEST_CARD or not luhn(digits) or b"+" in _lead(data, piece[0][0]):
         return False
     if len(digits) in _USUAL and is_card(digits):
@@ -197,12 +199,15 @@ def _is_card_here(data: bytes, piece: Sequence[Group], digits: bytes) -> bool:
 
 
 def is_card(digits: bytes) -> bool:
-    """Return whether *digits* are as many as their issuer gives, with the right check digit."""
+    """Return whether *digits* have the length that their issuer uses, and a correct check digit."""
     return len(digits) in _issued(digits) and luhn(digits)
 
 
 def luhn(digits: bytes) -> bool:
-    """Return whether the last of *digits* checks the others (ISO/IEC 7812). stdnum's takes ten times as long."""
+    """Return whether the last of *digits* is the right check digit (ISO/IEC 7812).
+
+    The function in stdnum takes ten times as long.
+    """
     return (sum(digits[-1::-2].translate(_PLAIN)) + sum(digits[-2::-2].translate(_DOUBLED))) % 10 == 0
 
 
@@ -216,7 +221,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 def _issued(digits: bytes) -> frozenset[int]:
-    """How long the numbers of the issuer are whose prefix this is (ISO/IEC 7812 and the schemes' own ranges)."""
+    """Return the lengths that the issuer with this prefix uses (ISO/IEC 7812 and the schemes' own ranges)."""
     if len(digits) < 12:
         return _NONE
     first, two, four = digits[0], digits[:2], digits[:4]
@@ -245,7 +250,7 @@ def _issued(digits: bytes) -> frozenset[int]:
 
 
 def _personal(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
-    """Numbers that states give to people: by their groups, or by the words before them."""
+    """Find numbers that states issue to people, by their groups or by the words before them."""
     sizes = [end - start for start, end in groups]
     for place in range(len(groups) - 2):
         if sizes[place] != 3:
@@ -271,7 +276,7 @@ def _state_number(data: bytes, piece: Sequence[Group], shape: tuple[int, int], b
     words = context.before(data, piece[0][0])
     if context.SIN.search(words):
         return "SIN" if is_sin(digits, named=True) else ""
-    # Groups of three with spaces or dots are large sums as well.
+    # Groups of three digits with spaces or dots may also be large sums.
     if between != b"-" and (between != b" " or digits.endswith(b"000")):
         return ""
     if (
@@ -300,7 +305,10 @@ def _named(data: bytes, groups: Sequence[Group], total: int) -> Iterator[Finding
 
 
 def _american(digits: bytes) -> str:
-    """SSN: no area 000, 666 or 9xx, no group 00, no serial 0000. ITIN: from 900 on, with groups of its own."""
+    """Return the kind of a US number.
+
+    SSN: no area 000, 666 or 9xx, no group 00, no serial 0000. ITIN: from 900 on, with groups of its own.
+    """
     if digits[3:5] == b"00" or digits[5:] == b"0000" or digits[:3] in {b"000", b"666"}:
         return ""
     if digits[0] != 57:
@@ -311,8 +319,9 @@ def _american(digits: bytes) -> str:
 
 
 def is_sin(digits: bytes, *, named: bool) -> bool:
-    """Return whether *digits* are a Canadian SIN; from 0 on (fictitious ones) and from 8 on (firms') only if so
-    *named*.
+    """Return whether *digits* are a Canadian SIN.
+
+    Numbers from 0 on (fictitious) and from 8 on (issued to firms) count only if *named* as a SIN.
     """
     return (named or digits[0] not in b"08") and digits != b"000000000" and luhn(digits)
 
@@ -336,7 +345,7 @@ def _phones(data: bytes, line: Sequence[Group], plan: Plan, *, glued_on: bool) -
 
 
 def _undated(data: bytes, line: Sequence[Group]) -> Iterator[Sequence[Group]]:
-    """The groups between dates."""
+    """Yield the groups between dates."""
     dates = [found.span() for found in find_narrow(_DATE, data, *_spans(line))] if len(line) > 1 else []
     if not dates:
         yield line
@@ -358,7 +367,7 @@ def _undated(data: bytes, line: Sequence[Group]) -> Iterator[Sequence[Group]]:
 
 
 def _in_piece(data: bytes, piece: Sequence[Group], plan: Plan, *, meant: bool) -> Iterator[Finding]:
-    """The telephone numbers in a row of groups; the longest that fits is taken first."""
+    """Find the telephone numbers in a row of groups; the longest match is taken first."""
     place = 0
     pointed = False
     while place < len(piece):
@@ -377,13 +386,13 @@ def _in_piece(data: bytes, piece: Sequence[Group], plan: Plan, *, meant: bool) -
             extension = _EXTENSION.match(data, end)
             yield Finding(first - len(lead), extension.end() if extension else end, "PHONE", score)
         elif data[end : end + 1] == b".":
-            # From here on it is a number with a fraction, its figures in groups.
+            # The rest is a decimal number with its digits in groups.
             pointed = True
         place += taken or 1
 
 
 def _lead(data: bytes, start: int) -> bytes:
-    """What opens a number: a plus, a parenthesis, or both."""
+    """Return the characters that open a number: a plus, a parenthesis, or both."""
     if not start or data[start - 1] not in _OPENS:
         return b""
     lead = data[max(0, start - 2) : start]
@@ -391,7 +400,7 @@ def _lead(data: bytes, start: int) -> bytes:
 
 
 def _abroad(data: bytes, piece: Sequence[Group], place: int, *, plus: bool, meant: bool) -> int:
-    """Return how many groups make a number with a country code; those of one digit are allowed, as a disguise."""
+    """Return how many groups make up a number with a country code; groups of one digit count, as a disguise."""
     digits = b""
     best = 0
     for taken, (start, end) in enumerate(piece[place : place + phones.MOST_DIGITS], 1):

@@ -1,6 +1,6 @@
-"""Which numbers are telephone numbers: by prefix, by how they are written, by a region's plan, or by the words around.
+"""Which numbers are telephone numbers: by prefix, by format, by a region's numbering plan, or by the words around.
 
-The plans come from `phonenumbers`; its own matcher is not used, because it takes milliseconds for a number.
+The plans come from `phonenumbers`; its own matcher is not used, because it takes milliseconds per number.
 """
 
 import re
@@ -25,7 +25,7 @@ _KINDS_OF_LINE = (
     "uan",
 )
 
-# Groups in which numbers without a leading zero are written: India, Brazil, Spain, North America, Italy, China.
+# Groups of numbers without a leading zero: India, Brazil, Spain, North America, Italy, China.
 _WRITTEN = frozenset(
     {(5, 5), (2, 5, 4), (2, 4, 4), (3, 2, 2, 2), (3, 3, 4), (4, 3, 3), (3, 4, 4), (3, 3, 2, 2), (1, 3, 3, 4)}
 )
@@ -41,19 +41,19 @@ POSSIBLE = 0.7
 
 
 class Plan:
-    """The numbers that the given regions hand out."""
+    """The numbering plans of the given regions."""
 
     def __init__(self, regions: Iterable[str]) -> None:
-        # One automaton for all of them: a number is read once, however many regions there are.
+        # One automaton for all regions: a number is read once, however many there are.
         self._plans = Linear("|".join(map(_plan, regions)).encode())
 
     def has(self, digits: bytes) -> bool:
-        """Return whether *digits* are a national number of one of the regions."""
+        """Return whether *digits* are a national number in one of the regions."""
         return self._plans.matches(digits)
 
 
 def international(digits: bytes) -> bool:
-    """Return whether *digits*, without + or 00, are a country's code and as many digits as its numbers have."""
+    """Return whether *digits*, without + or 00, are a country code and the right number of digits for that country."""
     for size in (1, 2, 3):
         lengths = _lengths().get(digits[:size])
         if lengths is not None:
@@ -63,10 +63,10 @@ def international(digits: bytes) -> bool:
 
 
 def score(groups: Sequence[bytes], between: Sequence[bytes], *, opened: bool, plan: Plan, meant: bool) -> float:
-    """Return how surely a number without + or 00 is a telephone's, 0 if it is none.
+    """Return how certainly a number without + or 00 is a telephone number; 0 if it is not.
 
-    *between* are the characters between the groups, *opened* says whether the first stands in parentheses, *meant*
-    whether the words around speak of telephones.
+    *between* are the characters between the groups, *opened* says whether the first group is in parentheses, *meant*
+    whether the words around are about telephones.
     """
     sizes = tuple(map(len, groups))
     total = sum(sizes)
@@ -110,7 +110,7 @@ def score(groups: Sequence[bytes], between: Sequence[bytes], *, opened: bool, pl
 def _with_trunk_zero(sizes: tuple[int, ...], between: Sequence[bytes], digits: bytes, plan: Plan) -> float:
     if sizes[0] == 1 or min(sizes) == 1:
         return 0
-    # A decimal; a postcode of the US.
+    # A decimal number, or a US postcode.
     if (len(sizes) == 2 and between == [b"."]) or (sizes == (5, 4) and between == [b"-"]):
         return 0
     if 9 <= len(digits) <= 12 and plan.has(digits):
@@ -131,7 +131,7 @@ def _plan(region: str) -> str:
 
 @cache
 def _lengths() -> dict[bytes, frozenset[int]]:
-    """How many digits numbers have after each country code."""
+    """Return how many digits numbers have after each country code."""
     import phonenumbers
 
     codes: dict[int, tuple[str, ...]] = phonenumbers.COUNTRY_CODE_TO_REGION_CODE

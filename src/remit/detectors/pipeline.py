@@ -1,6 +1,6 @@
 """Runs all detectors: a quick scan passes harmless text, and selects the detectors to run on the rest.
 
-Importing this imports no pattern: what looks closer is loaded when a text first needs it.
+Importing this module loads no patterns: the detectors are loaded when a text first needs them.
 """
 
 import re
@@ -47,7 +47,7 @@ KINDS: dict[str, str] = {
 OPTIONAL: frozenset[str] = frozenset({"DOMAIN"})
 """Kinds that are detected only if they are configured."""
 
-# Where a number is written without a country code, it must be one that somebody in these regions could have.
+# A number without a country code must be valid in one of these regions.
 DEFAULT_REGIONS: tuple[str, ...] = (
     "US", "GB", "DE", "FR", "ES", "IT", "NL", "BE", "CH", "AT", "SE", "NO", "DK", "FI", "PL", "CZ", "PT", "IE", "AU",
     "NZ", "IN", "BR", "MX", "AR", "ZA", "JP", "KR", "CN", "IL", "TR", "RU", "UA",
@@ -58,7 +58,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 _Part = Callable[[bytes], Iterable[Finding]]
 
-# ── the glance ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the quick scan ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _AT, _NUMBERS, _DOTS, _COLONS, _LONG, _WORDS, _PAPERS, _PEM, _LETTERED, _ANY = (1 << bit for bit in range(10))
 
@@ -66,7 +66,9 @@ _FIGURE, _SIGN, _AT_SIGN, _DASH = b"0:@-"
 
 
 def _sort(char: int) -> int:
-    """What a character may be part of: a number, an assignment, an address, a key, an escape; a space if of nothing."""
+    """Return the class of a character: part of a number, an assignment, an address, a key or an escape; else a
+    space.
+    """
     if chr(char) in "0123456789":
         return _FIGURE
     if chr(char) in ":=_":
@@ -75,9 +77,9 @@ def _sort(char: int) -> int:
 
 
 _SORTS = bytes(map(_sort, range(256)))
-# What keys and tokens are made of becomes one letter, so that a long one is found as a row of it.
+# Characters of keys and tokens are mapped to one letter, so that a long key shows as a run of it.
 _WOVEN = bytes(0x61 if (chr(char).isalnum() and char < 128) or char in b"_-.+/=~" else 0x20 for char in range(256))
-# The shortest key that a vendor hands out has a prefix and ten characters more.
+# The shortest vendor key has a prefix and ten more characters.
 _LONG_WORD = b"a" * 15
 _SECRET_WORDS = (
     "pass", "key", "token", "secret", "pwd", "auth", "credential", "bearer", "session", "cookie", "contra",
@@ -106,11 +108,11 @@ _has_lettered_number = re.compile("[A-Za-z]{5}[0-9]{4}[A-Za-z]").search
 
 
 def _glance(text: str) -> int:
-    """Return what there is cause to look for in a plain text; 0 for most, in about a microsecond."""
+    """Return which detectors have a reason to run on a plain text; 0 for most texts, in about a microsecond."""
     data = text.encode() if text.isascii() else text.encode("latin-1")
     sorts = data.translate(_SORTS)
     if sorts.isspace():
-        # The one vendor's keys that may be of letters alone.
+        # The only vendor whose keys may consist of letters alone.
         return _LONG if "AKIA" in text else 0
     figures = sorts.count(_FIGURE)
     clues = 0
@@ -128,7 +130,7 @@ def _glance(text: str) -> int:
         clues |= _COLONS
     if long or sign or figures or "password" in text:
         if not text.isascii():
-            # Words of other scripts are looked for by those who know them.
+            # Words of other scripts are left to the detectors that know them.
             return clues | _WORDS
         low = text.lower()
         for word in _SECRET_WORDS:
@@ -167,11 +169,11 @@ def _glance_at_figures(text: str, sorts: bytes, figures: int) -> int:
     return clues
 
 
-# ── the closer look ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the full scan ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Look:
-    """Which parts look for which kinds, and at what cause; loaded at the first."""
+    """Which detectors find which kinds, and what makes each of them run; loaded on first use."""
 
     def __init__(self, kinds: frozenset[str], regions: tuple[str, ...]) -> None:
         self.kinds = kinds
@@ -218,7 +220,7 @@ def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
     return [(cause, frozenset(kinds), part) for cause, kinds, part in rows]
 
 
-# Something of each kind for which there is a part to be loaded.
+# One example of each kind whose detector is loaded on first use.
 _WARM = "password: call +49 30 1234567 or 020 7946 0018, 10.1.2.3, a::b, a@b.example, passport 123456789 " + "a1" * 10
 
 
@@ -232,31 +234,31 @@ def pipeline(
     patterns: Mapping[str, str] = {},
     regions: Sequence[str] = DEFAULT_REGIONS,
 ) -> Detector:
-    """Return a detector of the built-in *kinds* (all but the optional ones, if None), of *patterns*, and of what
-    *extra* detectors find.
+    """Return a detector of the built-in *kinds* (None: all but the optional ones), of *patterns*, and of *extra*
+    detectors.
 
-    Its findings are in order and do not overlap: those that did are one, of the kind of the longest of them, or of
-    the surest of the longest. Nothing is found inside a token. Patterns are RE2's, kind by kind; a group named `value`
-    narrows what is found. What an extra detector raises is raised.
+    Its findings are sorted and do not overlap. Overlapping findings are merged into one, with the kind of the longest,
+    or of the most certain among the longest. Nothing is found inside a token. *patterns* are RE2 patterns by kind; a
+    group named `value` narrows the finding. Exceptions of an extra detector are not caught.
 
-    Raises ValueError for a kind, region or pattern that cannot be.
+    Raises ValueError for an invalid kind, region or pattern.
     """
     wanted = _known(kinds)
     look = _Look(wanted, _planned(regions))
     compiled = [(kind, _compile(kind, pattern)) for kind, pattern in patterns.items()]
-    # What has no sign of its own is looked for in every text.
+    # Optional kinds have no character that the quick scan could look for, so every text is searched for them.
     everywhere = _ANY if wanted & OPTIONAL else 0
     own = bool(compiled or extra or everywhere)
 
     def detect(text: str) -> Sequence[Finding]:
-        # Most texts are words alone, or a few words and a small number, and each hop has two: so this comes first, and
-        # without a call.
+        # Most texts are only words, or a few words and a small number, and each hop has two. So this check comes first,
+        # without a function call.
         if not own:
             if len(text) < 15:
                 if text.isalpha() or _is_short_and_harmless(text):
                     return ()
             elif text.isascii() and text.encode().translate(_SORTS).isspace() and "AKIA" not in text:
-                return ()  # AKIA: the one vendor's keys that may be of letters alone, and they are longer than fifteen
+                return ()  # AKIA: the only vendor whose keys may consist of letters alone; they are longer than fifteen
         clues = _glance(as_ascii(text)) | everywhere
         escaped = hidden(text)
         if not clues and not own and escaped is None:
@@ -276,11 +278,11 @@ def pipeline(
         return list(_outside(settled, tokens)) if tokens else settled
 
     def warm() -> None:
-        """Load what looks closer: it takes a quarter of a second, which the first text would have to wait."""
+        """Load the detectors now: it takes a quarter of a second, for which the first text would have to wait."""
         detect(_WARM)
 
     detect.warm = warm  # pyright: ignore[reportFunctionMemberAccess]
-    # Whatever the built-in kinds find in several words has a figure or a sign in it, which streams make use of.
+    # A finding of a built-in kind that spans several words always contains a digit or a sign; streams rely on that.
     detect.signed = not own  # pyright: ignore[reportFunctionMemberAccess]
     return detect
 
@@ -315,7 +317,7 @@ def _tokens(text: str) -> list[tuple[int, int]]:
 
 
 def _without(seen: Shadow, tokens: Sequence[tuple[int, int]]) -> bytes:
-    """Return the bytes with tokens blotted out, so that nothing is found in them or across them."""
+    """Return the bytes with tokens blanked out, so that nothing is found in or across them."""
     if not tokens:
         return seen.data
     data = bytearray(seen.data)
@@ -327,7 +329,7 @@ def _without(seen: Shadow, tokens: Sequence[tuple[int, int]]) -> bytes:
 
 
 def _outside(findings: Sequence[Finding], tokens: Sequence[tuple[int, int]]) -> Iterator[Finding]:
-    """What remains of each finding outside the tokens; both in order, and without overlaps."""
+    """Yield the parts of each finding outside the tokens; both must be sorted and without overlaps."""
     place = 0
     for found in findings:
         while place < len(tokens) and tokens[place][1] <= found.start:
@@ -348,7 +350,7 @@ def _until(tokens: Sequence[tuple[int, int]], place: int, end: int) -> Iterator[
 
 
 def _settle(findings: Iterable[Finding]) -> list[Finding]:
-    """Make one finding of those that overlap: nothing that any of them found is left out."""
+    """Merge overlapping findings into one that covers all of them."""
     settled: list[Finding] = []
     best: Finding | None = None
     start = end = 0
@@ -369,7 +371,7 @@ def _weight(found: Finding) -> tuple[int, float, int, str]:
     return found.end - found.start, found.score, -found.start, found.kind
 
 
-# ── a team's own ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── patterns of the team ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _compile(kind: str, pattern: str) -> Linear:
@@ -385,8 +387,8 @@ def _compile(kind: str, pattern: str) -> Linear:
 
 
 def _of_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Shadow) -> Iterator[Finding]:
-    """Find a team's patterns in the text as it is, and as detectors read it."""
-    # RE2 reads UTF-8, in which half of a surrogate pair cannot be.
+    """Find a team's patterns, both in the original text and in its normalised form."""
+    # RE2 reads UTF-8, which cannot contain half of a surrogate pair.
     readable = text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
     for kind, pattern in compiled:
         for start, end in pattern.spans(readable):
@@ -397,7 +399,7 @@ def _of_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Shadow
 
 
 def _within(findings: Iterable[Finding], length: int) -> Iterator[Finding]:
-    """Findings of others, cut to the text."""
+    """Yield the findings of extra detectors, limited to the text."""
     for found in findings:
         start, end = max(found.start, 0), min(found.end, length)
         if start < end:

@@ -1,4 +1,4 @@
-"""Presidio's analyzer as a detector, for names and places and whatever else its recognizers find."""
+"""Presidio's analyzer as a detector, for names, places and whatever else its recognizers find."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from remit.policy.verdict import Detector, Finding
 from remit.runtime.registry import team_invalid
 
-# Presidio's names for what has one here; all others keep theirs.
+# Presidio's names for kinds that have a name here; all others keep theirs.
 KINDS: dict[str, str] = {
     "EMAIL_ADDRESS": "EMAIL",
     "PHONE_NUMBER": "PHONE",
@@ -26,7 +26,7 @@ KINDS: dict[str, str] = {
     "GPE": "LOCATION",
 }
 
-# What Presidio gives a telephone number without words around it; patterns that score less are as often wrong as right.
+# Presidio's score for a telephone number without words around it. Patterns that score less are wrong as often as right.
 SCORE_THRESHOLD = 0.4
 
 _NOT_IN_A_KIND = re.compile(r"[^A-Z0-9_]")
@@ -39,11 +39,11 @@ def presidio_detector(
     score_threshold: float = SCORE_THRESHOLD,
     nlp: Literal["none"] | object = "none",
 ) -> Detector:
-    """Return a detector that asks Presidio, with its names for kinds turned into ours.
+    """Return a detector that calls Presidio, with its names for kinds mapped to ours.
 
-    *entities* are Presidio's names, all if None. Without a model (*nlp* `"none"`) it finds what has a pattern; with an
-    `NlpEngine` of the user's own also names and places. The engine is made at once, so that a team learns at its start
-    what is missing.
+    *entities* are Presidio's names (None: all). Without a model (*nlp* `"none"`) it finds what has a pattern; with an
+    `NlpEngine` of the user's own also names and places. The engine is created at once, so that a team learns at its
+    start what is missing.
 
     Raises TEAM_INVALID if Presidio is not installed or does not know the language or an entity.
     """
@@ -66,7 +66,7 @@ def _kind(entity: str) -> str:
 
 
 def _analyzer(language: str, nlp: object) -> Callable[[str, list[str] | None, float], Sequence[Any]]:
-    """Return Presidio's `analyze`, with what never changes filled in."""
+    """Return Presidio's `analyze` with the constant arguments filled in."""
     try:
         import presidio_analyzer  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -86,7 +86,7 @@ def _analyzer(language: str, nlp: object) -> Callable[[str, list[str] | None, fl
 
 
 def _no_model(language: str) -> object:
-    """Return an engine that reads nothing into a text: patterns need no model."""
+    """Return an NLP engine without a model: patterns need none."""
     from presidio_analyzer import nlp_engine  # pyright: ignore
 
     make: Any = getattr(nlp_engine, "NoOpNlpEngine", None)  # pyright: ignore

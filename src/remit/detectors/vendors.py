@@ -1,8 +1,8 @@
-"""The forms of vendors' keys: what each begins with, of which characters it is made, how long it is.
+"""The formats of vendors' keys: prefix, characters and length.
 
-A row is a vendor, the fixed beginnings of its keys, the rest of them, and where the fact comes from. The rest is
-written as parts: a letter for the alphabet and a length (`32`, `20-24`, `20+`), or a literal after an apostrophe. What
-stands before `@` stands before the fixed text. Formats are facts; no pattern of others was taken over.
+A row is a vendor, the prefixes of its keys, the rest of the key, and the source of the fact. The rest is written as
+parts: a letter for the alphabet and a length (`32`, `20-24`, `20+`), or a literal after an apostrophe. Parts before `@`
+come before the fixed text. Formats are facts; no pattern was copied from others.
 """
 
 import re
@@ -31,7 +31,7 @@ ALPHABETS: Mapping[str, str] = {
 _UUID = "H8 '- H4 '- H4 '- H4 '- H12"
 
 # gl: a rule of gitleaks. th: a detector of TruffleHog. gh: a secret type in GitHub's list of secret scanning patterns.
-# Otherwise: the vendor's documentation, and what it is called there.
+# Otherwise: the vendor's documentation, with the vendor's own term.
 VENDORS: tuple[tuple[str, str, str, str], ...] = (
     ("1Password service account", "ops_eyJ", "c100+", "gl 1password-service-account-token"),
     ("1Password secret key", "A3-", "U6 '- U6-11 '- U5 '- U5 '- U5", "gl 1password-secret-key"),
@@ -317,25 +317,25 @@ VENDORS: tuple[tuple[str, str, str, str], ...] = (
     ("Zuplo", "zpka_", "l32 '_ h8", "gh zuplo_consumer_api_key"),
 )
 
-# Longer ones are certificates and files.
+# Longer values are certificates and files.
 _LONGEST = 1024
 _PART = re.compile(r"([A-Za-z])(\d+)(?:(\+)|-(\d+))?")
 
 
 class KeyFormat(NamedTuple):
-    """A form of keys: what stands before its fixed text, and what follows it."""
+    """A format of keys: the text before its fixed text, and the text after it."""
 
     vendor: str
     before: re.Pattern[bytes] | None
     longest_before: int
     after: re.Pattern[bytes]
     worded: bool
-    """Whether it has nothing but letters that words have as well, so that it must look random."""
+    """Whether it consists only of letters that words have as well, so that it must also look random."""
 
 
 @cache
 def forms() -> Mapping[bytes, tuple[KeyFormat, ...]]:
-    """Return the forms by their fixed text."""
+    """Return the formats by their fixed text."""
     by_text: dict[bytes, list[KeyFormat]] = {}
     for vendor, texts, rest, _ in VENDORS:
         before, marked, after = rest.partition(" @")
