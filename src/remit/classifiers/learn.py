@@ -9,26 +9,27 @@ from remit.protocol.card import Capability
 from remit.text.intent import ScoredCapability
 
 Row = Sequence[float]
-"""How alike an example is to each: 1 says the same, 0 has nothing in common with it."""
+"""Returns how similar an example is to each other one: 1 means the same, 0 means nothing in common."""
 
-# Learning takes memory and time for each pair of examples: here 32 MB and about five seconds.
+# Training takes memory and time for each pair of examples: 32 MB and about five seconds for this many.
 MOST_EXAMPLES = 2_000
-# People choose among three; two more show how much is left over.
+# People choose among three; two more show how much probability remains.
 MOST_SCORED = 5
-# By how much an example must win, and how often all are gone through: of what was tried on CLINC150, with ten examples
-# of each of 150 intents, the best by cross-validation for words as for embeddings. More passes gained nothing.
+# The margin by which an example must win, and the number of passes. Of the values tried on CLINC150, with ten examples
+# of each of 150 intents, they were the best in cross-validation, for words and for embeddings. More passes gained
+# nothing.
 MARGIN = 0.4
 PASSES = 3
 FOLDS = 5
-# So many held out tell three numbers well enough; more would only take time.
+# This many held-out texts determine three numbers well enough; more would only take time.
 ENOUGH_HELD_OUT = 200
-# Capabilities that are left out stand for what is none. They are nearer to the others than what people really say
-# beside the point, so that they count as one text in ten; as one in five they made all confidences too low.
+# Left-out capabilities stand for requests that match no capability. They are more similar to the others than what
+# people really ask off topic, so they count as one text in ten; as one in five they made all confidences too low.
 BESIDE_THE_POINT = 0.1
 
 
 class Examples(NamedTuple):
-    """Texts to learn from, each with the place of its capability among *codes*."""
+    """Training texts, each with the index of its capability in *codes*."""
 
     codes: tuple[str, ...]
     texts: tuple[str, ...]
@@ -38,7 +39,7 @@ class Examples(NamedTuple):
 
 
 class Sureness(NamedTuple):
-    """How scores become probabilities: the best says whether the text is for anyone, all of them say for whom."""
+    """How scores become probabilities: the best score says whether any capability matches, all scores say which one."""
 
     bias: float
     slope: float
@@ -46,14 +47,14 @@ class Sureness(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What was learnt: how much each example votes for or against each capability, and how sure scores are."""
+    """The result of training: how much each example votes for or against each capability, and the calibration."""
 
     codes: tuple[str, ...]
     votes: tuple[tuple[tuple[int, float], ...], ...]
     sureness: Sureness
 
     def scored(self, scores: Sequence[float]) -> tuple[ScoredCapability, ...]:
-        """Return the likeliest of the capabilities with these scores, best first; none if nothing speaks for any."""
+        """Return the most likely capabilities for these scores, best first; none if no score is positive."""
         best = max(scores, default=0.0)
         if best <= 0:
             return ()
@@ -64,7 +65,9 @@ class Learned(NamedTuple):
 
 
 def gather(capabilities: Iterable[Capability]) -> Examples:
-    """Return what there is to learn from; capabilities of one code are one, and those that say nothing are left out."""
+    """Return the training texts; capabilities with the same code are merged, and those without any text are
+    left out.
+    """
     said: dict[str, dict[str, bool]] = {}
     for each in capabilities:
         texts = said.setdefault(each.code, {})
@@ -87,7 +90,7 @@ def gather(capabilities: Iterable[Capability]) -> Examples:
 
 
 def learn(examples: Examples, alike: Sequence[Row], usual: Sureness) -> Learned:
-    """Learn from how alike the examples are; *usual* is how sure scores are where there is little to tell it from."""
+    """Train on the similarity of the examples; *usual* is the calibration to use where there is too little data."""
     votes, _ = _train(examples, alike, range(len(examples.texts)))
     sureness = _fit(usual, *_hold_out(examples, alike))
     return Learned(examples.codes, tuple(tuple(each.items()) for each in votes), sureness)
@@ -95,14 +98,14 @@ def learn(examples: Examples, alike: Sequence[Row], usual: Sureness) -> Learned:
 
 _Votes = list[dict[int, float]]
 _Scores = dict[int, list[float]]
-"""For each capability that was trained, the score of each example, be it trained or not."""
+"""For each trained capability, the score of each example, trained on or not."""
 
 
 def _train(examples: Examples, alike: Sequence[Row], kept: Iterable[int]) -> tuple[_Votes, _Scores]:
-    """Let the middle of each capability's examples stand for it; then help those that do not win clearly.
+    """Represent each capability by the mean of its examples; then correct for examples that do not win clearly.
 
     Such an example votes for its own capability and against its rival, just enough to win (passive-aggressive
-    learning). That was worth four points of accuracy over the middles alone, as much as logistic regression.
+    learning). That gained four points of accuracy over the means alone, as much as logistic regression.
     """
     votes: _Votes = [{} for _ in examples.texts]
     scores: _Scores = {}
@@ -140,20 +143,20 @@ def _members(examples: Examples, kept: Iterable[int]) -> dict[int, list[int]]:
 
 
 def _in_turns(members: dict[int, list[int]]) -> list[int]:
-    """One of each capability, then the next of each, so that none is learnt long before another."""
+    """Yield one example of each capability, then the next of each, so that none is learnt long before another."""
     longest = max(map(len, members.values()))
     return [those[turn] for turn in range(longest) for those in members.values() if turn < len(those)]
 
 
 class _Known(NamedTuple):
-    """What a text scores that was not learnt from, and the place of the capability that it is for."""
+    """The scores of a held-out text, and the index of its capability."""
 
     scores: list[float]
     own: int
 
 
 def _hold_out(examples: Examples, alike: Sequence[Row]) -> tuple[list[_Known], list[float]]:
-    """Return what utterances score that were held out, and the best score of those whose capability was left out."""
+    """Return the scores of held-out utterances, and the best score of those whose capability was left out."""
     known: list[_Known] = []
     beside: list[float] = []
     for kept, held, others in _folds(examples):
@@ -169,7 +172,7 @@ def _hold_out(examples: Examples, alike: Sequence[Row]) -> tuple[list[_Known], l
 
 
 def _folds(examples: Examples) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """Split the examples anew each time: to learn from, held out of these, and of capabilities that are left out."""
+    """Yield new splits of the examples: training texts, texts held out of these, and texts of left-out capabilities."""
     members = _members(examples, range(len(examples.texts)))
     for fold in range(FOLDS):
         kept: list[int] = []
@@ -187,22 +190,25 @@ def _folds(examples: Examples) -> Iterator[tuple[list[int], list[int], list[int]
         yield kept, held, others
 
 
-# How far from the usual each may stray before it takes evidence; half as far as they lay apart for 3 and 150
-# capabilities. A handful of texts held out, all unlike the rest, must not make anything at all seem to be for someone.
+# How far each number may move from the usual one before it takes evidence: half the distance between the values for 3
+# and for 150 capabilities. A handful of held-out texts, all unlike the rest, must not make every text seem to match a
+# capability.
 _SPREAD = Sureness(1.0, 6.0, 8.0)
-# Newton's method doubles the right digits each time, once it is near.
+# Newton's method doubles the correct digits in each step, once it is near.
 _ROUNDS = 15
 
 
 def _fit(usual: Sureness, known: Sequence[_Known], beside: Sequence[float]) -> Sureness:
-    """Find the numbers under which what was held out is likeliest, and near the *usual* ones while it is little."""
+    """Find the most likely numbers for the held-out texts; with few texts they stay near the *usual* ones."""
     bias, slope = _fit_scope(usual, [max(each.scores) for each in known], beside) if known and beside else usual[:2]
-    # Whatever the little that was held out may say, a better score never means less.
+    # Even if a few held-out texts say otherwise, a better score never means a lower probability.
     return Sureness(bias, max(slope, 1.0), max(_fit_sharpness(usual.sharpness, known), 1.0))
 
 
 def _fit_scope(usual: Sureness, known: Sequence[float], beside: Sequence[float]) -> tuple[float, float]:
-    """Fit a logistic by Newton's method: best scores of texts that are for someone against those that are not."""
+    """Fit a logistic function by Newton's method: best scores of texts that match a capability against those
+    that do not.
+    """
     weight = BESIDE_THE_POINT * len(known) / len(beside)
     points = [(score, 1.0, 1.0) for score in known] + [(score, 0.0, weight) for score in beside]
     bias, slope, _ = usual
@@ -221,7 +227,7 @@ def _fit_scope(usual: Sureness, known: Sequence[float], beside: Sequence[float])
 
 
 def _fit_sharpness(usual: float, known: Sequence[_Known]) -> float:
-    """Fit the sharpness by Newton's method, so that the shares are as often right as they say."""
+    """Fit the sharpness by Newton's method, so that the probabilities are right as often as they say."""
     sharpness = usual
     for _ in range(_ROUNDS):
         along, bend = (usual - sharpness) / _SPREAD.sharpness**2, 1 / _SPREAD.sharpness**2
@@ -235,7 +241,7 @@ def _fit_sharpness(usual: float, known: Sequence[_Known]) -> float:
 
 
 def _step(wanted: float, most: float) -> float:
-    """Go no further at once: where the curve is flat, Newton's method leaps out of reach."""
+    """Limit the step: where the curve is flat, Newton's method overshoots."""
     return min(max(wanted, -most), most)
 
 
@@ -244,7 +250,7 @@ def _logistic(value: float) -> float:
 
 
 def _shares(scores: Sequence[float], sharpness: float) -> list[float]:
-    """What falls to each if one is shared out among all by their scores."""
+    """Return the share of each score (softmax)."""
     best = max(scores)
     powers = [exp(max(sharpness * (score - best), -500.0)) for score in scores]
     total = sum(powers)

@@ -12,25 +12,25 @@ from remit.classifiers.learn import Learned, Row, Sureness, gather, learn
 from remit.protocol.card import Capability
 from remit.text.intent import ScoredCapability
 
-# What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
+# A request is usually stated in the first paragraphs; the rest is the material to work on.
 LONGEST_TEXT = 2_000
-# Longer ones are keys, addresses and nonsense.
+# Longer words are keys, addresses and nonsense.
 LONGEST_WORD = 40
 
-# How sure scores are for three to ten capabilities with two or three examples each, drawn from CLINC150.
+# The usual calibration for three to ten capabilities with two or three examples each, drawn from CLINC150.
 _USUAL = Sureness(-1.1, 25.0, 34.0)
 
-# Scripts that are written without spaces: there every letter counts as a word, and pairs of them are pairs of words.
+# Scripts written without spaces: each character counts as a word, and pairs of them as pairs of words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _LETTER = rf"[^\s\x00-/:-@\[-`{{-\xa9\xab-\xb4\xb6-\xb9\xbb-\xbf\u2000-\u206f\u3000-\u303f{_UNSPACED}]"
 _WORD = re.compile(rf"[{_UNSPACED}]|{_LETTER}+(?:'{_LETTER}+)*")
 _DIGIT = re.compile(r"\d")
 _ACCENT = re.compile("[\u0300-\u036f]")
 
-# The words that say nothing about what is wanted. A few examples do not show which those are, so that texts are
-# weighed as if there were a hundred more, of which each of these words stood in thirty, its pieces in fifteen, and each
-# pair of them in ten. With three capabilities of one example each that was worth three points of accuracy; with 150
-# of ten, none.
+# Words that say nothing about the request. A few examples do not show which words those are. So texts are weighted as
+# if there were a hundred more, in which each of these words occurred thirty times, its pieces fifteen times, and each
+# pair of them ten times. With three capabilities of one example each that gained three points of accuracy; with 150 of
+# ten, none.
 _OTHER_TEXTS = 100
 _COMMON_IN = 30
 _PIECE_IN = 15
@@ -56,7 +56,7 @@ _COMMON = """
 
 
 class WordClassifier:
-    """Tells capabilities apart by the words of their examples and descriptions."""
+    """Classifies by the words of capabilities' examples and descriptions."""
 
     def __init__(self, capabilities: Iterable[Capability]) -> None:
         examples = gather(capabilities)
@@ -76,7 +76,7 @@ class WordClassifier:
 
 
 class Vocabulary:
-    """What stands in some texts, the rarer the weightier."""
+    """The features of some texts, each weighted by how rare it is."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = len(texts) + _OTHER_TEXTS
@@ -84,10 +84,10 @@ class Vocabulary:
         self._seen = {feature: self._rarity(feature, count) for feature, count in seen.items()}
 
     def vector(self, text: str) -> dict[str, float]:
-        """Return the features of a text that were seen before, with their weights.
+        """Return the known features of a text with their weights.
 
-        Words and pieces weigh the same altogether. What was never seen is left out but takes its share of the weight:
-        a text that is mostly new is less like anything.
+        Words and pieces have the same total weight. An unknown feature is left out but keeps its share of the weight: a
+        text that is mostly new is less similar to anything.
         """
         weighed: dict[str, float] = {}
         for counted in _features(text):
@@ -110,7 +110,7 @@ class Vocabulary:
 
 
 def alike(vectors: Sequence[Mapping[str, float]]) -> list[Row]:
-    """Return how alike each is to each, by what they have in common."""
+    """Return how similar each vector is to each other one, by their common features."""
     rows = [array("d", bytes(8 * len(vectors))) for _ in vectors]
     where: dict[str, list[tuple[int, float]]] = {}
     for one, vector in enumerate(vectors):
@@ -126,7 +126,7 @@ def alike(vectors: Sequence[Mapping[str, float]]) -> list[Row]:
 
 
 def weights(vectors: Sequence[Mapping[str, float]], learned: Learned) -> dict[str, tuple[tuple[int, float], ...]]:
-    """Return how much each feature speaks for each capability, by the votes of the examples that have it."""
+    """Return how much each feature counts for each capability, from the votes of the examples that have it."""
     found: dict[str, dict[int, float]] = {}
     for vector, votes in zip(vectors, learned.votes, strict=True):
         for feature, weight in vector.items():
@@ -137,14 +137,16 @@ def weights(vectors: Sequence[Mapping[str, float]], learned: Learned) -> dict[st
 
 
 def _features(text: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """Count words with pairs of them in their order, and pieces of three letters (which begin with #)."""
+    """Count words, pairs of adjacent words, and pieces of three letters (which begin with #)."""
     words = _words(text)
     pairs = [f"{one} {other}" for one, other in zip(["", *words], [*words, ""], strict=True)] if words else []
     return Counter(words + pairs), Counter(piece for word in words for piece in _pieces(word))
 
 
 def _words(text: str) -> list[str]:
-    """Return the words in small letters without accents, any digit as 0: what matters is that it is a number."""
+    """Return the words in lower case without accents, with every digit as 0: only the fact that it is a number
+    matters.
+    """
     plain = normalize("NFC", _ACCENT.sub("", normalize("NFKD", text[:LONGEST_TEXT].casefold())))
     return [word[:LONGEST_WORD] for word in _WORD.findall(_DIGIT.sub("0", plain.replace("’", "'")))]
 
@@ -156,7 +158,7 @@ def _pieces(word: str) -> tuple[str, ...]:
 
 
 def _elsewhere(feature: str) -> int:
-    """In how many of the other texts a feature stands."""
+    """Return in how many of the assumed further texts a feature occurs."""
     common = _common()
     one, pair, other = feature.partition(" ")
     if pair:
