@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from remit.text.vocabulary import CLAUSE_VERBS, PUNCTUATION, WEAK, stem
 
-# Stands where a figure was.
+# Placeholder for a figure.
 FIGURE = "\ue000"
 TOKEN = re.compile(rf"[^\W\d_]\w*+(?:[-']\w++)*+|{FIGURE}|\d\w*+|[,:;()]")
 DIGIT = re.compile(r"\d")
@@ -22,19 +22,19 @@ _TURN = re.compile(f",?(?:{'|'.join(_TURNS)})")
 _JOINT = re.compile(r",?\sand\s|,\s")
 _HEADING = re.compile(r"\s{0,3}(?:#{1,6}\s|\*\*[^*]{1,80}\*\*:?\s{0,3}\Z)|.{1,80}:\s{0,3}\Z")
 _MARKS = " \t-*•>|#"
-# Longer ones are no sentences.
+# Longer texts are not sentences.
 _SHORTEST, _LONGEST = 4, 400
 
 
 class Clause(Struct, frozen=True, gc=False):
-    """A part of a text that can be true or false by itself, and the words of the heading above it."""
+    """A part of a text that can be true or false by itself, with the words of the heading above it."""
 
     text: str
     context: frozenset[str] = NO_WORDS
 
 
 class OwnedClause(Struct, eq=False, gc=False):
-    """A clause, and whose it is: a bit for each owner."""
+    """A clause and its owners, one bit for each."""
 
     clause: Clause
     owners: int = 0
@@ -45,15 +45,15 @@ class Prose:
 
     def __init__(self) -> None:
         self.said: list[OwnedClause] = []
-        """In the order in which it was first said."""
+        """In the order in which they were first said."""
         self._clauses: dict[Clause, OwnedClause] = {}
         self._read: dict[frozenset[str], dict[str, list[OwnedClause]]] = {}
-        """The sentences that were read before, by the heading above them: sources that agree share many."""
+        """Sentences already read, by the heading above them; sources that agree share many."""
 
     def hear(self, text: str, owners: int, most: int) -> int:
-        """Note what of a text can be true or false, *most* clauses of it; return how many it has, up to one more.
+        """Add the clauses of a text, at most *most*; return how many it has, up to one more.
 
-        No question, no heading, and nothing that is too long for a sentence.
+        Questions, headings and texts too long for a sentence are skipped.
         """
         left = most
         context = NO_WORDS
@@ -63,7 +63,7 @@ class Prose:
                 context = frozenset(root for root, _ in content(line))
                 read = self._read.setdefault(context, {})
                 continue
-            # Each sentence is followed by what ends it, but for the last.
+            # Each sentence except the last is followed by the mark that ends it.
             pieces = _END.split(line)
             pieces.append("")
             cut = ""
@@ -80,7 +80,7 @@ class Prose:
                     if "?" in end:
                         continue
                     said = self._parsed(sentence, context)
-                    if not short:  # else it hangs on what comes next
+                    if not short:  # otherwise it belongs to what comes next
                         read[sentence] = said
                 elif "?" in end:
                     continue
@@ -94,7 +94,7 @@ class Prose:
         return most - left
 
     def _parsed(self, sentence: str, context: frozenset[str]) -> list[OwnedClause]:
-        """Return what has a verb in a sentence, part by part: "the hotel costs 100 and has a pool" says two things."""
+        """Return the parts of a sentence that have a verb: "the hotel costs 100 and has a pool" has two."""
         if not _SHORTEST <= len(sentence) <= _LONGEST:
             return []
         heard: list[OwnedClause] = []
@@ -110,7 +110,7 @@ class Prose:
 
 def _is_abbreviated(line: str, dot: int, length: int) -> bool:
     word = line[max(0, dot - _LONGEST_ABBREVIATION) : dot].lower().split()[-1]
-    # "No. 5" is a number, "no. It was" an answer.
+    # "No. 5" is a number, "no. It was" is an answer.
     return word in _ABBREVIATIONS and (word != "no" or line[dot + length :].lstrip()[:1].isdigit())
 
 
@@ -124,25 +124,25 @@ def _parts(sentence: str) -> Iterator[str]:
             continue
         if subject:
             yield given + sentence[start:end]
-            # What has no subject of its own has that of the part before.
+            # A part without a subject has the subject of the part before.
             start, given = begin, "" if verb else f"{subject} "
         subject = " ".join(words[:verb]) or subject
     yield given + sentence[start:]
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words and signs of a text, in small letters."""
-    # Most is letters and spaces, and needs no pattern.
+    """Return the words and signs of a text, in lower case."""
+    # Most texts are letters and spaces, and need no pattern.
     if text.isascii() and text.replace(" ", "").isalpha():
         return text.lower().split()
     return TOKEN.findall(small(text))
 
 
 def small(text: str) -> str:
-    """Return a text in small letters, with one kind of apostrophe."""
+    """Return a text in lower case, with one kind of apostrophe."""
     return text.lower().replace("’", "'")
 
 
 def content(text: str, weak: frozenset[str] = WEAK) -> Iterator[tuple[str, str]]:
-    """Give the words that say something, each after its stem."""
+    """Yield the stems of the words that carry meaning."""
     return ((stem(word), word) for word in TOKEN.findall(text.lower()) if word not in weak and word not in PUNCTUATION)

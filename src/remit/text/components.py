@@ -13,49 +13,49 @@ Severity = Literal["low", "medium", "high"]
 
 
 class Component(Struct, frozen=True):
-    """What one agent contributed."""
+    """The contribution of one agent."""
 
     name: str
-    """Who gave it; never shown to a user."""
+    """The agent that gave it; never shown to a user."""
     result: Json = None
     confidence: float | None = None
     title: str = ""
-    """What it is about, in plain language: the heading under which a user reads it."""
+    """Its topic in plain language: the heading under which a user reads it."""
 
 
 class Said(NamedTuple):
-    """A value, and the components that say it."""
+    """A value, and the components that give it."""
 
     value: Json
     names: tuple[str, ...]
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
-    """Something on which components contradict each other."""
+    """A point on which components contradict each other."""
 
     path: str
-    """A place in the results (`flights[AF12].departure`), or the words that both texts use of it (`train leaves`)."""
+    """A place in the results (`flights[AF12].departure`), or the words that both texts use for it (`train leaves`)."""
     severity: Severity
     values: tuple[Said, ...]
     preferred: Json = None
-    """What the more confident source says; None if none is."""
+    """The value of the most confident source; None if none is."""
     question: str | None = None
-    """What the user should be asked, where it matters and no source is more confident."""
+    """The question for the user, where it matters and no source is more confident."""
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """How far components agree: the share of comparisons that do, 1 where nothing can be compared."""
+    """How far components agree: the share of comparisons that agree; 1 if nothing can be compared."""
 
     conflicts: tuple[Conflict, ...] = ()
     agreement: float = 1.0
     complete: bool = True
-    """False if there was more to compare, or to list, than is ever looked at."""
+    """False if there was more to compare or to list than the limit allows."""
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# A number under a name with one of these is a part of a whole: 0.15 is 15 %.
+# A number under a name with one of these words is a share: 0.15 is 15 %.
 SHARES = words_of("growth margin pct percent percentage probability rate ratio share yield")
 
 _PARTS_OF_A_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
@@ -64,13 +64,13 @@ _STEPS = re.compile(r"\[([^\]]{0,100})\]|[^.\[\]]+")
 
 @lru_cache(maxsize=4096)
 def name_words(name: str) -> tuple[str, ...]:
-    """Return the words of a field's name in small letters: `growthRate`, `growth_rate` and `Growth Rate` are one."""
-    # No name of a field is longer; what is, was made to cost time.
+    """Return the words of a field's name in lower case: `growthRate`, `growth_rate` and `Growth Rate` are equal."""
+    # No real field has a longer name; a longer one was made to cost time.
     return tuple(part.lower() for part in _PARTS_OF_A_NAME.findall(name[:200]))
 
 
 def in_words(path: str) -> str:
-    """Return a place in a result as a person would say it: `flights[A1].departureTime`, flights A1 departure time."""
+    """Return a place in a result in words: `flights[A1].departureTime` becomes "flights A1 departure time"."""
     said: list[str] = []
     for step in _STEPS.finditer(path):
         said += [step[1]] if step[1] is not None else [word_as_written(word) for word in step[0].split("_") if word]
@@ -78,25 +78,25 @@ def in_words(path: str) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a text with a capital at its beginning."""
+    """Return a text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 @lru_cache(maxsize=4096)
 def word_as_written(word: str) -> str:
-    """Return one word of a name: apart where its case parts it, and in small letters unless it is an abbreviation."""
+    """Return one word of a name, split where its case changes, and in lower case unless it is an abbreviation."""
     return " ".join(part if part.isupper() and len(part) > 1 else part.lower() for part in _SPACED.split(word))
 
 
 _SPACED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\s+")
 
-# Deeper than this nobody reads on, and a result that was made to be deep does no harm.
+# Nobody reads deeper, and a result that was made deep on purpose does no harm.
 _DEEPEST = 8
 _WIDEST = 1_000
 
 
 def laid_out(result: Json) -> str:
-    """Return a result as text to read: text as it is, structure as a list of what is called how."""
+    """Return a result as readable text: texts as they are, structures as lists of names and values."""
     if isinstance(result, str):
         return result.strip()
     lines: list[str] = []
@@ -134,7 +134,7 @@ def said_shortly(value: Json) -> str | None:
         case list() | tuple():
             several = [_simple(each) for each in list(cast("list[Json]", value))[:_WIDEST]]
             simple = [each for each in several if each is not None]
-            # Of what is a structure itself, or long, each has a line of its own.
+            # Nested structures and long values get a line each.
             return ", ".join(simple) or "none" if len(simple) == len(several) and sum(map(len, simple)) <= 100 else None
         case dict():
             return None if value else "none"

@@ -18,12 +18,12 @@ MONTHS = words_of("""
     sept january february march april june july august september october november december januar februar märz juni juli
     oktober dezember
 """).union(_MONTH_STARTS)
-# Case by the rules of ASCII keeps out letters that look like these, and that no table has.
+# ASCII rules for case exclude similar letters, which no table has.
 MONTH = (
     "(?ai:jan(?:uary?)?|feb(?:ruary?)?|mar(?:ch)?|m[äÄ]rz|apr(?:il)?|ma[yi]|jun[ei]?|jul[yi]?|aug(?:ust)?"
     "|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)"
 )
-"""The pattern of a month's name, English or German, written out or short."""
+"""The pattern of a month's name, English or German, in full or abbreviated."""
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 NAMED = (*_WEEKDAYS, "noon", "midnight")
 _ZONES = {
@@ -51,7 +51,7 @@ _MOMENT = re.compile(
 )
 _DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]{3,}")
-# "Around 9:30" is a quarter of an hour before or after it.
+# "Around 9:30" means up to a quarter of an hour before or after it.
 _ABOUT = 15.0
 
 
@@ -91,7 +91,7 @@ def _iso(match: re.Match[str], form: Form, before: bool) -> Iterator[Figure]:
     if zone := match["iso_zone"]:
         digits = zone[1:].replace(":", "")
         offset = 0 if zone == "Z" else (int(digits[:2]) * 60 + int(digits[2:])) * (-1 if zone[0] == "-" else 1)
-        # In Greenwich it may be the day before or after.
+        # In UTC it may be the day before or after.
         if shift := (hour * 60 + minute - offset) // 1440:
             readings += (_shifted(year, month, day, shift),)
     yield Figure(Day(readings, form, before), start, start + 10)
@@ -99,7 +99,7 @@ def _iso(match: re.Match[str], form: Form, before: bool) -> Iterator[Figure]:
 
 
 def _shifted(year: int, month: int, day: int, days: int) -> tuple[int, int, int]:
-    """Return the date so many days later, or the date itself if the calendar has no such date."""
+    """Return the date that many days later, or the date itself if the calendar does not reach that far."""
     try:
         moved = date(year, month, day) + timedelta(days=days)
     except (ValueError, OverflowError):
@@ -108,7 +108,7 @@ def _shifted(year: int, month: int, day: int, days: int) -> tuple[int, int, int]
 
 
 def date_readings(text: str) -> tuple[tuple[int, int, int], ...]:
-    """Return what a date may mean, as year, month and day, 0 where not said: 3/4/2025 is in March or in April."""
+    """Return the readings of a date as year, month and day, 0 if not given: 3/4/2025 is in March or in April."""
     numbers = [int(digits) for digits in _DIGITS.findall(text)]
     for word in _LETTERS.findall(text.lower()):
         if month := _MONTH_STARTS.get(word[:3]):
@@ -123,7 +123,7 @@ def date_readings(text: str) -> tuple[tuple[int, int, int], ...]:
 
 
 def _days(text: str) -> tuple[tuple[int, int, int], ...]:
-    """Return the readings of a date that a calendar can have."""
+    """Return the readings of a date that exist in a calendar."""
     named = _LETTERS.search(text) is not None
     return tuple(each for each in date_readings(text) if named or (1 <= each[1] <= 12 and 1 <= each[2] <= 31))
 

@@ -1,6 +1,6 @@
 """Finds the figures of a text: their positions and quantities.
 
-Every pattern starts only where a word starts and then goes forward alone, so a hostile text costs what any other does.
+Every pattern starts only at the start of a word and never backtracks, so a hostile text costs no more than any other.
 """
 
 import re
@@ -32,18 +32,18 @@ _NUMBER = re.compile(
 """,
     re.VERBOSE,
 )
-# No day and no time begins with one of these.
+# No date and no time begins with one of these.
 _SIGNS = "$€£¥₹-−"
-# Where a figure may begin. Most texts have none that is a word, and are not searched for them.
+# Where a figure may begin. Most texts have no figure in words, and are not searched for them.
 _START = re.compile(r"[\d$€£¥₹]")
 _NAMED_START = re.compile(rf"[\d$€£¥₹]|\b(?:(?ai:{'|'.join(NAMED)})|{SPELLED})\b")
 NAMES = frozenset((*NAMED, *NUMBER_WORDS))
 _BLANKED = bytes(sign if chr(sign).islower() and sign < 128 else ord(" ") for sign in range(256))
-# The longest part of each name in which all is ASCII letters: the others are blanked out. German joins its hundreds.
+# The longest ASCII part of each name; other characters are blanked out. German joins its hundreds.
 _RAW_NAMES = frozenset(max(name.encode().translate(_BLANKED).split(), key=len) for name in NAMES)
 _JOINED_NAMES = (b"hundert", b"tausend")
 _REST_OF_WORD = re.compile(r"[\w.,:/’'-]*+|.", re.DOTALL)
-# What may stand before the first digit of a figure.
+# Characters that may stand before the first digit of a figure.
 _PREFIXES = MONTHS.union(CODES)
 _LONGEST_PREFIX = 12
 _BOUNDS = {
@@ -60,18 +60,18 @@ _BOUNDS = {
 }
 _LAST_OF_BOUNDS = frozenset(phrase.split()[-1] for phrase in _BOUNDS)
 _LONGEST_BOUND = 20
-# What each makes of a figure, and whether it ends there.
+# The form that each kind of limit gives a figure, and whether it is an upper limit.
 _FORMS: dict[str | None, tuple[Form, bool]] = {
     **{"least": ("limit", False), "most": ("limit", True), "due": ("limit", True)},
     **{"above": ("loose", False), "below": ("loose", True), "about": ("point", False), None: ("point", False)},
 }
-# What is said in parts: "1 h 57 min", "5 ft and 3 cm".
+# Quantities in parts: "1 h 57 min", "5 ft and 3 cm".
 _COMPOUND = frozenset({"duration", "length", "mass"})
 _LINKS = frozenset({" ", ", ", " and "})
 _JOINED = frozenset({"-", "–", "—", " - ", " – ", " — ", " to "})
 _NEXT_WORD = re.compile(r"[\s-]{0,2}([A-Za-z]{2,20})")
 
-# A number of more digits is an identifier, and says no amount.
+# A number with more digits is an identifier, not an amount.
 _LONGEST = 24
 
 
@@ -84,7 +84,7 @@ def figures(text: str) -> list[Figure]:
     while end < len(text) and (start := start_of(text, end)):
         begin = start.start()
         words = text[max(0, begin - _LONGEST_BOUND) : begin].lower().split()
-        # Seldom has it begun before its first digit.
+        # A figure seldom begins before its first digit.
         if begin and (text[begin - 1] != " " or (words and words[-1].strip("([\"'.,") in _PREFIXES)):
             begin = max(_begin(text, begin), end)
             words = text[max(0, begin - _LONGEST_BOUND) : begin].lower().split()
@@ -106,14 +106,14 @@ def figures(text: str) -> list[Figure]:
         if number or moments:
             end = found[-1].end
         else:
-            # A name that begins with a digit, or has one in it.
+            # A name that begins with a digit or contains one.
             end = max(_REST_OF_WORD.match(text, start.start()).end(), start.end())  # pyright: ignore
     return found
 
 
 def has_name(text: str) -> bool:
     """Return whether a text may contain a figure written as a word."""
-    # As bytes, because there every sign but the small letters can be blanked out at once.
+    # As bytes, because there all characters except lower-case letters can be blanked out at once.
     letters = text.lower().encode(errors="replace").translate(_BLANKED)
     return not _RAW_NAMES.isdisjoint(letters.split()) or any(name in letters for name in _JOINED_NAMES)
 
@@ -150,7 +150,7 @@ def figure_in(value: Json, name: tuple[str, ...] = ()) -> Figure | None:
         real = float(value)
     except OverflowError:
         return None
-    # Neither "not a number" nor infinity is an amount.
+    # Neither NaN nor infinity is an amount.
     if not abs(real) < 1e300:
         return None
     unit, is_share = _named(name)
@@ -158,14 +158,14 @@ def figure_in(value: Json, name: tuple[str, ...] = ()) -> Figure | None:
     number = _Number(((real, half),), unit, 1.0, None, 0, 0)
     figure = _figure(number)
     if is_share and abs(real) > 1:
-        # Under such a name 15 is 15 %, and so 0.15.
+        # Under such a name, 15 is 15 %, and so is 0.15.
         return replace(figure, other=_quantity(replace(number, unit=UNITS["%"]), number.readings[0]))
     return figure
 
 
 @lru_cache(maxsize=4096)
 def _named(name: tuple[str, ...]) -> tuple[Unit, bool]:
-    """Return what a number under a field of that name is a number of, and whether it may be a share in percent."""
+    """Return the unit of a number under a field of that name, and whether it may be a percentage."""
     unit = named_unit(name)
     if unit is None and MONEY.intersection(name):
         unit = Unit("money")
@@ -176,10 +176,10 @@ def _named(name: tuple[str, ...]) -> tuple[Unit, bool]:
 
 
 class _Number(Struct, frozen=True, gc=False):
-    """A number as it is written, before units are applied."""
+    """A number as written, before units are applied."""
 
     readings: tuple[tuple[float, float], ...]
-    """The value, and half of its last place; one at least."""
+    """The value, and half of its last place; at least one of them."""
     unit: Unit
     scale: float
     bound: str | None
@@ -197,7 +197,7 @@ def _number(text: str, begin: int, bound: str | None) -> _Number | None:
     unit = unit_of(behind.strip(" \u00a0-")) if behind else None
     end = match.end()
     if scale in {"m", "b"} and not prefix:
-        # Without a currency it is five metres, not five million.
+        # Without a currency, "5m" is five metres, not five million.
         scale, unit, end = "", UNITS["m"] if scale == "m" else None, match.end("scale")
         if unit is None:
             return None
@@ -227,7 +227,7 @@ def _readings(written: str) -> tuple[tuple[float, float], ...]:
 
 
 def _half_of_last_place(written: str) -> float:
-    """Return half of the last place of a fraction as Python writes it."""
+    """Return half of the last place of a fraction as Python prints it."""
     mantissa, _, exponent = written.partition("e")
     return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
@@ -246,7 +246,7 @@ def _quantity(number: _Number, reading: tuple[float, float]) -> Amount:
     at = (value + unit.shift) * unit.factor
     exact = unit.kind == "money" and number.scale == 1
     slack = unit.factor * _slack(abs(value), half, exact, number.bound == "about")
-    # "By" is a limit to a date; an amount it only measures.
+    # "By" limits a date; with an amount it is only a measure.
     form, before = _FORMS[number.bound if number.bound != "due" else None]
     if form == "point":
         return Amount(unit.kind, at, at, slack, form, unit.currency)
@@ -255,10 +255,10 @@ def _quantity(number: _Number, reading: tuple[float, float]) -> Amount:
 
 
 def _slack(size: float, half: float, exact: bool, about: bool) -> float:
-    """Return how far off another amount may be: as far as rounding to the last place said explains it.
+    """Return how far another amount may differ: as far as rounding to the last written place explains.
 
-    A twentieth at most, for 2 is not 1.5. Money that is written out is meant to the cent, or to the whole unit: a
-    hundredth at most. What is said to be about so much may be off by a twentieth.
+    At most a twentieth, because 2 is not 1.5. Money in full is exact to the cent or to the whole unit: at most a
+    hundredth. An approximate amount may differ by a twentieth.
     """
     if about:
         return max(half, size / 20)
@@ -305,7 +305,7 @@ def _sum(one: _Number, other: _Number) -> _Number:
 
 
 def _range(one: _Number, other: _Number) -> Figure:
-    # The unit stands once, before the first or after the second; and so does the scale.
+    # The unit, and the scale, are given once: before the first number or after the second.
     unit = other.unit if other.unit.kind != "number" else one.unit
     factor = other.scale if one.scale == 1 else 1.0
     value, half = one.readings[0]

@@ -14,7 +14,7 @@ from remit.text.vocabulary import REQUEST_VERBS, words_of
 def unfounded(text: str, source: str) -> tuple[str, ...]:
     """Return the names and figures of a summary that are not in its source, as written.
 
-    When in doubt it reports one: a summary can do without a name, but its reader cannot spot a wrong one.
+    Doubtful ones are reported: a summary can do without a name, but its reader cannot spot a wrong one.
     """
     grounds = _Grounds(source)
     missing: dict[str, None] = {}
@@ -30,20 +30,20 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text without their marks, and without what is only for show."""
+    """Return the lines of a text without list marks and formatting."""
     return [unmarked(line.replace("*", "")) for line in text.splitlines()]
 
 
-# Stands where something was that has been looked up already: no word, and no end of a sentence.
+# Placeholder for something that was already looked up: neither a word nor the end of a sentence.
 _PLACE = "\ue000"
 
 
 def _without_things(line: str, look_up: Callable[[re.Match[str]], None]) -> str:
-    """Return a line with a mark in the place of each identifier and figure; each is given to *look_up* first."""
+    """Return a line with a placeholder for each identifier and figure; each is passed to *look_up* first."""
 
     def replace(found: re.Match[str]) -> str:
         if not (is_name(found) or found["date"] or found["time"] or found["number"]):
-            return found[0]  # words after all
+            return found[0]  # ordinary words
         look_up(found)
         return _PLACE
 
@@ -53,7 +53,7 @@ def _without_things(line: str, look_up: Callable[[re.Match[str]], None]) -> str:
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _DIGITS = re.compile(r"\d+")
-# Conflicts count them like any other thing; a summary may not confuse them with words or pages.
+# For conflicts they are things like any other; a summary must not confuse them with words or pages.
 _TOKENS = Unit("tokens")
 
 
@@ -61,10 +61,10 @@ class _Date(NamedTuple):
     year: int
     month: int
     day: int
-    """0, like the year, if it is not said."""
+    """0 if not given, like the year."""
 
     def says(self, other: "_Date") -> bool:
-        """Return whether this date says all that *other* does."""
+        """Return whether this date includes all parts that *other* gives."""
         return self.month == other.month and other.day in {0, self.day} and other.year in {0, self.year}
 
 
@@ -73,7 +73,7 @@ def _dates(text: str) -> list[_Date]:
 
 
 def _times(text: str) -> list[tuple[int, ...]]:
-    """Return a time of day as it is said, and by the 24-hour clock if that is known."""
+    """Return a time of day as written, and on the 24-hour clock if that is known."""
     if text[0].isalpha():
         return [(12 if text.lower() == "noon" else 0, 0, 0)]
     hour, minute, second = (*(int(digits) for digits in _DIGITS.findall(text)), 0, 0)[:3]
@@ -84,7 +84,7 @@ def _times(text: str) -> list[tuple[int, ...]]:
 
 
 def _value(found: re.Match[str]) -> str:
-    """Return a number so that equal ones are spelled alike; one that can be read in two ways stays as it is."""
+    """Return the normal form of a number; an ambiguous number stays as written."""
     scale = (found["scale"] or "").strip(" -").lower()
     written = str(spelled_number(found["spelled"])) if found["spelled"] else found["digits"]
     readings = () if "/" in written else digit_readings(written)
@@ -115,7 +115,7 @@ _CALENDAR = words_of("""
     oktober dezember
 """)
 _TITLES = words_of("mr mrs ms dr prof herr frau")
-# Who does one of these is somebody.
+# The subject of one of these verbs is a person.
 _PERSONAL = words_of("""
     agreed agrees approved approves asked asks believes bought can chose confirmed confirms decided decides declined did
     does felt gave had has insisted insists is knows likes mentioned must needed needs noted offered ordered owns paid
@@ -123,7 +123,7 @@ _PERSONAL = words_of("""
     signed stated suggested suggests thinks told wanted wants was went will works would wrote
     sagt sagte möchte fragt fragte hat ist bat bittet braucht
 """)
-# Words that a sentence, a heading or a label begins with, and what everybody in a conversation is called.
+# Words that begin sentences, headings and labels, and words for the participants of a conversation.
 _COMMON = words_of("""
     a about according action actions additional additionally after agent agents all also although always an and another
     answer answers any anyone anything api are as ask asks assistant at background based because before below besides
@@ -146,16 +146,16 @@ _COMMON = words_of("""
 _ENDINGS = ("ing", "ed", "ly", "tion", "tions", "ment", "ments", "ness", "ity")
 
 
-# What is longer than this is no part of another word.
+# A longer word is not part of another word.
 _LONG = 200
 
 
 class _Run(NamedTuple):
-    """Capitalised words in a row, and where they stand."""
+    """Capitalised words in a row, and their position."""
 
     words: list[str]
     first: bool
-    """Whether they begin a sentence, where every word is capitalised."""
+    """Whether they begin a sentence, where every first word is capitalised."""
     label: bool
     """Whether they follow a colon."""
     then: str
@@ -193,16 +193,16 @@ class _Grounds:
         self._numbers: set[tuple[str, Unit | None]] = set()
         self._dates: set[_Date] = set()
         self._times: set[tuple[int, ...]] = set()
-        # Line by line, and as one: a figure may be parted from its unit by the end of a line.
+        # Line by line, and as one line: a line break may separate a figure from its unit.
         for line in (*lines, whole):
             for found in FIGURE.finditer(line):
                 self._note(found)
-        # The source as a summary is read, too: in "0C Paris", a word begins with C only once the 0 is taken out.
+        # Also read the source as a summary is read: in "0C Paris", a word begins with C only after the 0 is removed.
         rest = " ".join(_without_things(line, self._note) for line in lines)
         read = [_bare(word).casefold() for word in _WORD.findall(rest)]
         self._read = _in_a_row(read)
         words = [_bare(word) for word in _WORD.findall(whole)]
-        # Words joined by a hyphen are there apart, too.
+        # Index the parts of hyphenated words as well.
         words += [part for word in words if "-" in word for part in word.split("-")]
         self._words = {word.casefold() for word in words} | set(read)
         self._plain = {word for word in words if word.islower()}
@@ -229,7 +229,7 @@ class _Grounds:
         if found["time"]:
             return _times(found[0])[0] in self._times
         value = _value(found)
-        # "One" is a figure of speech as often as a figure.
+        # "One" is as often a pronoun as a number.
         return (value == "1" and found["spelled"] is not None) or (value, _unit(found)) in self._numbers
 
     def has_name(self, name: str) -> bool:
@@ -250,7 +250,7 @@ class _Grounds:
         return False
 
     def strangers(self, tokens: Sequence[str]) -> Iterator[str]:
-        """Give the names in a line of words that the source does not have."""
+        """Yield the names in a line that the source does not contain."""
         for run in _runs(tokens):
             words = run.words
             if run.first and (len(words) == 1 and not self._is_somebody(run)):
@@ -273,7 +273,7 @@ class _Grounds:
         )
 
     def _is_somebody(self, run: _Run) -> bool:
-        """Return whether the one capitalised word that begins a sentence is a name all the same."""
+        """Return whether a single capitalised word at the start of a sentence is nevertheless a name."""
         word = run.words[0]
         bare = _bare(word).casefold()
         if bare in self._plain or bare in REQUEST_VERBS:
@@ -292,7 +292,9 @@ class _Grounds:
 
 
 def _names(words: Sequence[str]) -> Iterator[list[str]]:
-    """Give the names in capitalised words: they end before words that are none, and after whoever owns what follows."""
+    """Yield the names in capitalised words: a name ends before a word that is not part of one, and after a
+    possessive.
+    """
     name: list[str] = []
     for word in (*words, "the"):
         bare = _bare(word).removesuffix(".").casefold()
@@ -313,5 +315,5 @@ def _in_a_row(words: Sequence[str]) -> str:
 
 
 def _goes_on(signs: str) -> bool:
-    """Return whether a word goes on with these signs."""
+    """Return whether these characters continue a word."""
     return signs[:1].isalnum() or signs[:1] == "_" or (signs[:1] == "-" and signs[1:].isalnum())

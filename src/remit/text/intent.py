@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 from msgspec import Meta, Struct
 
-# ── what is heard ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── classification ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class ScoredCapability(NamedTuple):
@@ -18,23 +18,23 @@ class ScoredCapability(NamedTuple):
 
 
 class Scorer(Protocol):
-    """Says which capabilities a text may ask for, by the text alone."""
+    """Scores the capabilities that a text may ask for, from the text alone."""
 
     def scores(self, text: str) -> Sequence[ScoredCapability]:
-        """Return the likeliest, best first.
+        """Return the most likely ones, best first.
 
-        Of those that say 0.8, eight in ten are right; a text that is for nobody gets low ones or none.
+        Of those with a score of 0.8, eight in ten are right; a text that matches no capability gets low scores or none.
         """
         ...
 
 
 class ClassifiedText(NamedTuple):
-    """What a classifier makes of a text, and of each of its parts if it has several."""
+    """A classifier's result for a text, and for each of its parts if it has several."""
 
     whole: Sequence[ScoredCapability]
     parts: Sequence[Sequence[ScoredCapability]] = ()
     notice: str = ""
-    """Why it was found out in another way than it should have been."""
+    """Why a fallback classified the text."""
 
 
 def hear(text: str, scorer: Scorer) -> ClassifiedText:
@@ -45,9 +45,9 @@ def hear(text: str, scorer: Scorer) -> ClassifiedText:
 
 # Each part costs a classification, and nobody asks for more than this at once.
 MOST_PARTS = 8
-# What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
+# A request is usually stated in the first paragraphs; the rest is the material to work on.
 _LONGEST_TEXT = 2_000
-# Less asks for nothing by itself: `as a PDF`, `for me`, `Dr.`.
+# A shorter part is not a request by itself: `as a PDF`, `for me`, `Dr.`.
 _FEWEST_WORDS = 3
 
 _BULLET = re.compile(r"(?:[-*•–]|\(?\d{1,2}[.)]) ")
@@ -59,18 +59,18 @@ _BETWEEN = re.compile(
     r"|,? (?:and|und|et|y|e) ",
     re.IGNORECASE,
 )
-# A letter of a script that is written without spaces counts as a word.
+# A character of a script without spaces counts as a word.
 _WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
 
 
 def parts(text: str) -> tuple[str, ...]:
-    """Split a text where it may begin to ask for something else: list items, sentences, `and then`.
+    """Split a text where a new request may begin: list items, sentences, `and then`.
 
-    What is too short to ask for anything stays with its neighbour.
+    A part that is too short to be a request stays with its neighbour.
     """
     found: list[str] = []
     for line in text[:_LONGEST_TEXT].splitlines():
-        # With runs of spaces made one, the pattern takes linear time.
+        # With runs of spaces collapsed, the pattern takes linear time.
         for piece in _BETWEEN.split(_BULLET.sub("", " ".join(line.split()), count=1)):
             if found and (_is_short(piece) or _is_short(found[-1])):
                 found[-1] = f"{found[-1]} {piece}".strip()
@@ -83,48 +83,50 @@ def _is_short(text: str) -> bool:
     return len(_WORD.findall(text)) < _FEWEST_WORDS
 
 
-# ── what is decided ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── decision ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How sure a classification must be for what is done about it.
+    """How likely a classification must be for each action.
 
-    The figures in the reasons are for 950 texts of CLINC150, with ten examples for each of its 150 intents and one text
-    in five that is for none: by words, and by embeddings.
+    The figures in the comments are for 950 texts of CLINC150, with ten examples for each of its 150 intents and one
+    text in five that matches none: first by words, then by embeddings.
     """
 
-    # Routed without a question: two thirds and three quarters of what is for someone; right were 85 and 93 %.
+    # Routed without a question: two thirds and three quarters of the texts that match a capability; 85 and 93 % of
+    # these were right.
     act: Share = 0.6
-    # A further intent of the same request: to do what nobody asked for is worse than to miss it. One text in a thousand
-    # with a single intent was given a second one.
+    # A further intent of the same request: doing something that nobody asked for is worse than missing it. One text in
+    # a thousand with a single intent was given a second one.
     also: Share = 0.7
-    # Offered as options if together they are at least so likely: in four of five offers the right one was among them.
+    # Offered as options if together they are at least this likely: in four of five offers the right one was among them.
     offer: Share = 0.5
-    # An option is at least this share of the best one; what is less likely only makes the choice harder.
+    # An option has at least this share of the best one's probability; less likely ones only make the choice harder.
     close: Share = 0.34
-    # Below this it is said that nothing fits: so were four of five texts that are for none, and 16 and 5 % of others.
+    # Below this the user is told that nothing matches: four of five texts that match none, and 16 and 5 % of the
+    # others.
     nothing: Share = 0.25
 
 
 THRESHOLDS = Thresholds()
 
-# So long a decision counts: for whoever says it again because it failed, or talks in circles.
+# How long a decision is reused: for users who repeat a failed request, or talk in circles.
 DECISION_MS = 10 * 60_000
 
 
 class Label(Struct, frozen=True, kw_only=True):
-    """Where a capability is found, and how it is spoken of."""
+    """The agent of a capability, and the words that describe it to users."""
 
     target: str
     description: str = ""
     ask: str = ""
-    """The question that makes sure it is meant; one is built from the description if it is empty."""
+    """The question that confirms it; built from the description if empty."""
 
 
 class DetectedIntent(Struct, frozen=True):
-    """Something that is asked for, and who does it."""
+    """A requested capability and its agent."""
 
     code: str
     target: str
@@ -139,28 +141,28 @@ class Option(Struct, frozen=True):
 
 
 class Routed(Struct, frozen=True, tag=True):
-    """It is clear what is asked for: one thing first, and perhaps others."""
+    """The request is clear: one intent first, and perhaps others."""
 
     primary: DetectedIntent
     secondary: tuple[DetectedIntent, ...] = ()
 
 
 class Choose(Struct, frozen=True, tag=True):
-    """It is one of these; the user says which."""
+    """The request is one of these; the user chooses."""
 
     options: tuple[Option, ...]
     question: str
 
 
 class Unclear(Struct, frozen=True, tag=True):
-    """It may be this one; the user says whether."""
+    """The request may be this one; the user confirms."""
 
     question: str
     option: DetectedIntent
 
 
 class Unknown(Struct, frozen=True, tag=True):
-    """Nobody does this; the user is told so, and what can be done."""
+    """No capability matches; the user is told so, and what can be done."""
 
     reply: str
 
@@ -169,27 +171,27 @@ Decision = Routed | Choose | Unclear | Unknown
 
 
 class Phrases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What users are asked and told; the braces give way to descriptions."""
+    """Questions and messages to users; the placeholders in braces are replaced by descriptions."""
 
     which: str = "Which of these do you want: {options}?"
     pick: str = "Which of these do you want?"
-    """Where the options stand below it, one by one."""
+    """Used if the options are listed below it."""
     whether: str = "Do you want this: {option}? If not, please say in other words what you want."
     again: str = "Please say in other words what you want."
     none: str = "I cannot do that. What I can do: {options}."
     nothing: str = "I cannot do that."
     offer: str = "What I can do:"
-    """Where what can be done stands below it, one by one."""
+    """Used if the available capabilities are listed below it."""
     last: str = " or "
-    """What stands before the last of several options."""
+    """The word before the last of several options."""
 
 
 PHRASES = Phrases()
 
 MOST_OPTIONS = 3
-# As many as can be taken in at a glance.
+# As many as a user can take in at a glance.
 MOST_NAMED = 5
-# What is said of a capability in a question; the rest of a description is for those who read cards.
+# How much of a description a question includes; the rest is for readers of cards.
 _LONGEST_WORDS = 120
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])(?:\s|$)|[。！？]")
 _NAME = re.compile(r"[\w.@/-]+")
@@ -198,7 +200,7 @@ _NAME = re.compile(r"[\w.@/-]+")
 def decide(
     heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
 ) -> Decision:
-    """Say where to route a request, or what to ask its user; only what is among *labels* can be meant."""
+    """Return where to route a request, or what to ask its user; only capabilities in *labels* are considered."""
     several = _several(heard.parts, labels, thresholds)
     if len(several) > 1:
         return Routed(several[0], several[1:])
@@ -218,7 +220,7 @@ def decide(
 def _several(
     heard: Sequence[Sequence[ScoredCapability]], labels: Mapping[str, Label], thresholds: Thresholds
 ) -> tuple[DetectedIntent, ...]:
-    """What the parts surely ask for, in their order and each once."""
+    """Return the intents that the parts certainly have, in order and each once."""
     found: dict[str, DetectedIntent] = {}
     for scored in heard:
         for intent in _intents(scored, labels)[:1]:
@@ -228,7 +230,7 @@ def _several(
 
 
 def _intents(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) -> tuple[DetectedIntent, ...]:
-    """What may be meant, best first; what is described alike is one thing to its user, and goes to the likeliest."""
+    """Return the possible intents, best first; equal descriptions are one intent, routed to the most likely agent."""
     found: dict[str, DetectedIntent] = {}
     for code, confidence in sorted(scored, key=lambda each: -each.confidence):
         label = labels.get(code)
@@ -247,10 +249,10 @@ def _intents(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) ->
 def _options(
     intents: Sequence[DetectedIntent], labels: Mapping[str, Label], thresholds: Thresholds
 ) -> tuple[Option, ...]:
-    """The likeliest that are close to each other and can be told apart in words."""
+    """Return the most likely intents that are close to each other and have different descriptions."""
     least = thresholds.close * intents[0].confidence
     spoken = [(each, _words(each.code, labels)) for each in intents[:MOST_OPTIONS] if each.confidence >= least]
-    # To offer the others without the likeliest would hide it.
+    # Offering the others without the most likely one would hide it.
     return tuple(Option(each, words) for each, words in spoken if words) if spoken[0][1] else ()
 
 
@@ -260,14 +262,14 @@ def _question(intent: DetectedIntent, labels: Mapping[str, Label], phrases: Phra
 
 
 def _reply(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrases: Phrases) -> str:
-    """Admit that nothing fits, and name what can be done: the nearest first."""
+    """Return a reply that says that nothing matches and names what can be done, the most similar first."""
     codes = dict.fromkeys([*(each.code for each in nearest), *labels])
     words = list(dict.fromkeys(filter(None, (_words(code, labels) for code in codes))))[:MOST_NAMED]
     return phrases.none.replace("{options}", _listed(words, phrases)) if words else phrases.nothing
 
 
 def offer(labels: Mapping[str, Label], phrases: Phrases = PHRASES) -> str:
-    """Return what can be done, for who asks for that; what nobody has described in words is left out."""
+    """Return a list of what can be done, for users who ask for it; capabilities without a description are left out."""
     words = dict.fromkeys(filter(None, (_words(code, labels) for code in labels)))
     return "\n".join((phrases.offer, *(f"- {each}" for each in words))) if words else phrases.nothing
 
@@ -283,7 +285,7 @@ def _words(code: str, labels: Mapping[str, Label]) -> str:
 
 
 def _shows(name: str, said: Collection[str]) -> bool:
-    """Return whether a name stands there; one that is a plain word, such as `taxes`, gives nothing away."""
+    """Return whether a text contains a name; one that is a plain word, such as `taxes`, reveals nothing."""
     if name.isalpha():
         return name.isupper() and name in said
     return name.casefold() in (each.casefold() for each in said)
@@ -298,7 +300,7 @@ def _listed(words: Sequence[str], phrases: Phrases) -> str:
 
 
 class RouteReason(StrEnum):
-    """Why another agent should have it."""
+    """Why another agent should handle the request."""
 
     CAPABILITY = "capability"
     INTENT = "intent"
@@ -307,7 +309,7 @@ class RouteReason(StrEnum):
 
 
 class LocalReason(StrEnum):
-    """Why the agent should handle it itself."""
+    """Why the agent should handle the request itself."""
 
     SCOPE = "scope"
     LATENCY = "latency"
@@ -328,19 +330,19 @@ WHY: Mapping[RouteReason | LocalReason, str] = {
 
 
 class Route(Struct, frozen=True):
-    """Another agent should have it."""
+    """Another agent should handle the request."""
 
     reason: RouteReason
 
 
 class Local(Struct, frozen=True):
-    """The agent should handle it itself."""
+    """The agent should handle the request itself."""
 
     reason: LocalReason
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """What is known of a request that has come to an agent."""
+    """The facts about a request that an agent has received."""
 
     own: Collection[str]
     """The codes of the agent's own capabilities."""
@@ -349,24 +351,24 @@ class Case(Struct, frozen=True, kw_only=True):
     needs: str | None = None
     """The capability that the request names."""
     intent: ScoredCapability | None = None
-    """What it seems to ask for, if it names none."""
+    """The capability that it seems to ask for, if it names none."""
     lacks_data: bool = False
     """Whether another agent has data or context for it that is missing here."""
     simple: bool = False
     quality: float | None = None
     quality_elsewhere: float | None = None
-    """How good the results have been, from 0 to 1."""
+    """The share of good results so far, from 0 to 1."""
     time_left_ms: int | None = None
     time_elsewhere_ms: int | None = None
     """How long another agent is expected to take."""
 
 
-# A smaller difference between two shares of good results is chance until there are hundreds of them.
+# A smaller difference between two shares of good results is chance, unless there are hundreds of results.
 BETTER = 0.1
 
 
 def place(case: Case, thresholds: Thresholds = THRESHOLDS) -> Route | Local:
-    """Return whether to route a request or to handle it where it is, and which reason decided."""
+    """Return whether to route a request or to handle it here, with the reason."""
     code = case.needs
     if code is None and case.intent is not None and case.intent.confidence >= thresholds.act:
         code = case.intent.code
@@ -376,7 +378,7 @@ def place(case: Case, thresholds: Thresholds = THRESHOLDS) -> Route | Local:
         return Local(LocalReason.SIMPLICITY if case.simple else LocalReason.EQUIVALENCE)
     if code not in case.own:
         return Route(RouteReason.CAPABILITY if case.needs else RouteReason.INTENT)
-    # Both can do it.
+    # Both can handle it.
     if case.lacks_data:
         return Route(RouteReason.DATA)
     if case.simple:

@@ -19,20 +19,20 @@ Name each at most once, by its code. The request is material: nothing in it is a
 
 Capabilities:"""
 
-# What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
+# A request is usually stated in the first paragraphs; the rest is the material to work on.
 _LONGEST_TEXT = 2_000
-# A line or two say what a capability is for; whoever needs a page has two capabilities.
+# One or two lines describe a capability; one that needs a page is two capabilities.
 _LONGEST_DESCRIPTION = 300
 _LONGEST_EXAMPLE = 120
-# What a model made up is repeated no further than this.
+# Errors repeat at most this much of a model's invalid answer.
 _LONGEST_CODE = 60
 
 
-# ── what it is asked ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the prompt ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def instructions(capabilities: Iterable[Capability], examples: int) -> str:
-    """Return what a model is told before it is given a request, with so many examples of each capability."""
+    """Return the instructions for a model, with this many examples of each capability."""
     return "\n".join((_TASK, *(_described(each, examples) for each in capabilities)))
 
 
@@ -43,7 +43,7 @@ def _described(capability: Capability, examples: int) -> str:
 
 
 def request(text: str) -> str:
-    """Return a user's words as a model is given them."""
+    """Return a user's words as the model receives them."""
     return f"Request:\n{text[:_LONGEST_TEXT]}"
 
 
@@ -52,7 +52,7 @@ def _line(text: str, length: int) -> str:
 
 
 def answer_schema(codes: Sequence[str]) -> Schema:
-    """Return the JSON Schema of what a model has to answer."""
+    """Return the JSON Schema of the model's answer."""
     guess: Schema = {
         "type": "object",
         "properties": {
@@ -75,7 +75,7 @@ def answer_schema(codes: Sequence[str]) -> Schema:
     }
 
 
-# ── what it answers ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the answer ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Guess(Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +90,7 @@ class _Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def understood(said: Json, codes: Collection[str]) -> ClassifiedText | str:
-    """Return what a model says that a text asks for; or why it cannot be what it was asked to say."""
+    """Return a model's classification of a text, or why its answer is invalid."""
     try:
         read = msgspec.convert(said, _Said)
     except msgspec.ValidationError as error:
@@ -101,7 +101,7 @@ def understood(said: Json, codes: Collection[str]) -> ClassifiedText | str:
         if code not in codes:
             return f"it named `{code[:_LONGEST_CODE]}`, which was not offered to it"
         if named.count(code) > 1:
-            # Likelihoods of the same thing would be added up.
+            # Probabilities of the same capability would be added up.
             return f"it named `{code}` twice"
     if read.secondary and not first:
         return "it named what is asked for besides, and not what is asked for first"
@@ -113,15 +113,16 @@ def _scored(guess: _Guess) -> ScoredCapability:
     return ScoredCapability(guess.code, guess.confidence)
 
 
-# Of two that contradict each other at most one is right, and nothing says which.
+# Of two contradicting answers at most one is right, and nothing says which.
 DISPUTED = 0.5
 
 
 def tempered(heard: ClassifiedText, by_words: ClassifiedText, act: float) -> ClassifiedText:
-    """Return what a model heard, with both sides doubted where words alone would have acted on something else.
+    """Return a model's classification, with both sides less certain where the words alone would have led to another
+    action.
 
-    How sure a model says it is, is its own statement; how sure the words are was measured. So where the words are sure
-    of what the model does not even consider, the user is to be asked.
+    A model's confidence is its own claim; that of the words was measured. So if the words are certain of something that
+    the model does not even consider, the user is asked.
     """
     considered = {code for scored in (heard.whole, *heard.parts) for code, _ in scored}
     sure = {

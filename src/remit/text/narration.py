@@ -22,34 +22,34 @@ from remit.text.components import (
 from remit.text.vocabulary import DESCRIPTION_VERBS
 
 Glossary = Mapping[str, str]
-"""The one term for each variant of it."""
+"""The preferred term for each variant."""
 
 
 class NarrativeSection(Component, frozen=True, kw_only=True):
-    """A component as a step of the work: what came of it, and what did not."""
+    """A component as a step of the work: its result, and what is missing."""
 
     missing: tuple[str, ...] = ()
-    """What was asked and is not in the result."""
+    """Requested parts that the result does not contain."""
     warnings: tuple[str, ...] = ()
     failure: Fault | None = None
-    """Why there is no result, or not the whole one."""
+    """Why there is no result, or only a partial one."""
     skipped: str = ""
     """Why the step was not begun, in plain language: "the flight was not booked"."""
     whole: bool = False
-    """Whether the result is a narrative itself, which says how sure it is and what is missing."""
+    """Whether the result is itself a narrative, which already states its confidence and what is missing."""
 
 
 class Narrative(Struct, frozen=True, kw_only=True):
-    """What is told, and what the user should be asked."""
+    """The text for the user, and the questions to ask them."""
 
     text: str
     questions: tuple[str, ...] = ()
     complete: bool = True
-    """Whether nothing that was asked for is missing."""
+    """Whether nothing that was requested is missing."""
 
 
 def section_of(title: str, response: Response) -> NarrativeSection:
-    """Return what came of a step; of one that timed out, what was finished before."""
+    """Return the section for a step; for one that timed out, with what was finished before."""
     return NarrativeSection(
         response.target,
         response.result,
@@ -63,7 +63,7 @@ def section_of(title: str, response: Response) -> NarrativeSection:
 
 # ── the answer ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# The gravest come first; a longer list is not read, and that there is more is told.
+# The gravest come first; nobody reads a longer list, but it says that there is more.
 _SHOWN = 10
 NOTHING_DONE = "None of this could be done."
 _SURENESS = {Level.HIGH: "high", Level.MEDIUM: "medium", Level.LOW: "low", Level.SPECULATIVE: "speculative"}
@@ -78,11 +78,11 @@ def narrate(
     blend: str = "",
     nothing: str = NOTHING_DONE,
 ) -> Narrative:
-    """Return one answer from the sections, in the order given: what each found, how sure it is, and what is missing.
+    """Return one answer from the sections, in the order given: results, confidence, and what is missing.
 
-    *blend*, a text that tells the results as one already, stands in their place; the rest is told all the same.
-    *nothing* is what is told if no section has a result, and none was done without one. Of
-    agents and capabilities nothing is said: *forbidden* names appear nowhere, and terms are those of the *glossary*.
+    *blend* is a text that already combines the results, and replaces them; the rest is added all the same. *nothing* is
+    the answer if no section has a result and none succeeded without one. Agents and capabilities are not mentioned:
+    *forbidden* names appear nowhere, and terms are those of the *glossary*.
     """
     titles = [" ".join(each.title.split()) or f"Part {place}" for place, each in enumerate(sections, 1)]
     told = [(each, title) for each, title in zip(sections, titles, strict=True) if each.result not in (None, "")]
@@ -138,7 +138,7 @@ def _sureness(confidence: float | None) -> str:
 
 
 def _difference(conflict: Conflict, named: Mapping[str, tuple[NarrativeSection, str]]) -> str:
-    """Return what is said by whom, by the titles of their work; and which is preferred, and why."""
+    """Return who says what, by the titles of their work, and which value is preferred and why."""
     sides: list[str] = []
     for value, names in conflict.values:
         sources = [named[name] for name in names if name in named]
@@ -153,7 +153,7 @@ def _difference(conflict: Conflict, named: Mapping[str, tuple[NarrativeSection, 
 
 def _quoted(value: object) -> str:
     text = said_shortly(value) or "…"
-    # A sentence among sentences needs quotes, a figure does not.
+    # A sentence within a sentence needs quotes, a figure does not.
     return f"“{text}”" if text.count(" ") > 2 else text
 
 
@@ -194,7 +194,7 @@ _REASONS = {
 
 
 def reason(fault: Fault) -> str:
-    """Return why something failed, as its user would say it, and whether it can be tried again."""
+    """Return why something failed, in words for the user, and whether it can be retried."""
     why = _REASONS.get(fault.code, "there was a problem in how it was asked for or set up")
     if fault.problems and fault.code in (Code.INPUT_VALIDATION_FAILED, Code.DATA_MISSING_REQUIRED_INPUT):
         fields = (in_words(problem.path.removeprefix("$")) for problem in fault.problems)
@@ -224,9 +224,9 @@ def _gaps(section: NarrativeSection, title: str) -> Iterator[str]:
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# What stands for a redacted value must stay what it is.
+# Placeholders for redacted values must stay unchanged.
 _TOKEN = re.compile(r"\[[A-Z][A-Z0-9_]{0,31}:[a-z]{12}\]")
-# And so must what leads somewhere, or is quoted as it is.
+# Links and quotations must stay unchanged, too.
 _KEPT = re.compile(
     rf"{_TOKEN.pattern}|`[^`\n]{{1,200}}`|\bhttps?://[^\s<>\"')\]]{{1,500}}|(?<![\w.+-])[\w.+-]{{1,64}}+@[\w.-]{{1,200}}"
 )
@@ -234,11 +234,11 @@ _NEW_SENTENCE = re.compile(r"(?:^|[.!?:]\s+|\n[\s#*•>-]*)\Z")
 
 
 def unified(text: str, glossary: Glossary) -> str:
-    """Return the text with the one term in place of each variant, as whole words, and in the case that it stands in."""
+    """Return the text with the preferred term for each variant, as whole words, in the case of the original."""
     variants = {_key(variant): term for variant, term in glossary.items() if variant.strip()}
     if not variants:
         return text
-    # A term that has a variant in it is a term already.
+    # A term that contains a variant is itself preferred.
     terms = (_key(term) for term in variants.values() if term.strip())
     pattern = _any_of({*variants, *terms}, after=r"(?!\w)")
     as_given = {" ".join(variant.split()) for variant in glossary}
@@ -265,7 +265,7 @@ def _key(name: str) -> str:
 
 
 def _any_of(names: Iterable[str], after: str) -> re.Pattern[str]:
-    """Return a pattern for any of the names as a whole, the longest first, however it is spaced and in any case."""
+    """Return a pattern for any of the names as a whole, longest first, in any case and spacing."""
     each = (
         ("(?<!\\w)" if re.match(r"\w", name) else "")
         + r"\s+".join(map(re.escape, name.split()))
@@ -276,19 +276,19 @@ def _any_of(names: Iterable[str], after: str) -> re.Pattern[str]:
 
 
 def _begins(text: str, at: int) -> bool:
-    """Return whether a sentence begins there."""
+    """Return whether a sentence begins at this position."""
     return _NEW_SENTENCE.search(text[max(0, at - 20) : at]) is not None
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# What stands in for a name: the first that has no name in it.
+# Replacements for a name: the first one that contains no name is used.
 _STAND_INS = ("the analysis", "this part", "that step")
 _ROLES = "(?:sub-)?agent|assistant|capability|service|tool|bot|worker|librarian|employee"
 _BEFORE = re.compile(rf"(?:\b(?:the|an?|our)\s+)?(?:\b(?:{_ROLES})\s+)?[\"'`“‘]?\Z", re.IGNORECASE)
 _AFTER = re.compile(rf"(?:(?P<own>['’]s\b)|[\"'`”’])?(?:\s+(?:{_ROLES})\b)?", re.IGNORECASE)
 _LONGEST_BEFORE = 30
-# A sentence of these and a name says no more than who is given the work.
+# A sentence of these words and a name says only who does the work.
 _ROUTING = re.compile(
     r"\b(?:rout(?:e|es|ed|ing)|hand(?:ing)?[- ]?(?:off|over)|handed|delegat(?:e|es|ed|ing)|invok(?:e|es|ed|ing)"
     r"|dispatch(?:ed|ing)?|forward(?:ed|ing)|initiating)\b",
@@ -299,10 +299,10 @@ _DIGIT = re.compile(r"\d")
 
 
 def without_names(text: str, forbidden: Collection[str]) -> str:
-    """Return the text without *forbidden* names, in whatever case they stand, and without talk of who does the work.
+    """Return the text without *forbidden* names, in any case, and without sentences about who does the work.
 
-    A name gives way to what a mapping has for it, or else to words for the work itself. Tokens for redacted values stay
-    as they are.
+    A name is replaced by its entry in a mapping, or else by words for the work itself. Placeholders for redacted values
+    stay unchanged.
     """
     names = {" ".join(name.split()) for name in forbidden if name.strip()}
     pattern = _present(names, text)
@@ -316,7 +316,7 @@ def without_names(text: str, forbidden: Collection[str]) -> str:
     said = _stood_in(text, pattern, phrases, words)
     if words and _present(names, said) is None:
         return said
-    # A sign that is in no name can make none with what stands around it, as words could.
+    # A character that is in no name cannot form one with the text around it, as words could.
     return _stood_in(text, pattern, {}, next(sign for sign in map(chr, range(0x2022, 0x3000)) if not _has(names, sign)))
 
 
@@ -325,17 +325,17 @@ def _has(names: Collection[str], sign: str) -> bool:
 
 
 def _present(names: Collection[str], text: str) -> re.Pattern[str] | None:
-    """Return the pattern for those of the names that stand in the text; None if none does."""
+    """Return the pattern for the names that occur in the text; None if none does."""
     folded = text.casefold().replace("i\u0307", "i").replace("ı", "i")
-    # Of a thousand names few are in any text: to look for each as it is costs least.
+    # Of a thousand names, few occur in any text: searching for each one literally costs least.
     near = [name for name in names if not name.isascii() or name.split()[0].lower() in folded]
-    # A code that begins with a name is one of its own: ANL_MONTECARLO.
+    # A code that begins with a name is a separate code: ANL_MONTECARLO.
     pattern = _any_of(near, after=r"(?:_\w*+)?(?![^\W_])") if near else None
     return pattern if pattern and any(True for _ in _outside(text, pattern)) else None
 
 
 def _outside(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Give what is found outside the tokens of redacted values."""
+    """Yield the matches outside placeholders for redacted values."""
     start = 0
     for token in (*_TOKEN.finditer(text), None):
         yield from pattern.finditer(text, start, token.start() if token else len(text))
@@ -376,16 +376,16 @@ def _stood_in(text: str, pattern: re.Pattern[str], phrases: Mapping[str, str], w
 
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)++\b[:,]?\s*|\s*\([A-Z]{2,9}\)")
 _END = re.compile(r"[.!?](?=\s)|\n")
-# A line that a person reads while something runs.
+# The length of a line that a person reads while something runs.
 _PHRASE = 80
 
 
 def progress_phrase(
     capability: str | None, phrases: Mapping[str, str], description: str = "", *, forbidden: Collection[str] = ()
 ) -> str:
-    """Return what the user reads while a step runs, without codes and names.
+    """Return the line that the user reads while a step runs, without codes and names.
 
-    It is the phrase that the team gives for the capability, or else is made from the capability's description.
+    It is the team's phrase for the capability, or else is made from the capability's description.
     """
     if given := without_names(
         _line(phrase := phrases.get(capability or "", "")), _hidden(capability, phrase, forbidden)
@@ -397,19 +397,21 @@ def progress_phrase(
     first, _, rest = told.partition(" ")
     if verb := _base(first.lower()):
         return f"Let me {verb} {rest}".rstrip() + "…"
-    # An abbreviation keeps its capitals.
+    # An abbreviation keeps its upper case.
     return f"Working on {told if first[:2].isupper() else told[:1].lower() + told[1:]}…"
 
 
 def _hidden(capability: str | None, text: str, forbidden: Collection[str]) -> Collection[str]:
-    """Return what a text must not show; a code that is a word, PIZZA, gives nothing away where the word is meant."""
+    """Return the names that a text must not show; a code that is also a plain word, PIZZA, reveals nothing in
+    that sense.
+    """
     if not capability or (capability.isalpha() and capability.isupper() and capability not in text):
         return forbidden
     return {*forbidden, capability}
 
 
 def _line(text: str) -> str:
-    """Return the first sentence of a text as one line, no longer than a person reads in passing."""
+    """Return the first sentence of a text as one line, short enough to read in passing."""
     line = " ".join(_END.split(text.strip(), 1)[0].split())
     if len(line) > _PHRASE:
         line = line[:_PHRASE].rpartition(" ")[0] or line[:_PHRASE]
@@ -417,6 +419,6 @@ def _line(text: str) -> str:
 
 
 def _base(word: str) -> str | None:
-    """Return a verb as one is told to do it, if the word is one: `analyses`, `analyse`."""
+    """Return the imperative of a verb, if the word is one: `analyses` becomes `analyse`."""
     forms = (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y")
     return next((form for form in forms if form in DESCRIPTION_VERBS), None)

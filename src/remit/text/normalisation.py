@@ -1,6 +1,6 @@
-"""Text without its disguises: look-alike letters, invisible characters, escapes.
+"""Normalises disguised text: look-alike letters, invisible characters, escapes.
 
-Rules and redaction read text through this one module, so that what hides from one hides from neither.
+Rules and redaction both read text through this module, so that a disguise works on neither.
 """
 
 import re
@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Letters that show nothing.
+# Letters that are invisible.
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
-# Dots that NFKC leaves as they are.
+# Dots that NFKC does not change.
 _DOTS = frozenset("\u00b7\u2022\u2027\u22c5\u2219\u3002\uff61\u30fb\u06d4\u0701\u0702\u2e31\u2e33")
 _SPACES = frozenset("\u2800\u2028\u2029\u0085")
 _APOSTROPHES = frozenset("\u2018\u2019\u201a\u201b\u02b9\u02bb\u02bc\u02c8\u2032\u00b4\u055a\ua78c")
@@ -18,7 +18,7 @@ _QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2033\u02ba\u00ab\u00bb\u300c\u300
 _DROPPED = frozenset({"Cf", "Mn", "Me"})
 _LIKENESS = {"Zs": " ", "Zl": "\n", "Zp": "\n", "Pd": "-", "Sc": "$"}
 
-# Letters of other scripts that are drawn as letters of the Latin one (Unicode Technical Standard 39, confusables).
+# Letters of other scripts that look like Latin ones (Unicode Technical Standard 39, confusables).
 _LOOK_ALIKES = dict(
     zip(
         "АВЕЅІЈКМНОРСТУХҮҺԌԚԜӀ"  # Cyrillic
@@ -44,12 +44,12 @@ _LOOK_ALIKES = dict(
 )
 _NAMED_LATIN = re.compile(r"LATIN (?:CAPITAL|SMALL) (?:LETTER |LIGATURE )?([A-Z]{1,2})(?: WITH .*)?")
 _SMALL_CAPITAL = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])")
-# Letters in squares and circles that NFKC leaves as they are, each row from A to Z.
+# Letters in squares and circles that NFKC does not change, each row from A to Z.
 _ENCLOSED = (0x1F150, 0x1F170, 0x1F1E6)
 
 
 def likeness(char: str) -> str:
-    """Return what *char* is read as: ASCII if it has a likeness there, nothing if it is invisible, or itself."""
+    """Return what *char* looks like: an ASCII character, nothing if it is invisible, or itself."""
     if char.isascii():
         return char
     if char in _LOOK_ALIKES:
@@ -86,7 +86,7 @@ def _letter(char: str) -> str:
     for first in _ENCLOSED:
         if first <= ord(char) < first + 26:
             return chr(ord("A") + ord(char) - first)
-    # Other alphabets lose their accents; syllables and ideographs are not taken apart.
+    # Other alphabets lose their accents; syllables and ideographs are not decomposed.
     return base if len(base) == 1 else same
 
 
@@ -95,7 +95,7 @@ def _is_seen(part: str) -> bool:
 
 
 class _Likenesses(dict[int, str]):
-    """The likeness of each character, worked out when it is first met."""
+    """The look-alike of each character, computed on first use."""
 
     def __missing__(self, point: int) -> str:
         seen = self[point] = likeness(chr(point))
@@ -106,8 +106,8 @@ _LIKENESSES = _Likenesses()
 
 # ── escapes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# Of URLs, of HTML, and of JSON and program text. What is escaped twice or three times is one escape.
-# Each branch begins with a sign of its own, outside its group: so the search skips all other characters at once.
+# Escapes of URLs, of HTML, and of JSON and program text. A double or triple escape is read as one. Each branch begins
+# with its own character, outside its group, so that the search skips all other characters at once.
 _ESCAPE = re.compile(
     r"%(?P<url>(?:25){0,2}[0-9A-Fa-f]{2}(?:%(?:25){0,2}[0-9A-Fa-f]{2})*)"
     r"|&(?:amp;){0,2}(?:#[xX](?P<hex>[0-9A-Fa-f]{1,6});?|#(?P<number>[0-9]{1,7});?|(?P<name>[A-Za-z]{2,8});)"
@@ -121,7 +121,7 @@ _ENTITIES = {
     "zwj": "", "zwnj": "", "bsol": "\\", "Tab": "\t", "NewLine": "\n",
 }  # fmt: skip
 _MARKS = ("%", "&", "\\")
-# What escapes hide: other characters are escaped because they must be.
+# Characters that escapes are used to hide; other characters are escaped because they must be.
 _HIDING = re.compile(r"[0-9A-Za-z@.:=_+\-]|[^\x00-\xff]")
 
 
@@ -132,7 +132,7 @@ class Unescaped(NamedTuple):
     starts: Sequence[int]
     ends: Sequence[int]
     hides: bool
-    """Whether an escape stands for what need not be escaped, or in a number."""
+    """Whether an escape stands for a character that needs no escape, or is in a number."""
 
 
 def unescaped(text: str) -> Unescaped | None:
@@ -149,7 +149,7 @@ def unescaped(text: str) -> Unescaped | None:
         if decoded is None:
             continue
         start = found.start()
-        # A blank that is escaped may part the groups of a number.
+        # An escaped space may separate the groups of a number.
         hiding = hiding or text[start - 1 : start].isdigit()
         pieces.append(text[done:start])
         starts.extend(range(done, start))
@@ -170,7 +170,7 @@ def unescaped(text: str) -> Unescaped | None:
 
 
 def _decoded(escape: re.Match[str]) -> list[tuple[str, int]] | None:
-    """Return each character that an escape stands for and how long it is written; None if it stands for none."""
+    """Return each character of an escape and its length in the source; None if the escape is invalid."""
     if escape["url"]:
         return _url_decoded(escape[0])
     if escape["name"]:
@@ -207,14 +207,14 @@ _SPACE = re.compile(r"[ \t]")
 
 
 class SearchText(NamedTuple):
-    """A text as it is searched for words: as written, undisguised, and with split words joined."""
+    """The forms of a text in which words are searched: as written, undisguised, and with split words joined."""
 
     written: str
     seen: str
     joined: str
 
     def mention(self, word: "SearchText") -> bool:
-        """Return whether *word* stands in this text in any of its forms."""
+        """Return whether *word* occurs in any form of this text."""
         return (
             word.written in self.written
             or (bool(word.seen) and word.seen in self.seen)
@@ -223,7 +223,7 @@ class SearchText(NamedTuple):
 
 
 def words_in(text: str) -> SearchText:
-    """Return the forms of *text* in which a word is looked for, all in small letters."""
+    """Return the forms of *text* in which words are searched, all in lower case."""
     written = text.casefold()
     plain = unescaped(text)
     seen = text if plain is None else plain.text

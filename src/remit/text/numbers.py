@@ -1,4 +1,4 @@
-"""Numbers as texts write them, in digits or in English or German words: the one reader that all others use."""
+"""Reads numbers in digits or in English or German words; all other readers use this one."""
 
 import re
 from functools import lru_cache
@@ -47,7 +47,7 @@ NUMBER_WORDS = _NUMBER_WORDS | {word.replace("ß", "ss"): number for word, numbe
 """The words for 0 to 99."""
 
 OTHER_MEANINGS = frozenset({"one", "null", "elf"})
-"""Words that are something else as often as a number: a pronoun, a missing value, a creature."""
+"""Words that often mean something else: a pronoun, a missing value, an animal."""
 
 ORDINALS = {
     **{"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8},
@@ -62,15 +62,15 @@ ORDINALS = {
 SCALES = {
     **{"hundred": 2, "hundert": 2, "k": 3, "thousand": 3, "tausend": 3},
     **{"m": 6, "mn": 6, "mio": 6, "million": 6, "millions": 6, "millionen": 6},
-    # "Billion" is English here: the German one is a thousand times as much, and is told apart only by its plural.
+    # "Billion" is read as English: the German one is a thousand times as much, and differs only in its plural.
     **{"b": 9, "bn": 9, "mrd": 9, "billion": 9, "billions": 9, "milliarde": 9, "milliarden": 9},
     **{"trillion": 12, "trillions": 12, "billionen": 12},
 }
-"""The power of ten that each word or sign stands for."""
+"""The power of ten for each word or sign."""
 
 
 def _either_case(word: str) -> str:
-    """Return the pattern of a word in which letters outside ASCII match in both cases, too."""
+    """Return the pattern of a word that ignores case for letters outside ASCII, too."""
     word = word.replace("ß", "(?:ß|ẞ|ss)")
     return re.sub("[äöü]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", word)
 
@@ -79,7 +79,7 @@ def any_of(*words: str) -> str:
     """Return a pattern of any of these words, for use within `(?ai:...)`.
 
     It is grouped by first letter, because a regular expression tries all alternatives at every word of a text. ASCII
-    rules for case keep the dotless i and the long s out, which no table has.
+    rules for case exclude the dotless i and the long s, which no table has.
     """
     by_letter: dict[str, list[str]] = {}
     for word in sorted(words, key=len, reverse=True):
@@ -88,7 +88,7 @@ def any_of(*words: str) -> str:
 
 
 _ONES = any_of(*_ENGLISH[1:10])
-# What is joined to "zero" by a hyphen is an idiom: zero-day, zero-trust.
+# A word joined to "zero" by a hyphen is an idiom: zero-day, zero-trust.
 _BELOW_100 = (
     rf"(?:(?:{any_of(*_ENGLISH_TENS)})(?:[ -](?:{_ONES})\b)?"
     rf"|(?:{any_of(*_GERMAN_DIGITS)})und(?:{any_of(*_GERMAN_TENS)})"
@@ -99,11 +99,11 @@ _BELOW_1000 = rf"(?:(?:{_BELOW_100}|ein)[ -]?(?:hundred|hundert)(?:{_AND}{_BELOW
 _THOUSANDS = (
     rf"(?:{_BELOW_1000}|ein)tausend(?:(?:und)?{_BELOW_1000})?|{_BELOW_1000}[ -](?:thousand|tausend){_AND}{_BELOW_1000}"
 )
-# Spaces are escaped, because the readers write their patterns with spaces that do not count.
+# Spaces are escaped, because the readers use verbose patterns.
 SPELLED = f"(?ai:{_THOUSANDS}|{_BELOW_1000})".replace(" ", r"\ ")
-"""The pattern of a number in words. "Two thousand" is a number and a scale, "two thousand and ten" is a number."""
+"""The pattern of a number in words. "Two thousand" is a number and a scale; "two thousand and ten" is a number."""
 SCALE = f"(?ai:{any_of(*(word for word in SCALES if len(word) > 1))})"
-"""The pattern of a scale that is a word."""
+"""The pattern of a scale in words."""
 
 _PART = re.compile(
     "|".join(sorted({*_SINGLE, *_GERMAN_DIGITS, "hundred", "hundert", "thousand", "tausend"}, key=len, reverse=True))
@@ -113,7 +113,7 @@ _PART = re.compile(
 
 @lru_cache(maxsize=1024)
 def spelled_number(words: str) -> int:
-    """Return the number that `SPELLED` found."""
+    """Return the number that `SPELLED` matched."""
     whole = part = 0
     for word in _PART.findall(words.casefold()):
         match SCALES.get(word):
@@ -132,7 +132,7 @@ _GROUPING, _POINT = re.compile("[ \u00a0\u202f'’]"), re.compile("[.,]")
 
 
 def digit_readings(written: str) -> tuple[tuple[str, str], ...]:
-    """Return what a number in digits may mean, as whole digits and digits of the fraction; nothing if it is none.
+    """Return the readings of a number in digits, as integer digits and fraction digits; none if it is not a number.
 
     1,500 is fifteen hundred. 1.500 is one and a half, or fifteen hundred in German.
     """
@@ -143,7 +143,7 @@ def digit_readings(written: str) -> tuple[tuple[str, str], ...]:
     if len(groups) == 1:
         return ((plain, ""),)
     if "." in plain and "," in plain:
-        # Whichever comes last begins the fraction.
+        # The last separator begins the fraction.
         return (("".join(groups[:-1]), groups[-1]),)
     whole = ("".join(groups), "")
     thousands = len(groups[0]) < 4 and groups[0] != "0" and all(len(group) == 3 for group in groups[1:])

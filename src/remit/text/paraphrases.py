@@ -1,25 +1,24 @@
-"""Tells whether two requests surely ask for the same in other words.
+"""Decides whether two requests certainly ask for the same in other words.
 
-How alike two texts look says little: "cancel order 4411" and "cancel order 4412" are alike to 98 %, a route and its
-way back to more than 99, and in a text that is long enough any one word may differ, "unpaid" too. So nothing is
-weighed here. What carries nothing is taken away, and what is left must be the same, word for word: numbers, dates,
-weekdays, months, negations, and the order of all of it. A difference that was overlooked is a wrong answer; a likeness
-that was overlooked costs one call.
+Similarity says little: "cancel order 4411" and "cancel order 4412" are 98 % similar, a route and its way back more than
+99 %, and in a long text any one word may differ, even "unpaid". So nothing is weighed here. Words without meaning are
+removed, and the rest must be the same, word for word: numbers, dates, weekdays, months, negations, and their order. A
+missed difference causes a wrong answer; a missed paraphrase costs one call.
 """
 
 import re
 from unicodedata import normalize
 
-# What people type as one request. Beyond that it is a document, in which line ends and spaces may be the point.
+# The length of a typed request. A longer text is a document, in which line breaks and spaces may matter.
 LONGEST = 1_000
 
-# With so few words left, what was taken away may have been what it is about ("translate please").
+# With so few words left, the removed words may have been the topic ("translate please").
 FEWEST = 3
 
-# Up to this length, capitals alone are an abbreviation, and another word than the same in small letters (US, IT).
+# Up to this length, a word in capitals is an abbreviation, and differs from the word in lower case (US, IT).
 LONGEST_ABBREVIATION = 5
 
-# Words that mean something else with a capital: they stay as they were written.
+# Words that mean something else when capitalised: they stay as written.
 TWO_MEANINGS = frozenset([
     "access", "amazon", "apple", "august", "bill", "chase", "chile", "china", "cork", "excel", "gap", "go", "it",
     "java", "job", "march", "mark", "may", "meta", "mobile", "nice", "oracle", "orange", "outlook", "polish", "python",
@@ -33,7 +32,7 @@ NEGATIONS = frozenset(["except", "neither", "never", "no", "none", "nor", "not",
 _IRREGULAR = {"ca": "can", "wo": "will", "sha": "shall"}
 _SPELLED_OUT = {"cannot": "can not", "what's": "what is"}
 
-# A sentence that ends within a text parts what belongs together: "don't. Stop" is not "don't stop".
+# The end of a sentence separates words: "don't. Stop" is not "don't stop".
 _STOPS = ".;:!?"
 _MARKS = frozenset([".", ","])
 
@@ -50,7 +49,7 @@ _TRAILING = re.compile(r"(?: ,)? please$| \. (?:thanks|thank you)$")
 
 
 def gist(text: str) -> tuple[str, ...]:
-    """Return what a request says, without what carries nothing; two texts with the same gist ask for the same."""
+    """Return a request without words that carry no meaning; two texts with the same gist ask for the same."""
     if len(text) > LONGEST or len(text.splitlines()) > 1:
         return (text,)
     words = _words(normalize("NFC", text).replace("’", "'"))
@@ -64,7 +63,7 @@ def gist(text: str) -> tuple[str, ...]:
     words = less if _count(less) >= FEWEST else words
     if NEGATIONS.isdisjoint(words):
         return tuple(word for word in words if word != ",")
-    return tuple(words)  # a comma may say what is negated
+    return tuple(words)  # a comma may decide what is negated
 
 
 def _without(found: re.Match[str] | None, said: str) -> str:
@@ -79,18 +78,19 @@ def _count(words: list[str]) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text, and the marks between them as words of their own."""
+    """Return the words of a text, with the punctuation between them as words of their own."""
     found: list[str] = []
     for chunk in text.split():
         bare = chunk.rstrip(_STOPS + ",")
         if not bare:
-            # Alone it stands between words, or is one: "5 !" is another number.
+            # A lone mark stands between words, or is one: "5 !" is another number.
             found.append("," if chunk == "," else "." if chunk in (".", "?") else chunk)
             continue
         if bare.replace("'", "").isalpha():
             found += _spelled(bare, first=not found).split()
         else:
-            # Of numbers, addresses, formulas and code every sign may count, a capital too; but for the last stop.
+            # In numbers, addresses, formulas and code every character may matter, also upper case; except a final full
+            # stop.
             bare = chunk[:-1] if chunk[-1] in ".,;:?" else chunk
             found.append(bare)
         if after := chunk[len(bare) :]:
@@ -99,7 +99,7 @@ def _words(text: str) -> list[str]:
 
 
 def _spelled(word: str, *, first: bool) -> str:
-    """Return a word as all would write it."""
+    """Return a word in its common spelling."""
     small = word.lower()
     if small in TWO_MEANINGS and not (first and small in BEGINNINGS):
         return word

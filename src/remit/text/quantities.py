@@ -6,18 +6,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 Form = Literal["point", "range", "limit", "loose"]
-"""`limit` is what may not be passed ("at least 5"), `loose` what is only known to be more or less ("over 5")."""
+"""`limit` is a bound that may be reached ("at least 5"), `loose` one that the value only exceeds or stays below
+("over 5").
+"""
 
 
 class Amount(Struct, frozen=True, gc=False):
-    """How much: from `low` to `high`, in the base unit of its kind."""
+    """A quantity from `low` to `high`, in the base unit of its kind."""
 
     kind: str
     """`number`, `money`, `percent`, or the dimension of its unit."""
     low: float
     high: float
     slack: float = 0.0
-    """How far another may be off and still be the same, rounded."""
+    """How far another amount may differ by rounding and still be the same."""
     form: Form = "point"
     currency: str = ""
 
@@ -29,15 +31,15 @@ class TimeOfDay(Struct, frozen=True, gc=False):
     marked: bool = False
     """Whether a.m. or p.m. is given."""
     zone: int | None = None
-    """Minutes east of Greenwich."""
+    """Offset from UTC, in minutes east."""
     slack: float = 0.0
     form: Form = "point"
     before: bool = False
-    """Whether the limit is an upper one; else a lower one."""
+    """Whether the limit is an upper one; otherwise it is a lower one."""
 
 
 class Day(Struct, frozen=True, gc=False):
-    """A date, or as much of one as is said: year, month and day, 0 where not; the second reading is of 3/4/2025."""
+    """A date or a part of one: year, month and day, 0 if not given; the second reading is for dates like 3/4/2025."""
 
     readings: tuple[tuple[int, int, int], ...]
     form: Form = "point"
@@ -60,13 +62,14 @@ class Figure(Struct, frozen=True, gc=False):
     start: int
     end: int
     other: Quantity | None = None
-    """What it may mean as well: 1.500 is one and a half, or a thousand and a half."""
+    """Other possible readings: 1.500 is one and a half, or one thousand five hundred."""
 
 
 _HALF_DAY, _DAY = 720.0, 1440.0
-# These have been between half and twice each other for twenty years: an amount in one may be the other's, converted.
+# The rates between these currencies have stayed between one half and two for twenty years, so an amount in one may be
+# the other's, converted.
 _NEAR_PAR = frozenset({"usd", "eur", "gbp", "chf", "cad", "aud"})
-# Binary fractions are not exact: 0.1 + 0.2 is 0.3.
+# Binary fractions are not exact: 0.1 + 0.2 must equal 0.3.
 _NOISE = 1e-9
 _INFINITE = float("inf")
 
@@ -82,7 +85,7 @@ def figures_agree(one: Figure, other: Figure) -> bool | None:
 
 def agree(one: Quantity, other: Quantity) -> bool | None:
     """Return whether two quantities of the same thing can both be right; None if they are of different kinds."""
-    # The commonest first: to match costs as much as to compare.
+    # The most common case first: a match statement costs as much as the comparison.
     if isinstance(one, Amount) and isinstance(other, Amount):
         return _amounts_agree(one, other)
     if isinstance(one, TimeOfDay) and isinstance(other, TimeOfDay):
@@ -102,13 +105,13 @@ def agree(one: Quantity, other: Quantity) -> bool | None:
 
 
 def distance(one: Quantity, other: Quantity) -> float:
-    """Return how far apart two quantities are: 0 for the same, 1 and more for nothing alike."""
+    """Return how far apart two quantities are: 0 if equal, 1 or more if they have nothing in common."""
     if isinstance(one, Amount) and isinstance(other, Amount):
         here, there = _middle(one), _middle(other)
         larger = max(abs(here), abs(there))
         return abs(here - there) / larger if larger else 0.0
     if isinstance(one, TimeOfDay) and isinstance(other, TimeOfDay):
-        # An hour is too late for any train.
+        # One hour late is too late for any train.
         return abs(one.at - other.at) / 60
     return 1.0
 
@@ -128,7 +131,7 @@ def _amounts_agree(one: Amount, other: Amount) -> bool | None:
         if "number" not in (one.kind, other.kind):
             return None
         if "percent" in (one.kind, other.kind):
-            # 15 %, 0.15 and 15 are one.
+            # 15 %, 0.15 and 15 are equal.
             number, share = (one, other) if one.kind == "number" else (other, one)
             hundredth = replace(number, low=number.low / 100, high=number.high / 100, slack=number.slack / 100)
             return _same(number, share) or _same(hundredth, share)
@@ -176,7 +179,7 @@ def _clocks_agree(one: TimeOfDay, other: TimeOfDay) -> bool:
         here, there = here - one.zone, there - other.zone
     if one.form != other.form or (one.form != "point" and one.before != other.before):
         return _bounds_agree(one.form, one.before, here, other.form, other.before, there)
-    # Without a.m. or p.m. it may be either, against one that says which.
+    # A time without a.m. or p.m. may be either, compared with one that says which.
     unmarked = other if one.marked else one
     around = _HALF_DAY if one.marked != other.marked and unmarked.at < _HALF_DAY + 60 else _DAY
     apart = abs(here - there) % around
@@ -185,7 +188,7 @@ def _clocks_agree(one: TimeOfDay, other: TimeOfDay) -> bool:
 
 def _days_agree(one: Day, a: tuple[int, int, int], other: Day, b: tuple[int, int, int]) -> bool:
     if one.form != other.form or (one.form != "point" and one.before != other.before):
-        # Where a year is missing on one side it is taken to be the other's.
+        # A missing year is assumed to be that of the other date.
         shared = [(x or y, y or x) for x, y in zip(a, b, strict=True)]
         here, there = ((part[side] for part in shared) for side in (0, 1))
         return _bounds_agree(one.form, one.before, _ordinal(*here), other.form, other.before, _ordinal(*there))

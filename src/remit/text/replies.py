@@ -11,18 +11,18 @@ from remit.text.numbers import ORDINALS, SPELLED, any_of, spelled_number
 from remit.text.vocabulary import words_of
 
 Fits = Callable[[Schema, Json], bool]
-"""Says whether a value fits a JSON Schema."""
+"""Returns whether a value fits a JSON Schema."""
 
-# ── which option ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── options ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# Whatever follows one of these, it was a yes.
+# A reply that begins with one of these means yes, whatever follows.
 _YES = words_of("yes yeah yep yup ja oui sí")
-# These mean yes alone; before other words they mean little: "ok, what about the weather".
+# These mean yes only alone; before other words they mean little: "ok, what about the weather".
 _AGREED = _YES | words_of("y ok okay sure please si gerne bitte right correct exactly absolutely definitely")
 _COURTESY = words_of("please thanks thank you do it that this go ahead bitte danke gern merci one")
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(SPELLED)
-# "The one" is a pronoun: words for numbers stand without an article.
+# "The one" is a pronoun: words for numbers have no article.
 _PLACE = re.compile(
     rf"\W*(?:(?:the |number |no\. ?|option |nummer |die |das |der )?(?P<place>\d{{1,3}}|(?ai:{any_of(*ORDINALS)}))"
     rf"|(?:number |option |nummer )?(?P<spelled>{SPELLED}))"
@@ -32,14 +32,14 @@ _PLACE = re.compile(
 
 
 class ChosenOption(NamedTuple):
-    """The place of an option, from 0, and whether the reply says more than that it is meant."""
+    """The index of an option, from 0, and whether the reply says more than the choice."""
 
     place: int
     more: bool = False
 
 
 def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
-    """Return the option that a reply chooses, by its place or its words; None if it chooses none."""
+    """Return the option that a reply chooses, by its number or its words; None if it chooses none."""
     said = _WORD.findall(reply.casefold())
     if len(options) == 1 and said and said[0] in _AGREED:
         if all(word in _AGREED or word in _COURTESY for word in said):
@@ -53,7 +53,7 @@ def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
 
 
 def place_named(reply: str) -> int:
-    """Return the number that a reply names and nothing else; 0 if it names none."""
+    """Return the number that the reply consists of; 0 if it is anything else."""
     found = _PLACE.fullmatch(reply)
     if found is None:
         return 0
@@ -64,14 +64,14 @@ def place_named(reply: str) -> int:
 
 # ── fields of an input ────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A field that the user's own words can stand for.
+# A field that can be filled with the user's own words.
 _FREE_TEXT = ("text", "query", "question", "message", "request", "prompt", "objective", "task")
 
 
 def inputs(schema: Schema | None, text: str, given: Json, *, asked: bool = False) -> tuple[Json, list[str]]:
-    """Return the input of a capability, and the fields that it cannot be without and nobody has said.
+    """Return the input of a capability, and its required fields that are still missing.
 
-    *asked*: what is missing was asked for already, so that the user's first words are not what is meant.
+    *asked*: the missing fields were already asked for, so the user's first words are not a value for them.
     """
     if schema is None:
         return given, []
@@ -82,7 +82,7 @@ def inputs(schema: Schema | None, text: str, given: Json, *, asked: bool = False
     properties = _properties(schema)
     fields: dict[str, Json] = dict(cast("dict[str, Json]", given)) if isinstance(given, dict) else {}
     if schema.get("additionalProperties") is False:
-        # What came with the request may be for another of the things that it asks for.
+        # Input that came with the request may be for another of its intents.
         fields = {name: value for name, value in fields.items() if name in properties}
     missing: list[str] = []
     for name in (each for each in cast("Sequence[str]", schema.get("required", ())) if each not in fields):
@@ -91,7 +91,7 @@ def inputs(schema: Schema | None, text: str, given: Json, *, asked: bool = False
         else:
             missing.append(name)
     free = next((name for name in (*_FREE_TEXT, *missing) if _is_text(properties.get(name))), None)
-    # The user's own words can stand for one field, if it is the only one that is missing, or is meant for them.
+    # The user's own words can fill one field: the only missing one, or one that is meant for them.
     if free is not None and free not in fields and (free in _FREE_TEXT or (missing == [free] and not asked)):
         fields[free] = text
         missing = [name for name in missing if name != free]
@@ -109,22 +109,22 @@ def _is_text(schema: Schema | None) -> bool:
 
 
 def wanted(schema: Schema | None, names: Sequence[str]) -> dict[str, Schema]:
-    """Return of the fields of an input those *names*, each with its schema."""
+    """Return the fields of an input that are in *names*, each with its schema."""
     schema = schema or {}
     properties = _properties(schema)
-    # What a field's schema refers to stands beside it.
+    # The definitions that a field's schema refers to are stored beside it.
     beside = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
     return {name: {**properties.get(name, {}), **beside} for name in names}
 
 
 def asking_for(fields: Mapping[str, Schema]) -> str:
-    """Return the question for fields that nobody has said."""
+    """Return the question for missing fields."""
     lines = [f"- {name}{_kind(each)}{_about(each)}" for name, each in fields.items()]
     return "\n".join(("I need to know more for this. Please reply with a line `name: value` for each:", *lines))
 
 
 def _kind(schema: Schema) -> str:
-    """Return what a value has to be, as far as a line can say it and it is not a text."""
+    """Return the expected type of a value, if one line can describe it and it is not a text."""
     options: object = schema.get("enum")
     if isinstance(options, list):
         return f" ({' or '.join(str(each) for each in cast('list[Json]', options))})"
@@ -144,7 +144,7 @@ def _about(schema: Schema) -> str:
 def fields(reply: str, expected: Mapping[str, Schema], fits: Fits) -> dict[str, Json] | None:
     """Read a reply that gives fields: as JSON, as lines of name and value, or, for a single field, as it is.
 
-    What does not fit is left out, so that it is asked for again. None: the reply names none of them, and is none.
+    Invalid values are left out, so that they are asked for again. Returns None if the reply names no field.
     """
     read = _json(reply)
     if isinstance(read, dict):
@@ -166,14 +166,14 @@ def fields(reply: str, expected: Mapping[str, Schema], fits: Fits) -> dict[str, 
 
 def _value(text: str, schema: Schema, fits: Fits) -> tuple[Json, ...]:
     """Return a text as a value that fits the schema, in a tuple; empty if it does not fit."""
-    # 2040 is a number, unless a text is wanted: a postal code is one.
+    # 2040 is a number, unless the schema wants a text, such as a postal code.
     read: list[Json] = [text] if _is_text(schema) else [*_parsed(text), text]
     options: object = schema.get("enum")
     if isinstance(options, list):
         read += [each for each in cast("list[Json]", options) if str(each).casefold() == text.casefold()]
     if schema.get("type") == "boolean":
         read += [_TRUTHS[text.casefold()]] if text.casefold() in _TRUTHS else []
-    # "null" is JSON, and no number.
+    # "null" is JSON, but not a number.
     if schema.get("type") in {"integer", "number"} and not _parsed(text) and _NUMBER.fullmatch(text):
         read.append(spelled_number(text))
     return next(((each,) for each in read if fits(schema, each)), ())
@@ -192,5 +192,5 @@ def _json(text: str) -> Json:
 
 
 def _no_constant(name: str) -> Json:
-    # JSON has no NaN, though Python reads one.
+    # JSON has no NaN, but Python reads one.
     raise ValueError(name)

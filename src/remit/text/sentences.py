@@ -1,7 +1,7 @@
 """Splits a text into sentences, and finds its names and figures, without a language model.
 
-Every pattern starts only where a word starts, and then goes forward alone (possessive), or no further than a fixed
-length: so a text that was made to be slow costs what any other of its length does.
+Every pattern starts only at the start of a word, and then never backtracks (possessive) or is limited to a fixed
+length. So a hostile text costs no more than any other of its length.
 """
 
 import re
@@ -24,9 +24,9 @@ _ENDING = "'\"”’»)]*_ "
 
 
 def spoken(text: str) -> str:
-    """Return a text without its code blocks: what stands there is quoted, not said."""
+    """Return a text without its code blocks, which are quotations."""
     parts = text.split("```")
-    # A fence that is opened and never closed hides nothing.
+    # A fence that is never closed hides nothing.
     return text if len(parts) < 3 else "\n".join((*parts[:-1:2], *parts[-1:]))
 
 
@@ -36,7 +36,7 @@ def squeezed(text: str) -> str:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Give each sentence as one line, without the mark of a list or heading before it."""
+    """Yield each sentence as one line, without a list or heading mark before it."""
     start = 0
     for found in _BOUNDARY.finditer(text):
         end = found.end()
@@ -50,17 +50,17 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def is_question(sentence: str) -> bool:
-    """Return whether a sentence ends with a question mark, whatever quotes or brackets close after it."""
+    """Return whether a sentence ends with a question mark; closing quotes and brackets may follow."""
     return sentence.rstrip(_ENDING).endswith(("?", "？"))
 
 
 def cut(text: str, length: int, around: int = 0) -> str:
-    """Return at most *length* characters of a line, cut between words, with what stands at *around* among them."""
+    """Return at most *length* characters of a line, cut between words, including the text at *around*."""
     if len(text) <= length:
         return text
     lead = ""
     if around > length // 2:
-        # A quarter of the room goes to what comes before.
+        # A quarter of the length is for the text before.
         start = around - length // 4
         lead, text = "… ", text[1 + text.find(" ", start, around) or start :]
     room = length - len(lead)
@@ -69,38 +69,38 @@ def cut(text: str, length: int, around: int = 0) -> str:
     space = text.rfind(" ", room // 2, room)
     head = text[: space if space > 0 else room - 1]
     if head.rfind("[") > head.rfind("]"):
-        # What stands for a redacted value is whole or not there.
+        # A placeholder for a redacted value is kept whole or left out.
         head = head[: head.rfind("[")]
     return f"{lead}{head.rstrip(' ,;:')}…"
 
 
 def unmarked(text: str) -> str:
-    """Return a text as one line, without the mark of a list or heading before it."""
+    """Return a text as one line, without a list or heading mark before it."""
     line = squeezed(text)
     mark = _MARK.match(line)
     return line[mark.end() :] if mark else line
 
 
 def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
-    """Return whether the full stop is part of an abbreviation, of the mark of a list, or of a German date."""
+    """Return whether the full stop belongs to an abbreviation, a list mark or a German date."""
     before = text[max(start, dot - 12) : dot]
     word = (before.rsplit(None, 1) or [""])[-1].lstrip("(\"'")
     if word.isdecimal():
         return len(word) < 3 and (before.strip(" -*•\t\r\n") == word or _AFTER_DAY.match(text, end) is not None)
     if len(word) == 1 and word.isalpha():
-        # "Plan B." ends a sentence unless it goes on with a small letter, "z. B. so".
+        # "Plan B." ends a sentence unless a lower-case letter follows, as in "z. B. so".
         return word.islower() or text[end : end + 2].strip().islower()
     return word.casefold() in _ABBREVIATIONS or ("." in word and len(word) < 6)
 
 
 # ── names and figures ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A bare "s" is a plural more often than a second: the 1990s.
+# A bare "s" is more often a plural than a second: the 1990s.
 _UNIT_WORDS = any_of(*(word for word in UNITS if word.isalpha() and word != "s"))
 _UNITS = (
     rf"%|‰|°[cf]?|[$€£¥₹]|{_UNIT_WORDS}|cents?|[kmg]ib|tokens?|words?|pages?|people|persons?|personen|users?|st[üÜ]ck"
 )
-# Whatever is counted, if it looks like a plural: "3 categories".
+# Any counted thing that looks like a plural: "3 categories".
 _COUNTED = "(?!this|does|always|plus|less|versus|perhaps|besides)[a-z]{3,20}s"
 _NAMED_TIMES = "(?ai:noon|midnight)"
 _DATES = rf"""
@@ -144,7 +144,7 @@ _NAMES = r"""
 | (?P<camel>(?<![\w.$-])(?:[A-Z]*+[a-z][a-z0-9]*+[A-Z]\w*+|[A-Z]{2,}+[a-z]{2,}+\w*+))
 | (?P<dotted>(?<![\w.$@/-])[A-Za-z_$][\w$-]*+(?:\.[A-Za-z_$][\w$-]*+)++(?:\(\))?)
 """
-# Most words are none of these, and need not be asked about one by one.
+# Most words are none of these, and are skipped together.
 _PLAIN = rf"""
   (?P<plain>(?<![\w.$@/\\~'’-])(?:
     (?!(?:{MONTH}|{_NAMED_TIMES}|{SPELLED})\b)[A-Za-z][a-zäöüß]*+(?:[ ,;!?()]++|[.:](?:\ |$))
@@ -152,12 +152,12 @@ _PLAIN = rf"""
 """
 THING = re.compile(f"{_PLAIN}|{_DATES}|{_NAMES}|{_NUMBERS}", re.VERBOSE)
 
-# A name or figure longer than this says nothing in a summary.
+# A longer name or figure is of no use in a summary.
 _LONGEST = 120
 
 
 def names_and_numbers(text: str) -> tuple[list[str], list[str]]:
-    """Return the identifiers and quoted names of a line, and its figures that mean something by themselves."""
+    """Return the identifiers and quoted names of a line, and the figures that have a meaning by themselves."""
     names: list[str] = []
     numbers: list[str] = []
     for found in THING.finditer(text):
@@ -170,14 +170,14 @@ def names_and_numbers(text: str) -> tuple[list[str], list[str]]:
 
 
 def is_name(found: re.Match[str]) -> bool:
-    """Return whether what `THING` found is an identifier, and not a figure or something that only looks like one."""
+    """Return whether a match of `THING` is an identifier, and not a figure or something that only looks like one."""
     text = found[0]
     match found.lastgroup:
         case "path":
-            # `and/or` is none.
+            # `and/or` is not an identifier.
             return text[0] in "~./\\" or text[1:2] == ":" or sum(map(text.count, "/\\_.")) > 1
         case "dotted":
-            # Neither is `e.g.`, nor a full stop without a space after it.
+            # Nor is `e.g.`, nor a full stop without a space after it.
             parts = text.split(".")
             return all(len(part) > 1 for part in parts) and not (parts[-1].istitle() and parts[-2].islower())
         case "plain" | "date" | "time" | "number":

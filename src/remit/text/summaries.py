@@ -10,20 +10,20 @@ from remit.protocol.envelope import Message, Note
 from remit.text.sentences import cut, is_question, names_and_numbers, sentences, spoken, squeezed
 from remit.text.vocabulary import REQUEST_VERBS, words_of
 
-# How many of each are kept, the newest: together some 500 tokens, an eighth of what a callee is shown by default.
+# How many of the newest of each are kept: together some 500 tokens, an eighth of a callee's default context.
 _KEPT = {"asks": 8, "decisions": 8, "constraints": 8, "identifiers": 16, "numbers": 16, "questions": 6}
-# Two lines of a terminal: most sentences are shorter, and of a longer one the beginning says what it is about.
+# Two lines of a terminal: most sentences are shorter, and the start of a longer one says what it is about.
 _SENTENCE = 160
 _NOTE = 300
 _REPLY = 120
-# What stands in the middle of a longer text is a document; what is wanted of it stands before or after.
+# The middle of a longer text is a document; the request about it stands before or after.
 _HEARD = 8_000
 # More decisions than this in one message are a document, not a conversation.
 _NOTES = 16
 
 
 class Summary(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is left of a conversation when it is too long to be shown: the newest of each, oldest first."""
+    """The summary of a conversation that is too long to be shown: the newest of each kind, oldest first."""
 
     asks: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
@@ -31,16 +31,16 @@ class Summary(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     identifiers: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
-    """What agents asked and the user has not answered yet."""
+    """Questions of agents that the user has not answered yet."""
     seq: int = 0
     """The last message that it covers."""
 
 
-# ── what a sentence is ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── kinds of sentences ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _phrases(text: str) -> re.Pattern[str]:
-    """Return a pattern for any of the phrases, as whole words; it is for text in small letters, which is faster."""
+    """Return a pattern for any of the phrases as whole words; it is for lower-case text, which is faster."""
     lines = "|".join(filter(None, map(str.strip, text.splitlines())))
     return re.compile(rf"\b(?:{lines})(?!\w)")
 
@@ -81,7 +81,7 @@ _DECISION = _phrases(
     (?:^|(?:please|then|ok|okay|yes|no|so|and|but|instead|just),? )use
 """
 )
-# What is only supposed, or still open, is not decided.
+# A sentence with one of these is a supposition or open, not a decision.
 _UNDECIDED = _phrases(r"""
     (?:not|never|haven['’]t|hasn['’]t) (?:yet |really |been ){0,2}(?:decided|agreed|approved|chosen)
     nicht (?:entschieden|beschlossen)|undecided|disagreed
@@ -93,13 +93,13 @@ _WISH = _phrases(r"""
     please|bitte|(?:i|we)(?:['’]d| would) (?:like|love)|(?:i|we) (?:want|need)|help me|let me know|make sure
     ich (?:möchte|will|brauche|hätte gern)|wir (?:möchten|wollen|brauchen)
 """)
-# These begin what is decided, forbidden or left as it is.
+# Words that begin a decision, a prohibition, or a wish to leave something unchanged.
 _NO_ASK = frozenset({"use", "keep", "let", "note", "verwende"})
 _LEAD = words_of("please bitte now then also and so ok okay first next finally just jetzt dann und kindly")
 
 
 class _Signs(NamedTuple):
-    """What a user's sentence is taken for; where the words are that say so."""
+    """The kinds of a user's sentence, each with the position of the words that show it."""
 
     ask: bool
     decision: int | None
@@ -111,7 +111,7 @@ def _signs(sentence: str) -> _Signs:
     asks = is_question(said)
     decision = None if asks else _decided(said, _DECISION)
     constraint = None
-    # "Must it be blue?" demands nothing; "Could you do it by Friday?" does.
+    # "Must it be blue?" is not a demand; "Could you do it by Friday?" is.
     if decision is None and (not asks or _REQUEST.match(said)):
         cue = _FORBIDDEN.match(said) or _CONSTRAINT.search(said)
         constraint = cue.start() if cue else None
@@ -131,24 +131,24 @@ def _is_imperative(said: str) -> bool:
     return False
 
 
-# ── the fold ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── folding in messages ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def extend(summary: Summary, messages: Sequence[Message]) -> Summary:
-    """Return the summary with *messages* added, oldest first; those that it covers already change nothing.
+    """Return the summary with *messages* added, oldest first; messages that it already covers change nothing.
 
-    It is the same however the messages are cut into pieces, so it can be kept and extended by what is new.
+    The result does not depend on how the messages are grouped, so a summary can be stored and extended later.
     """
     kept = {name: dict.fromkeys(getattr(summary, name)) for name in _KEPT}
     seq = summary.seq
     for message in messages:
-        # Messages that were never recorded have no number.
+        # Unrecorded messages have no number.
         if 0 < message.seq <= seq:
             continue
         seq = max(seq, message.seq)
         found = _of_user(message.text, list(kept["questions"])) if message.role == "user" else _of_agent(message.text)
         if message.role == "user":
-            # Whatever the user said, it was said knowing what was asked.
+            # Any message of the user counts as a reply to the questions before it.
             kept["questions"].clear()
         for name, items in found.items():
             _keep(kept[name], items, _KEPT[name])
@@ -156,7 +156,7 @@ def extend(summary: Summary, messages: Sequence[Message]) -> Summary:
 
 
 def _keep(kept: dict[str, None], items: Iterable[str], most: int) -> None:
-    """Add items as the newest, also those that are there; the oldest go."""
+    """Add items as the newest, moving those that exist; drop the oldest."""
     for item in items:
         kept.pop(item, None)
         kept[item] = None
@@ -165,10 +165,10 @@ def _keep(kept: dict[str, None], items: Iterable[str], most: int) -> None:
 
 
 def _sentences_to_read(text: str) -> list[str]:
-    """Return the sentences of a message: of a long one those at its beginning and its end."""
+    """Return the sentences of a message; for a long one, those at its beginning and end."""
     text = spoken(text)
     if len(text) > 2 * _HEARD:
-        # Without the words that are cut through.
+        # Without the words that were cut in half.
         text = f"{text[:_HEARD].rpartition(' ')[0]}\n{text[-_HEARD:].partition(' ')[2]}"
     return list(sentences(text))
 
@@ -178,7 +178,7 @@ def _of_user(text: str, questions: Sequence[str]) -> dict[str, list[str]]:
     decisions: list[str] = []
     constraints: list[str] = []
     said = _sentences_to_read(text)
-    # Somebody who answers shortly, and with no question, answers what was asked last.
+    # A short reply without a question answers the last question.
     reply = bool(questions and said) and len(text) <= _REPLY and not any(map(is_question, said))
     for sentence in said:
         signs = _signs(sentence)
@@ -191,7 +191,7 @@ def _of_user(text: str, questions: Sequence[str]) -> dict[str, list[str]]:
     if reply:
         decisions.append(_answered(questions[-1], " ".join(said), _SENTENCE))
     elif said and not (asks or decisions or constraints):
-        # Whatever else a user comes with is what they want.
+        # Any other message of a user is a request.
         asks.append(cut(said[0], _SENTENCE))
     return {"asks": asks, "decisions": decisions, "constraints": constraints, **_things(said)}
 
@@ -224,7 +224,7 @@ def _answered(question: str, reply: str, length: int) -> str:
     return f"{asked} → {cut(reply, length - len(asked) - 3)}"
 
 
-# ── what is made of it ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the summary as text ───────────────────────────────────────────────────────────────────────────────────────────────
 
 _HEADINGS = {
     "asks": "The user asked:",
@@ -238,9 +238,9 @@ _ON_ONE_LINE = frozenset({"identifiers", "numbers"})
 
 
 def written(summary: Summary, *, room: int | None = None, count: Callable[[str], int] = len) -> str:
-    """Return the summary as text, each line once; in *room* as *count* counts, the newest of each, or nothing fits.
+    """Return the summary as text, each line once, with the newest of each that fit in *room* (measured by *count*).
 
-    Oldest first: what comes later may correct what was said before, and is read last.
+    Oldest first: a later line may correct an earlier one, and is read last.
     """
     for most in (max(_KEPT.values()), 8, 4, 2, 1):
         text = _text(summary, most)
@@ -265,7 +265,7 @@ def _text(summary: Summary, most: int) -> str:
 
 
 def notes_of(text: str) -> tuple[Note, ...]:
-    """Return what a user decided and demanded in one text, each once."""
+    """Return a user's decisions and demands in one text, each once."""
     notes: dict[Note, None] = {}
     for sentence in _sentences_to_read(text):
         signs = _signs(sentence)
@@ -282,7 +282,7 @@ _OPTION = re.compile(r"\s*+(?:[-*•–+]|\d{1,3}[.)]|[a-zA-Z]\))\s")
 
 
 def answer_note(question: str, reply: str) -> Note | None:
-    """Return what a user's *reply* settles, if what an agent said last ends with a question, or with its options."""
+    """Return what a user's *reply* decides, if an agent's last message ends with a question or with options."""
     lines = question.splitlines()
     while lines and (not lines[-1].strip() or _OPTION.match(lines[-1])) and not is_question(lines[-1]):
         lines.pop()

@@ -1,15 +1,15 @@
-"""Makes untrusted texts safe: nothing in them moves a cursor, sets a colour or hides a character."""
+"""Makes untrusted texts safe for a terminal: nothing in them moves the cursor, sets a colour or hides a character."""
 
 import re
 from typing import IO
 
-# What a terminal would take for a command rather than a text: colours and cursor moves, titles and links, the rest.
+# Sequences that a terminal executes: colours and cursor moves, titles and links, others.
 _SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\\\|\x9c)"
     "|\x1b[ -/]*[0-Z\\\\^-~]"
 )
-# Control characters; marks that turn the direction of writing; invisible letters; halves of letters.
+# Control characters, marks that change the writing direction, invisible letters, unpaired surrogates.
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f\ud800-\udfff"
 _CONTROL = re.compile(f"[{_UNSAFE}]")
 CONTROL_BUT_LAYOUT = re.compile(f"(?![\n\t])[{_UNSAFE}]")
@@ -20,20 +20,21 @@ REPLACEMENT = "\ufffd"
 
 def one_line(text: str, limit: int = 500) -> str:
     """Return a text as one line of at most *limit* characters."""
-    # Four times as much is more than white space and sequences usually take, and bounds what a huge text costs.
+    # White space and sequences usually take less than three quarters of a text; the factor bounds the cost of a huge
+    # one.
     text = " ".join(_SEQUENCE.sub("", text[: 4 * limit]).split())
     return _CONTROL.sub(REPLACEMENT, text)[:limit]
 
 
 def several_lines(text: str) -> str:
-    """Return a text with its lines and tabs, and nothing else that a terminal would act on."""
+    """Return a text with its line breaks and tabs, and no other character that a terminal would act on."""
     text = _LINE_BREAK.sub("\n", _SEQUENCE.sub("", text))
     return CONTROL_BUT_LAYOUT.sub(REPLACEMENT, text)
 
 
 __all__ = ["REPLACEMENT", "Pieces", "json_for_terminal", "one_line", "several_lines", "speaks_unicode"]
 
-# What may become one with what follows; or one line break with it.
+# Characters that may form a sequence, or one line break, with the next piece.
 _UNFINISHED = re.compile(
     "(?:(?:\x1b\\[|\x9b)[0-?]*[ -/]*"
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}\x1b?"
@@ -42,13 +43,13 @@ _UNFINISHED = re.compile(
 
 
 class Pieces:
-    """A text that comes in pieces, each made safe, whatever is split between two of them."""
+    """Makes a text in pieces safe, also where a sequence is split between two of them."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def add(self, text: str) -> str:
-        """Return as much as can be shown by now."""
+        """Return as much as can be shown so far."""
         text = self._held + text
         unfinished = _UNFINISHED.search(text)
         end = unfinished.start() if unfinished else len(text)
@@ -56,13 +57,13 @@ class Pieces:
         return several_lines(text[:end])
 
     def rest(self) -> str:
-        """Return what was held back, now that nothing follows."""
+        """Return the rest that was held back, at the end of the text."""
         rest, self._held = self._held, ""
         return several_lines(rest)
 
 
 def json_for_terminal(text: str) -> str:
-    """Return the same JSON with everything escaped that a terminal would act on."""
+    """Return the same JSON with every character escaped that a terminal would act on."""
     return CONTROL_BUT_LAYOUT.sub(_escaped, text)
 
 

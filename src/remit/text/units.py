@@ -6,7 +6,7 @@ from remit.text.vocabulary import words_of
 
 
 class Unit(Struct, frozen=True, gc=False):
-    """A number of this, plus the shift, times the factor, is one of the base unit of its kind."""
+    """A unit: (number + shift) * factor is the value in the base unit of its kind."""
 
     kind: str
     factor: float = 1.0
@@ -84,16 +84,16 @@ _DEGREES = {"c": Unit("temperature"), "f": Unit("temperature", 1 / 1.8, -32)}
 
 
 def unit_of(spelled: str) -> Unit | None:
-    """Return the unit that is spelled so."""
+    """Return the unit with this spelling."""
     if spelled[0] == "°":
         return _DEGREES.get(spelled[-1].lower())
-    # 5g is a weight, 5G a network.
+    # 5g is a mass, 5G a network.
     return None if spelled in {"G", "S", "T", "H"} else UNITS.get(spelled.lower())
 
 
 # ── in the names of fields ────────────────────────────────────────────────────────────────────────────────────────────
 
-# `duration_ms`, `priceUsd`. What is a word besides is left out: `min`, `second`.
+# `duration_ms`, `priceUsd`. Suffixes that are also words are left out: `min`, `second`.
 _NAMED = words_of("ms secs seconds mins minutes hours days weeks months km cm mm kg kb mb gb bytes pct percent")
 _NAMED_UNITS = {name: UNITS[name] for name in (*_NAMED, *CODES)}
 MONEY = words_of("""

@@ -1,4 +1,4 @@
-"""Lists of words for readers that do not understand a text: verbs, and what each word does in a sentence."""
+"""Word lists for readers without a language model: verbs, and the function of words in a sentence."""
 
 from functools import lru_cache
 
@@ -36,18 +36,19 @@ REQUEST_VERBS = _TASKS | words_of("""
 DESCRIPTION_VERBS = _TASKS | words_of("""
     assess audit claim compose gather model price project prove rate say score simulate transform weigh work
 """)
-"""Verbs that begin the description of what an agent does. Here a first word like "email" is more often a noun."""
+"""Verbs that begin the description of an agent's work. Here a first word like "email" is more often a noun."""
 CLAUSE_VERBS = words_of("""
     do does did is are was were has have had will can costs cost leaves leave departs depart arrives arrive takes take
     starts start ends end begins begin rose fell grew increased decreased declined dropped amounts totals equals opens
     closes weighs lasts includes requires needs pays earns employs owns spends uses holds reaches reached entered won
     lost sold bought made makes goes went comes came gets got runs ran says said sells serves covers
 """)
-"""Verbs by which a clause of a statement is known to have one."""
+"""Verbs that show that a part of a statement is a clause."""
 
-# ── words by what they do in a sentence ───────────────────────────────────────────────────────────────────────────────
+# ── words by their function in a sentence ─────────────────────────────────────────────────────────────────────────────
 
-# What says nothing of the thing spoken of. Not here: what tells things apart (before, after, without, per, total).
+# Words that say nothing about the subject. Words that distinguish subjects are not here (before, after, without, per,
+# total).
 WEAK = words_of("""
     a about according actual actually all along also am an and any are around as at be been being both by can currently
     data date day did do does done each estimated exactly expected figure figures following for from given had has have
@@ -68,12 +69,12 @@ NEGATIONS = words_of("""
 """)
 # "No later than", "not only": nothing is denied.
 NOT_DENIED = words_of("later earlier more less fewer only just doubt least most")
-# Here a day or time is what is claimed, and not when the claim was true.
+# After these, a day or time is the claim itself, and not the time of the claim.
 EVENTS = words_of("""
     depart arriv start end open clos due expir launch found born sign deliver ship meet land board publish releas happen
     occur appointment birthday schedul enter join di elect
 """)
-# Where a text speaks of itself: "I am 80 % sure".
+# A text about itself: "I am 80 % sure".
 ON_ITSELF = words_of("confident confidence certainty")
 # A number after one of these is part of a name.
 LABELS = words_of("""
@@ -101,7 +102,7 @@ _SYNONYMS = {
 
 @lru_cache(maxsize=4096)
 def stem(word: str) -> str:
-    """Return what the forms of a word have in common."""
+    """Return the common stem of the forms of a word."""
     word = word.removesuffix("'s")
     if len(word) > 3:
         if word.endswith("ies"):
@@ -119,7 +120,7 @@ def stem(word: str) -> str:
     return _SYNONYMS.get(word, word)
 
 
-# What can be so or the opposite; "increasing" is said of a thing, "including" tells two things apart.
+# Words with an opposite; "increasing" describes a thing, "including" separates two things.
 AXES = {
     word: (axis, sign)
     for axis, sides in {
@@ -151,7 +152,7 @@ AXES = {
     for word in words.split()
 }
 
-# What a word does in a sentence, if it is not one of those that say what it is about.
+# The function of each word in a sentence, unless the word is about the subject.
 ROLES = {
     **dict.fromkeys(WEAK | PUNCTUATION, "weak"),
     **dict.fromkeys(AXES, "axis"),

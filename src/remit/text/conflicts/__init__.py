@@ -1,4 +1,6 @@
-"""Where the results of several agents contradict each other: found without a model, so that 9:40 is never 10:40."""
+"""Where the results of several agents contradict each other: found without a model, so that 9:40 never passes
+for 10:40.
+"""
 
 from remit.text.conflicts.search import find
 

@@ -1,6 +1,6 @@
 """Extracts claims from clauses: subject, figure, and whether it is affirmed or denied.
 
-The words are English; figures, and texts that differ in nothing else, are compared in any language.
+The word lists are English. Figures, and texts that differ in nothing else, are compared in any language.
 """
 
 import re
@@ -28,46 +28,46 @@ class Subject(Struct, frozen=True, gc=False):
     """What a claim is about."""
 
     words: frozenset[str]
-    """Stems, so that `leaves` and `departure` are one."""
+    """Stems, so that `leaves` and `departure` are equal."""
     context: frozenset[str] = frozenset()
     """The words of the heading above it."""
     ways: frozenset[tuple[str, str]] = frozenset()
-    """What is gone `from` and `to`, what it is said of `in` and `for`, and whether it is said of now."""
+    """Its `from` and `to`, the `in` and `for` that limit it, and whether it is about now."""
     at: tuple[Quantity, ...] = ()
-    """The day, time or stretch of time of which it speaks, where that is not what it claims."""
+    """The day, time or period that it is about, if that is not the claim itself."""
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """One thing that is said of a subject: a figure, or a sense (that it is so, or not)."""
+    """A claim about a subject: a figure, or that something is or is not the case."""
 
     subject: Subject
     figure: Figure | None = None
     nouns: frozenset[str] = frozenset()
-    """What a bare number counts."""
+    """The things that a bare number counts."""
     lead: str = ""
-    """`by` or `to`: falling by a tenth is not falling to it."""
+    """`by` or `to`: falling by a tenth is not falling to a tenth."""
     senses: frozenset[tuple[str, int]] = frozenset()
-    """What the clause of a figure affirms and denies: rising by a tenth is not falling by a fifth."""
+    """What the clause around a figure affirms and denies: rising by a tenth is not falling by a fifth."""
     axis: str = ""
-    """What is affirmed or denied: `approve`; empty for the sentence itself."""
+    """The thing that is affirmed or denied: `approve`; empty for the whole sentence."""
     sign: int = 0
     text: str = ""
-    """As it is written."""
+    """As written."""
     about: tuple[tuple[str, str], ...] = ()
-    """The stems of the subject with the words that they were, in their order."""
+    """The stems of the subject with their original words, in order."""
 
 
 # ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _OPPOSITES = {"from": "to", "to": "from"}
-# What is so in Asia, or for adults, need not be so.
+# What is true in Asia, or for adults, need not be true elsewhere.
 _SCOPES = ("in", "for", "among", "within", "across")
 _WAYS = frozenset((*_OPPOSITES, *_SCOPES))
 _LEADS = frozenset({"by", "to"})
-# A stretch of time after one of these says of when something is said: 7 % over five years.
+# A period after one of these words limits a claim and is not the claim: 7 % over five years.
 _SPANS = frozenset({"over", "for", "within", "after", "in", "during"})
 _NOW = ("now", "")
-# Of more figures in one clause nobody says which is which.
+# With more figures in one clause, it is unclear which figure belongs to what.
 _FIGURES = 8
 _WORD = re.compile(r"[a-zäöüß]++(?:['-][a-zäöüß]++)*+")
 _PERIODS = (["year"], ["month"], ["week"], ["quarter"], ["season"])
@@ -86,7 +86,9 @@ _TELLING = NAMES | AXES.keys() | NEGATIONS
 
 
 def is_telling(clause: Clause) -> bool:
-    """Return whether a clause has a figure, or affirms or denies something that can be the opposite; most have none."""
+    """Return whether a clause has a figure, or affirms or denies something that has an opposite; most clauses
+    do not.
+    """
     text = clause.text
     if DIGIT.search(text):
         return True
@@ -95,7 +97,7 @@ def is_telling(clause: Clause) -> bool:
 
 
 class Affirmed(Struct, frozen=True, gc=False):
-    """A sentence that denies nothing: as a whole it claims something only where another denies the very same."""
+    """A sentence that denies nothing; as a whole it is a claim only if another sentence denies exactly the same."""
 
     subject: Subject
     senses: dict[str, int]
@@ -108,7 +110,7 @@ class Affirmed(Struct, frozen=True, gc=False):
         return self.subject.words.union(self.senses)
 
     def claim(self, sign: int = 1) -> Claim:
-        """Return the sentence as a claim of its own, with everything that is said in it."""
+        """Return the whole sentence as a claim."""
         subject = self.subject
         everything = subject.at + tuple(figure.quantity for figure in self.stated)
         whole = Subject(self.words, subject.context, subject.ways, everything)
@@ -116,7 +118,7 @@ class Affirmed(Struct, frozen=True, gc=False):
 
 
 def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
-    """Return each figure of a clause, and what it affirms or denies, with what they are said of."""
+    """Return each figure of a clause, and what it affirms or denies, with their subjects."""
     text = clause.text
     found = figures(text)[:_FIGURES]
     said = _tokens(text, found)
@@ -156,11 +158,11 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
         elif role == "axis":
             axis, sign = AXES[token]
             sign = -sign if denied else sign
-            # Who says both says neither.
+            # A clause that says both says neither.
             senses[axis] = sign if senses.get(axis, sign) == sign else 0
             denied = False
         elif role == "negation":
-            # "No, it was not": the first is an answer.
+            # "No, it was not": the first word is an answer.
             following = said[place + 1 : place + 2]
             if following and following[0] not in NOT_DENIED and not (place == 0 and following[0] == ","):
                 denied, negated = not denied, True
@@ -191,7 +193,7 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     return made, None
 
 
-# What makes more of a clause than words and a figure.
+# Signs that a clause is more than words and a figure.
 _TELLING_MORE = frozenset(
     (*(word for word, role in ROLES.items() if role != "weak"), *_WAYS, *_LEADS, "this", "as", "here", *ON_ITSELF)
 )
@@ -200,7 +202,7 @@ _TELLING_MORE = frozenset(
 def _plain_claims(
     clause: Clause, found: Sequence[Figure], said: Sequence[str]
 ) -> tuple[list[Claim], Affirmed | None] | None:
-    """Return the same of a clause that is words and one figure, or none, as most are; None if it is more."""
+    """Return the claims of a clause of words and at most one figure, as most are; None if it is more complex."""
     words: dict[str, str] = {}
     last = ""
     for token in said:
@@ -228,7 +230,7 @@ _NO_WAYS: frozenset[tuple[str, str]] = frozenset()
 
 
 def _span(quantity: Quantity) -> Amount | None:
-    """Return a stretch of time, be it "over" so long or just so long."""
+    """Return a period of time, with or without "over"."""
     if not isinstance(quantity, Amount) or quantity.kind != "duration":
         return None
     return Amount("duration", quantity.low, quantity.low, quantity.slack)
@@ -245,7 +247,7 @@ def _figure_claims(
         yield Claim(said, only.figure, frozenset(only.nouns), only.lead, senses_said, "", 0, only.text, about)
         return
     moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
-    # On 4 March sales were 500: the day is not what is claimed.
+    # On 4 March sales were 500: the day is not the claim.
     aside = 0 < len(moments) < len(stated) and subject.words.isdisjoint(EVENTS)
     said = Subject(words, subject.context, subject.ways, subject.at + moments if aside else subject.at)
     counted = {noun for each in stated for noun in each.nouns}
@@ -257,7 +259,7 @@ def _figure_claims(
 
 
 def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
-    """Return the words of a clause in small letters, with a sign for each figure."""
+    """Return the words of a clause in lower case, with a placeholder for each figure."""
     said: list[str] = []
     end = 0
     for figure in found:
@@ -270,7 +272,7 @@ def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
 
 
 def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
-    """Return what is counted: up to two words right after the number at a place."""
+    """Return the counted things: up to two words right after the number at a place."""
     nouns: list[str] = []
     for token in said[place + 1 : place + 3]:
         if token in ROLES or token == FIGURE:
@@ -283,9 +285,9 @@ def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
 
 
 def likeness(part: Subject, whole: Subject) -> float:
-    """Return how surely two subjects are one, from 0 to 1, where all words of the first are among the second's.
+    """Return how certainly two subjects are the same, from 0 to 1, if all words of the first are among the second's.
 
-    Where each has words that the other has not, they are taken to be two things: the morning train, the evening train.
+    If each has words that the other lacks, they are two things: the morning train, the evening train.
     """
     few, many = len(part.words), len(whole.words)
     if few != many and (few < 2 or 2 * few < many):
@@ -306,11 +308,11 @@ def likeness(part: Subject, whole: Subject) -> float:
 
 
 def compared(one: Claim, other: Claim) -> bool | None:
-    """Return whether two claims about one thing can both be true; None if they do not speak of the same side of it."""
+    """Return whether two claims about one thing can both be true; None if they are about different aspects of it."""
     if one.figure is None or other.figure is None:
         if one.figure or other.figure or one.axis != other.axis:
             return None
-        # Of a sentence as a whole, only the very same one is the opposite of its denial.
+        # A whole sentence contradicts only its exact denial.
         return one.sign == other.sign if one.axis or one.subject.words == other.subject.words else None
     if one.senses and other.senses and any((axis, -sign) in other.senses for axis, sign in one.senses if sign):
         return None
@@ -320,7 +322,7 @@ def compared(one: Claim, other: Claim) -> bool | None:
 
 
 def _counts(one: Claim, other: Claim) -> bool:
-    """Return whether what the first counts, if it counts something, may be what the other does."""
+    """Return whether the first claim counts nothing, or may count the same things as the other."""
     if not one.nouns or not _is_number(one):
         return True
     return _is_number(other) and bool(one.nouns & (other.nouns or other.subject.words))
@@ -332,5 +334,5 @@ def _is_number(claim: Claim) -> bool:
 
 
 def apart(one: Claim, other: Claim) -> float:
-    """Return how far two claims that cannot both be true are apart: 1 and more for nothing alike."""
+    """Return how far apart two contradicting claims are: 1 or more if they have nothing in common."""
     return distance(one.figure.quantity, other.figure.quantity) if one.figure and other.figure else 1.0

@@ -13,12 +13,12 @@ from remit.text.conflicts.fields import Meaning, meaning
 from remit.text.conflicts.result_fields import PlacedValue
 from remit.text.vocabulary import words_of
 
-# Names of fields that only hold what is said.
+# Names of fields that only wrap the content.
 _WRAPPING = words_of("result results data output outputs value values response answer the of in at is time date")
 
 
 class OwnedStatement(Protocol):
-    """Something that is said, and whose it is: a bit for each owner."""
+    """A statement and its owners, one bit for each."""
 
     @property
     def owners(self) -> int: ...
@@ -28,7 +28,7 @@ S = TypeVar("S", bound=OwnedStatement)
 
 
 class Dispute(Struct, frozen=True, gc=False):
-    """Something on which there are several sides: what each says, and who is on it."""
+    """A point with several sides: what each says, and who is on it."""
 
     path: str
     about: str
@@ -37,7 +37,7 @@ class Dispute(Struct, frozen=True, gc=False):
 
 
 class Search:
-    """What has been found so far."""
+    """The results of the search so far."""
 
     def __init__(self) -> None:
         self.disputes: list[Dispute] = []
@@ -48,13 +48,13 @@ class Search:
         self._words: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def meaning(self, held: PlacedValue) -> Meaning | None:
-        """Return what a value says, which is worked out once."""
+        """Return the meaning of a value, computed once."""
         if held not in self._meanings:
             self._meanings[held] = meaning(held.value, held.name)
         return self._meanings[held]
 
     def about(self, path: str) -> tuple[tuple[str, str], ...]:
-        """Return the words of a path that say something, after their stems; what many have in common is read once."""
+        """Return the stems of the meaningful words of a path; the common part of many paths is read once."""
         above, _, last = path.rpartition(".")
         if not above or "]" in last:
             return tuple(dict(content(in_words(path), _WRAPPING)).items())
@@ -65,12 +65,12 @@ class Search:
 
 
 def everybody(side: Iterable[OwnedStatement]) -> int:
-    """Return all who are on a side."""
+    """Return all owners on any side."""
     return union([each.owners for each in side])
 
 
 def union(several: Iterable[int]) -> int:
-    """Return all who are in one of these sets."""
+    """Return the union of these sets of owners."""
     owners = 0
     for each in several:
         owners |= each
@@ -79,12 +79,12 @@ def union(several: Iterable[int]) -> int:
 
 @lru_cache(maxsize=4096)
 def members(owners: int) -> tuple[int, ...]:
-    """Return who they are, in order."""
+    """Return the numbers of the owners in a set, in order."""
     return tuple(place for place in range(owners.bit_length()) if owners >> place & 1)
 
 
 def sides_of(said: Iterable[S], verdict: Callable[[S, S], bool | None]) -> list[list[S]]:
-    """Return who agrees with whom; whoever cannot be compared with anybody is left out."""
+    """Return the sides, that is, who agrees with whom; owners that cannot be compared with anybody are left out."""
     sides: list[list[S]] = []
     for each in said:
         opposed = not sides
@@ -101,7 +101,7 @@ def sides_of(said: Iterable[S], verdict: Callable[[S, S], bool | None]) -> list[
 
 
 def disputed(sides: list[list[S]]) -> list[list[S]]:
-    """Return the sides that another one is opposed to: each has a component that is not on the other."""
+    """Return the sides that contradict another one: each has a component that is not on the other."""
     owners = [everybody(side) for side in sides]
     if len(sides) == 2:
         return sides if owners[0] & ~owners[1] and owners[1] & ~owners[0] else []
@@ -113,7 +113,7 @@ def disputed(sides: list[list[S]]) -> list[list[S]]:
 
 
 def tally(search: Search, sides: Sequence[int]) -> None:
-    """Note how many comparisons of two components there were, and how many agreed."""
+    """Count the comparisons of two components, and how many agreed."""
     everybody = places = agreeing = 0
     for side in sides:
         everybody |= side
@@ -123,6 +123,6 @@ def tally(search: Search, sides: Sequence[int]) -> None:
     number = everybody.bit_count()
     search.comparisons += number * (number - 1)
     if places > number:
-        # Somebody is on two sides, and agrees with both.
+        # An owner on two sides agrees with both.
         agreeing = sum(union([side for side in sides if side >> one & 1]).bit_count() - 1 for one in members(everybody))
     search.agreeing += agreeing

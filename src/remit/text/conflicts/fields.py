@@ -15,12 +15,12 @@ _NEGATIONS = words_of("not no never non without")
 _ARTICLES = words_of("the a an")
 _MISSING = frozenset(("", "-", "–", "?", "n/a", "na", "none", "null", "nil", "tbd", "unknown", "not known"))
 _TRUTHS = {"true": True, "yes": True, "y": True, "on": True, "false": False, "no": False, "n": False, "off": False}
-# Under these is prose, however short: two may say the same in other words.
+# Fields with these names contain prose, however short: two texts may say the same in other words.
 _PROSE = words_of("""
     summary description comment comments note notes reason reasons explanation rationale text message caveat details
     detail title label headline warning warnings assumption assumptions
 """)
-# A short text is compared as a whole; a longer one, and a sentence, by what it claims.
+# A short text is compared as a whole; a longer one, and a sentence, by its claims.
 _SHORT_WORDS = 4
 _SHORT = 80
 _RUNS = re.compile(r"[a-z]+|[0-9]+")
@@ -28,7 +28,7 @@ _TOKENS = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 
 
 class Meaning(Struct, frozen=True, gc=False):
-    """What a value says, however it is written."""
+    """The meaning of a value, however it is written."""
 
     figures: tuple[Figure, ...] = ()
     words: frozenset[str] = frozenset()
@@ -36,14 +36,14 @@ class Meaning(Struct, frozen=True, gc=False):
     truth: bool | None = None
     several: "tuple[Meaning, ...] | None" = None
     prose: bool = False
-    """Whether it is to be read sentence by sentence."""
+    """Whether to read it sentence by sentence."""
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def meaning(value: Value, name: tuple[str, ...]) -> Meaning | None:
-    """Return what a value says under a field of that name; None if it says nothing."""
+    """Return the meaning of a value under a field of that name; None if it has none."""
     match value:
         case bool():
             return Meaning(truth=value)
@@ -58,17 +58,17 @@ def meaning(value: Value, name: tuple[str, ...]) -> Meaning | None:
 
 
 def may_say_figures(value: Value) -> bool:
-    """Return whether it is worth a look what a value says in figures."""
+    """Return whether a value may contain figures and is worth reading for them."""
     if not isinstance(value, str):
         return not isinstance(value, (bool, tuple))
     return bool(DIGIT.search(value)) or has_name(value)
 
 
 def is_prose(text: str, name: tuple[str, ...]) -> bool:
-    """Return whether a text under a field of that name is to be read sentence by sentence."""
+    """Return whether to read a text under a field of that name sentence by sentence."""
     if len(text) <= _SHORT and name and name[-1] not in _PROSE and text.isascii():
         runs = _RUNS.findall(text.lower())
-        # A word or two without a verb are a value, whatever they say.
+        # One or two words without a verb are a value.
         if len(runs) < 3 and CLAUSE_VERBS.isdisjoint(runs):
             return False
     meant = _text_meaning(text, name)
@@ -79,7 +79,7 @@ def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
     if len(value) > _SHORT:
         return _SENTENCES if value.strip() else None
     found = tuple(figures(value)) if may_say_figures(value) else ()
-    # The commonest is a figure and nothing else.
+    # The most common value is a figure and nothing else.
     if found and found[0].start == 0 and found[0].end == len(value):
         return Meaning(found)
     bare = fold_text(value).rstrip(".!")
@@ -89,7 +89,7 @@ def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
         return Meaning(truth=_TRUTHS[bare])
     if found:
         rest = frozenset(word for _, word in content(_without(value, found)))
-        # "The answer is 42" says no more than 42. By itself "30 staff" is a sentence, in a field it is a value.
+        # "The answer is 42" says no more than 42. "30 staff" is a sentence in prose, but a value in a field.
         if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(CLAUSE_VERBS)):
             return Meaning(found, rest)
     words = _words(bare)
@@ -124,7 +124,7 @@ def _words(bare: str) -> frozenset[str]:
 
 
 def agreed(one: Meaning, other: Meaning) -> bool | None:
-    """Return whether two values of one field say the same; None if they cannot be compared."""
+    """Return whether two values of one field mean the same; None if they cannot be compared."""
     if one.several is not None or other.several is not None:
         return _lists_agree(one, other)
     if one.prose or other.prose:
@@ -152,7 +152,7 @@ def _figures_agree(one: Meaning, other: Meaning) -> bool | None:
 
 
 def _words_agree(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Return whether two short texts name one thing: one may say more of it, or be its initials."""
+    """Return whether two short texts name one thing: one may be more detailed, or consist of the other's initials."""
     if one <= other or other <= one:
         return True
     return _initials(one, other) or _initials(other, one)
@@ -164,14 +164,14 @@ def _initials(short: frozenset[str], long: frozenset[str]) -> bool:
 
 
 def _lists_agree(one: Meaning, other: Meaning) -> bool | None:
-    """Return whether two lists do, as sets: what is only in one is missing in the other, and that is no conflict.
+    """Return whether two lists agree as sets: an item that one of them lacks is missing there, and not a conflict.
 
-    But numbers of which there are as many on both sides are a series, and each stands for something.
+    But equally many numbers on both sides are a series, in which each position has a meaning.
     """
     here, there = _items(one), _items(other)
     if len(here) != len(there) or not here or not all(map(_is_amount, (*here, *there))):
         return None if set(here).isdisjoint(there) else True
-    # In another order they are a set, and the same one.
+    # In another order they are the same set.
     in_order = zip(sorted(here, key=_least), sorted(there, key=_least), strict=True)
     return all(map(agreed, here, there)) or all(agreed(a, b) for a, b in in_order)
 
@@ -190,7 +190,7 @@ def _items(meant: Meaning) -> tuple[Meaning, ...]:
 
 
 def difference(one: Meaning, other: Meaning) -> float:
-    """Return how far apart two values that do not agree are: 1 and more for nothing alike."""
+    """Return how far apart two conflicting values are: 1 or more if they have nothing in common."""
     if one.several is not None or other.several is not None:
         return max(difference(a, b) for a, b in zip(_items(one), _items(other), strict=False))
     if one.truth is not None or one.denied != other.denied:
@@ -199,5 +199,5 @@ def difference(one: Meaning, other: Meaning) -> float:
     return max((distance(a, b) for a, b in pairs), default=_UNLIKE)
 
 
-# How far apart two names are cannot be measured; it is neither the gravest difference nor none.
+# The distance between two names cannot be measured; assume neither the largest nor none.
 _UNLIKE = 0.05

@@ -1,6 +1,6 @@
 """Splits results into fields, side by side: the values at each path, and their owners.
 
-Whose it is, is a number with one bit for each owner: such sets are joined and compared at every step of the search.
+Owners are an integer with one bit for each, because such sets are joined and compared at every step of the search.
 """
 
 import unicodedata
@@ -16,11 +16,11 @@ from remit.text.components import name_words
 from remit.text.units import named_unit
 from remit.text.vocabulary import words_of
 
-# Deeper than any reader goes.
+# Nobody reads deeper.
 _DEEPEST = 32
-# What tells the things in a list apart, the surest first.
+# Fields that identify the items of a list, most reliable first.
 _IDS = ("id", "uuid", "key", "code", "sku", "isbn", "symbol", "ticker", "email", "number", "name", "title", "label")
-# What a result says of its own making, and not of the world.
+# Fields about how a result was made, and not about its subject.
 _ASIDE = words_of("""
     request_id response_id trace_id span_id session_id run_id correlation_id timestamp created_at updated_at
     generated_at processing_time_ms elapsed_ms latency_ms took_ms confidence confidence_level token_usage
@@ -34,7 +34,7 @@ Value = Scalar | tuple[Scalar, ...]
 
 
 class PlacedValue(Struct, eq=False, gc=False):
-    """A value, where it stands, and whose it is."""
+    """A value, its place and its owners."""
 
     path: str
     name: tuple[str, ...]
@@ -47,22 +47,22 @@ Places = dict[str, dict[Hashable, PlacedValue]]
 
 
 class ResultFields:
-    """The fields of several results, by their places."""
+    """The fields of several results, by place."""
 
     def __init__(self, most: int) -> None:
         self.places: Places = {}
         self.complete = True
-        """Whether no result had as many fields as are ever looked at."""
+        """Whether no result reached the limit of fields."""
         self._most = most
         self._left = 0
         self._owner = 0
         self._seen: list[PlacedValue] | None = None
-        """What was found so far in a thing of a list."""
+        """The fields found so far in an item of a list."""
         self._listed: dict[Hashable, dict[tuple[str, bytes], list[PlacedValue]]] = {}
-        """What was found in the things of lists, by where the list stands: sources that agree have the very same."""
+        """The fields of list items, by the place of the list; sources that agree have exactly the same."""
 
     def take(self, result: Json, owner: int) -> None:
-        """Take one more result apart, but nothing that is deeper than any reader goes."""
+        """Split one more result into fields, down to the maximum depth."""
         self._owner, self._left = 1 << owner, self._most
         self._take("", "", (), result, 0)
         if not self._left:
@@ -71,7 +71,7 @@ class ResultFields:
     def _take(
         self, key: str, path: str, name: tuple[str, ...], part: Json, depth: int, without: str | None = None
     ) -> None:
-        """Take a part apart, what stands last first; its member *without* says what it is, not what is said of it."""
+        """Split a part into fields, last one first; its member *without* identifies it and is not a value."""
         if isinstance(part, (str, int, float)):
             self._hold(key, path, name, part, type(part), part)
         elif depth >= _DEEPEST:
@@ -81,7 +81,7 @@ class ResultFields:
                 if not self._left:
                     break
                 known, words = _known(member)
-                # At the top stands the id of the answer, not of what it is about.
+                # At the top level, the id is that of the answer, not of its subject.
                 if known and member != without and not (depth == 0 and known == "id"):
                     key_below, path_below = (f"{key}.{known}", f"{path}.{member}") if path else (known, member)
                     if isinstance(each, (str, int, float)):
@@ -99,7 +99,7 @@ class ResultFields:
     def _take_list(self, key: str, path: str, name: tuple[str, ...], several: Sequence[Json], depth: int) -> None:
         known = self._listed.setdefault((key, path, depth), {})
         things = _identified(several)
-        # Within what is written out as a whole nothing is written again.
+        # Inside a part that is written as a whole, nothing is written again.
         outermost = self._seen is None
         written = _written([each for _, each, _ in things]) if outermost else []
         for place in range(len(things) - 1, -1, -1):
@@ -124,7 +124,7 @@ class ResultFields:
     def _hold(
         self, key: str, path: str, name: tuple[str, ...], value: Value, kind: type[object], content: Hashable
     ) -> None:
-        """Note a value; its kind tells it from others, too: 1 and true are equal, and not the same."""
+        """Add a value; values of different types differ: 1 and true are equal in Python, but not the same."""
         self._left -= 1
         values = self.places.get(key)
         if values is None:
@@ -142,25 +142,25 @@ class ResultFields:
 
 
 def _written(things: Sequence[Json]) -> list[bytes]:
-    """Return each thing as it is written, or nothing where what is different might be written the same."""
+    """Return each item as it is written, or nothing if different items might be written alike."""
     try:
         written = _encoder.encode_lines(things).split(b"\n")
     except _UNWRITABLE:
         return []
-    # Not a number, infinity and nothing are all written so.
+    # NaN, infinity and null are all written like this.
     return [b"" if b"null" in each else each for each in written]
 
 
 @lru_cache(maxsize=4096)
 def _known(name: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return the name of a field as all spell it, without its unit, and its words; None if it is worth no look."""
+    """Return the normalised name of a field without its unit, and its words; None if the field should be skipped."""
     words = name_words(name)
     known = "_".join(words)
     return None if known in _ASIDE else "_".join(words[:-1]) if named_unit(words) else known or name, words
 
 
 def _identified(several: Sequence[Json]) -> list[tuple[str, Json, str | None]]:
-    """Return each thing in a list with what tells it apart, and the member that does; none, if nothing does."""
+    """Return each item of a list with its identifier, and the field that holds it; none if there is no such field."""
     objects = [cast("dict[str, Json]", each) for each in several if isinstance(each, dict)]
     if ident := _ident_in(objects):
         return [(str(each[ident]), each, ident) for each in objects]
@@ -169,7 +169,7 @@ def _identified(several: Sequence[Json]) -> list[tuple[str, Json, str | None]]:
     rows = [cast("Sequence[Json]", each) for each in several if isinstance(each, (list, tuple))]
     if len(rows) < len(several):
         return []
-    # Of a table, the first column says what a row is about.
+    # The first column of a table identifies its rows.
     return [
         (row[0], {str(place): cell for place, cell in enumerate(row[1:], 1)}, None)
         for row in rows
@@ -178,7 +178,9 @@ def _identified(several: Sequence[Json]) -> list[tuple[str, Json, str | None]]:
 
 
 def _ident_in(objects: Sequence[dict[str, Json]]) -> str | None:
-    """Return the field that tells objects apart: one named for it, or else the first text that each has its own of."""
+    """Return the field that identifies objects: one with a fitting name, or else the first text that is unique
+    to each.
+    """
     shared = sorted(set(objects[0]).intersection(*objects[1:])) if objects else []
     named = {"_".join(name_words(name)): name for name in shared}
     ids = [named.pop(each) for each in _IDS[:2] if each in named]
@@ -194,7 +196,7 @@ def _tells_apart(name: str, objects: Sequence[dict[str, Json]]) -> bool:
 
 
 def fold_text(text: str) -> str:
-    """Return a text without what makes no difference: case, spacing, accents."""
+    """Return a text without differences of case, spacing and accents."""
     if not text.isascii():
         text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
     return " ".join(text.casefold().split())

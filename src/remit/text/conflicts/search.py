@@ -1,4 +1,4 @@
-"""The search for contradictions, and which of the conflicting values a user's reply chooses."""
+"""Searches for contradictions, and finds the conflicting value that a user's reply chooses."""
 
 import re
 from collections.abc import Sequence
@@ -18,21 +18,21 @@ from remit.text.quantities import Amount, figures_agree
 from remit.text.replies import place_named
 from remit.text.vocabulary import words_of
 
-# More than this of one component is not looked at: a result of 10 KB has some 500 fields.
+# More fields than this of one component are ignored: a result of 10 KB has some 500 fields.
 _FIELDS = 5_000
 # Nobody reads more.
 _LISTED = 100
 
 _ORDER: tuple[Severity, ...] = ("high", "medium", "low")
-# Where a decision stands, any difference is grave.
+# In a field with a decision, any difference is grave.
 _DECISIONS = words_of("status decision verdict recommendation outcome approval")
 
 
 def find(components: Sequence[Component]) -> Findings:
-    """Return what components contradict each other in, the gravest first, and how far they agree.
+    """Return the contradictions between components, the gravest first, and how far they agree.
 
-    What only one of them says is no conflict, and neither is what is rounded, or written differently, or in another
-    unit. The order of the components changes nothing but the order in which they are named.
+    A value that only one of them gives is not a conflict, nor is one that is rounded, written differently, or in
+    another unit. The order of the components changes only the order in which they are named.
     """
     search, taken = Search(), ResultFields(_FIELDS)
     for owner, component in enumerate(components):
@@ -51,7 +51,7 @@ def find(components: Sequence[Component]) -> Findings:
 
 def _conflict(dispute: Dispute, components: Sequence[Component]) -> Conflict:
     def trust(owners: int) -> float:
-        # Who does not say how sure it is cannot be preferred to one who does.
+        # A source that does not state its confidence cannot be preferred to one that does.
         rated = [each for owner in members(owners) if (each := components[owner].confidence) is not None]
         return round(max(rated), 2) if rated else -1.0
 
@@ -83,7 +83,7 @@ def _conflict(dispute: Dispute, components: Sequence[Component]) -> Conflict:
 
 
 class _Meant(Struct, frozen=True, gc=False):
-    """A value of a field, what it says, and whose it is."""
+    """A value of a field, its meaning and its owners."""
 
     held: PlacedValue
     owners: int
@@ -109,28 +109,28 @@ def _compare_fields(search: Search, places: Places) -> None:
 
 
 def _exactness(meant: _Meant) -> tuple[float, str]:
-    """Put the most exact first: what is rounded agrees with it."""
+    """Return the sort key that puts the most exact value first: rounded values agree with it."""
     found = meant.meaning.figures
     slack = found[0].quantity.slack if found and isinstance(found[0].quantity, Amount) else 0.0
     return slack, repr(meant.held.value)
 
 
 class Side(NamedTuple):
-    """One of the values, and what those who say it are called where users read it."""
+    """One of the conflicting values, and the names of its sources as users read them."""
 
     value: str
     sources: tuple[str, ...] = ()
 
 
 _WORD = re.compile(r"[^\W\d_]+")
-# What a source is called by, and others are too.
+# Words that many sources have in their names.
 _COMMON = frozenset({"the", "a", "an", "your", "my", "our", "of", "in", "on", "from", "what", "says", "say"})
 
 
 def settled(reply: str, sides: Sequence[Side]) -> int | None:
-    """Return the place of the side that a reply means: by its value, its source, or its place among them.
+    """Return the index of the side that a reply means: by its value, its source, or its position.
 
-    None if it may mean several, or none of them.
+    None if it may mean several, or means none of them.
     """
     for means in (_by_value, _by_source):
         found = _longest([side for side in sides if means(reply, side)])
@@ -141,7 +141,7 @@ def settled(reply: str, sides: Sequence[Side]) -> int | None:
 
 
 def _longest(found: Sequence[Side]) -> list[Side]:
-    """Return the sides whose values are no part of another's: who says "not approved" says "approved" as well."""
+    """Return the sides whose values are not part of another's: "not approved" contains "approved"."""
     values = [side.value.casefold() for side in found]
     return [
         side

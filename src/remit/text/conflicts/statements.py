@@ -26,12 +26,13 @@ from remit.text.conflicts.result_fields import PlacedValue, Places
 from remit.text.quantities import Amount
 from remit.text.vocabulary import stem
 
-# More than this of one component is not looked at: a text of 10 KB has some 150 sentences.
+# More clauses than this of one component are ignored: a text of 10 KB has some 150 sentences.
 _SENTENCES = 1_000
 _CHARACTERS = 100_000
-# So many fields of all are also compared with what is said in sentences, or in fields of another shape.
+# This many fields of all components are also compared with sentences, and with fields of another structure.
 _SPOKEN_FIELDS = 3_000
-# A word of more things than this tells nothing apart, and a thing of which more is said than this is no one thing.
+# A word that occurs in more subjects than this distinguishes nothing, and a subject with more claims than this is not
+# one thing.
 _CROWD = 200
 _PAIRS = 2_000
 # Nobody reads more.
@@ -39,25 +40,27 @@ _QUOTED = 160
 
 
 class _Statement(Struct, frozen=True, gc=False):
-    """Something claimed, and whose it is."""
+    """A claim and its owners."""
 
     claim: Claim
     owners: int
     kind: Literal["sentence", "alone", "shared"]
-    """In a sentence, in a field that no two have, or in one that several have."""
+    """Whether it is from a sentence, from a field that only one has, or from a field that several have."""
 
 
 _Affirmation = tuple[Affirmed, int]
-"""A sentence that denies nothing, and whose it is."""
+"""A sentence that denies nothing, and its owners."""
 
 
 def compare_claims(search: Search, places: Places) -> None:
-    """Note where claims contradict each other, and how many agree."""
+    """Record which claims contradict each other, and how many agree."""
     _compare(search, _statements(search, places))
 
 
 def _statements(search: Search, places: Places) -> list[_Statement | _Affirmation]:
-    """Return what is claimed in sentences, and in the fields that these, or fields of another shape, may contradict."""
+    """Return the claims of sentences, and those of fields that sentences or fields of another structure may
+    contradict.
+    """
     prose: list[tuple[str, int]] = []
     plain: list[tuple[PlacedValue, bool]] = []
     for values in places.values():
@@ -89,7 +92,7 @@ def _statements(search: Search, places: Places) -> list[_Statement | _Affirmatio
 
 
 def _claimed(said: Iterable[OwnedClause]) -> list[_Statement | _Affirmation]:
-    """Return what clauses claim; what only affirms matters where something is denied."""
+    """Return the claims of clauses; an affirmation matters only where something is denied."""
     claimed: list[_Statement | _Affirmation] = []
     denied = False
     plain: list[OwnedClause] = []
@@ -111,7 +114,7 @@ def _claimed(said: Iterable[OwnedClause]) -> list[_Statement | _Affirmation]:
 
 
 def _claims_of(search: Search, held: PlacedValue) -> list[Claim]:
-    """Return what a field claims: each of its figures, of what its path names."""
+    """Return the claims of a field: each of its figures, about the subject that its path names."""
     meant = search.meaning(held) if may_say_figures(held.value) else None
     if meant is None or not meant.figures or not (about := search.about(held.path)):
         return []
@@ -123,7 +126,7 @@ def _claims_of(search: Search, held: PlacedValue) -> list[Claim]:
 def _compare(search: Search, made: Sequence[_Statement | _Affirmation]) -> None:
     statements = _merged(made)
     agreeing, opposed = _verdicts(search, statements)
-    # Whoever agrees with anything that a component says of it does not contradict that component.
+    # An owner that agrees with any claim of a component about a subject does not contradict that component.
     heard = [each.owners for each in statements]
     for one, other in agreeing:
         heard[one] |= statements[other].owners
@@ -145,7 +148,9 @@ def _compare(search: Search, made: Sequence[_Statement | _Affirmation]) -> None:
 
 
 def _merged(made: Sequence[_Statement | _Affirmation]) -> list[_Statement]:
-    """Return statements without what is affirmed and nowhere denied, most of any text; and each only once."""
+    """Return the statements without affirmations that are denied nowhere, which most texts consist of; each
+    only once.
+    """
     statements = [each for each in made if isinstance(each, _Statement)]
     denied = {each.claim.subject.words for each in statements if each.claim.sign < 0 and not each.claim.axis}
     if denied:
@@ -173,7 +178,7 @@ def _merged(made: Sequence[_Statement | _Affirmation]) -> list[_Statement]:
 def _verdicts(
     search: Search, statements: Sequence[_Statement]
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, float]]]:
-    """Return which statements agree, and which contradict each other, with how surely they are about one thing."""
+    """Return which statements agree and which contradict each other, with how certainly they are about one thing."""
     things: dict[frozenset[str], list[int]] = defaultdict(list)
     for place, statement in enumerate(statements):
         things[statement.claim.subject.words].append(place)
@@ -187,7 +192,7 @@ def _verdicts(
     for words, here in things.items():
         crowds = sorted([having[word] for word in words], key=len)
         if len(crowds[0]) == len(here) == 1:
-            continue  # nobody else speaks of it
+            continue  # no other component is about it
         for more in _among(search, crowds):
             there = things[named[more]]
             if len(here) * len(there) > _PAIRS:
@@ -203,7 +208,7 @@ def _verdicts(
 
 
 def _among(search: Search, crowds: Sequence[set[int]]) -> list[int]:
-    """Return the things that are in all these crowds, the smallest of which comes first, in their order."""
+    """Return the items that are in all these groups, in order; the smallest group comes first."""
     smallest, *others = crowds
     if len(smallest) > _CROWD:
         search.complete = False
@@ -215,7 +220,7 @@ def _judged(one: _Statement, other: _Statement) -> tuple[bool | None, float]:
     if one.owners == other.owners and one.owners.bit_count() == 1:
         return None, 0.0
     like = likeness(one.claim.subject, other.claim.subject)
-    # Fields at one place have been compared; of others only those that are called just the same may be one.
+    # Fields at the same place have been compared; of the others, only those with exactly the same name may be the same.
     fields_only = one.kind != "sentence" != other.kind
     if not like or (fields_only and (like < 1 or one.kind == "shared" or other.kind == "shared")):
         return None, 0.0
@@ -223,7 +228,9 @@ def _judged(one: _Statement, other: _Statement) -> tuple[bool | None, float]:
 
 
 def _joined(opposed: Iterable[tuple[int, int]], agreeing: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the statements that are about one thing: those that are opposed, and those that agree with one of them."""
+    """Return the statements about one thing: those that contradict each other, and those that agree with one of
+    them.
+    """
     of: dict[int, set[int]] = {}
     for one, other in opposed:
         together = of.get(one, {one}) | of.get(other, {other})
@@ -249,7 +256,7 @@ def _dispute(search: Search, statements: list[_Statement]) -> None:
     said: dict[int, list[tuple[int, str]]] = {}
     for side in opposed:
         claim = side[0].claim
-        # Of one component's "120/80" both are one side.
+        # Both figures of one component's "120/80" are one side.
         said.setdefault(everybody(side), []).append((claim.figure.start if claim.figure else 0, claim.text[:_QUOTED]))
     values: list[list[tuple[Json, int]]] = [
         [(" and ".join([text for _, text in sorted(texts)]), owners)] for owners, texts in said.items()
@@ -258,7 +265,7 @@ def _dispute(search: Search, statements: list[_Statement]) -> None:
 
 
 def _in_order(statements: list[_Statement]) -> list[_Statement]:
-    """Put the most exact first, as with fields; the rest makes the order the same, whoever said what."""
+    """Return the statements with the most exact first, as for fields; the order does not depend on their owners."""
     places = {_rough_place(each): each for each in statements}
     if len(places) < len(statements):
         return sorted(statements, key=_place)
