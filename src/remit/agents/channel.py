@@ -13,7 +13,7 @@ from remit.protocol.errors import Fault, RemitError
 from remit.protocol.remit import Count
 from remit.runtime.brief import AvailableAgent
 
-# Four times the largest envelope: room for a fan-out's responses, and still no data set.
+# Four times the largest envelope: room for the responses of a fan-out, but not for a data set.
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 
 LENGTH = struct.Struct(">I")

@@ -28,7 +28,7 @@ from remit.runtime.registry import team_invalid
 AgentFunction = Callable[Concatenate[Brief, ...], object]
 """Takes a brief, and its input as typed parameters if it declares some; async or not.
 
-It returns a result, an `Answer`, or the call or calls that should be made instead, or yields texts before that.
+It returns a result, an `Answer`, or the call or calls to make instead. Before that it may yield texts.
 """
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -149,7 +149,7 @@ def closing(function: AgentFunction, threads: Threads) -> Callable[[], Awaitable
 def to_answer(value: object) -> Answer:
     """Return the return value of a function as an answer."""
     if isinstance(value, str):
-        # Frameworks have texts of their own kind, which no store takes.
+        # Frameworks have their own string types, which no store accepts.
         return Answer(value if type(value) is str else str(value))
     match value:
         case Answer():
@@ -237,7 +237,7 @@ def _parameters_of(function: Callable[..., object], name: str) -> tuple[dict[str
     return found, wants_user
 
 
-# Where a class is defined, and what it is called there: the module of `remit.agents.frameworks` that adapts it.
+# The module and name of each framework's class, and the module of `remit.agents.frameworks` that adapts it.
 FRAMEWORKS: dict[tuple[str, str], str] = {
     ("pydantic_ai.agent.abstract", "AbstractAgent"): "pydantic_ai",
     ("agents.agent", "Agent"): "openai_agents",
@@ -248,7 +248,7 @@ FRAMEWORKS: dict[tuple[str, str], str] = {
     ("crewai.crew", "Crew"): "crewai",
     ("crewai.agents.agent_builder.base_agent", "BaseAgent"): "crewai",
 }
-# A package may have a name that anyone could choose: what its agents have, and another's hardly would.
+# Anyone could choose the name of such a package, so these attributes of its agents are checked, too.
 TELLTALES = {"openai_agents": ("handoffs", "mcp_servers", "model_settings")}
 
 

@@ -27,9 +27,9 @@ _LONG_TEXT = 4_096
 class DecisionCache:
     """Routing decisions by user, words and offered capabilities; the least recently used is evicted first.
 
-    No decision is shared between users (C10), though it names nothing but capabilities: how quickly an answer comes
-    would tell one user what another has said. Nor between conversations, if the words hold what was redacted: the
-    tokens that stand for it are others in each. The words themselves are not kept, only a digest with a key.
+    No decision is shared between users (C10), although it names only capabilities: the response time would tell one
+    user what another has asked. Words with redacted values are not shared between conversations either, because each
+    conversation has its own tokens. The words themselves are not stored, only a keyed digest.
     """
 
     def __init__(self, now: Callable[[], float], keep_ms: int, most: int = MOST) -> None:
@@ -39,7 +39,9 @@ class DecisionCache:
         self._secret = token_bytes(16)
         self._kept: OrderedDict[bytes, tuple[Decision, float]] = OrderedDict()
         self._cleared = 0
-        """How often the cache was cleared: part of the key, so a decision under way then is not found later."""
+        """How often the cache was cleared. It is part of the key, so a decision in progress at that time is not
+        found later.
+        """
 
     def key(self, user: str, text: str, codes: Iterable[str]) -> bytes:
         """Return the cache key of a decision; case and spacing of the words are ignored."""
@@ -78,14 +80,14 @@ log = logging.getLogger("remit")
 
 # Classification may use a quarter of the budget: the rest is for the work itself.
 SHARE = 4
-# A model that takes longer hangs, and words alone are mostly right.
+# A model that takes longer hangs, and the words alone are mostly right.
 PATIENCE_MS = 15_000
 # No model answers in less time.
 LEAST_MS = 1_000
 # The answer itself is a hundred tokens; the rest is for models that think first.
 OUTPUT_TOKENS = 2_048
 LEAST_OUTPUT = 100
-# Five examples say what people mean; where many capabilities leave no room for them, two or none have to do.
+# Five examples show what people mean; if many capabilities leave no room for them, two or none must suffice.
 EXAMPLES = (5, 2, 0)
 
 
@@ -174,7 +176,7 @@ class ModelClassifier:
 
 
 def reach(brief: Brief) -> frozenset[str]:
-    """Return what a brief may ask for: capabilities, and the names of workflows, which are agents."""
+    """Return the capabilities, and the names of workflows, that a brief may ask for."""
     delegates = brief.delegates
     return frozenset(each.name for each in delegates).union(*(each.capabilities for each in delegates))
 

@@ -1,9 +1,9 @@
-"""How the Linux kernel confines an agent's process: Landlock for files, and a filter of system calls.
+"""Confines an agent's process on Linux: Landlock for files, and a filter of system calls.
 
-Landlock makes a process give up access to all files that it does not name, for good (Linux 5.13 and newer). It needs no
-privilege and holds for root as well: https://docs.kernel.org/userspace-api/landlock.html. The filter closes the ways
-around it, sockets, io_uring and changes of permissions: https://docs.kernel.org/userspace-api/seccomp_filter.html.
-Numbers: asm/unistd_64.h and asm-generic/unistd.h of Linux.
+With Landlock a process permanently gives up access to all files that it does not name (Linux 5.13 and newer). It needs
+no privilege and holds for root as well: https://docs.kernel.org/userspace-api/landlock.html. The filter closes the ways
+around it, such as sockets, io_uring and changes of permissions:
+https://docs.kernel.org/userspace-api/seccomp_filter.html. Numbers: asm/unistd_64.h and asm-generic/unistd.h of Linux.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ def _libc() -> ctypes.CDLL:
 
 def call(number: int, *arguments: object) -> int:
     """Make a system call, or raise an `OSError`."""
-    # Integers would be passed as C's int, and the upper half of the register left as it was.
+    # Python integers would be passed as C int, which leaves the upper half of the register undefined.
     given = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     return _checked(_libc().syscall(ctypes.c_long(number), *given))
 
@@ -60,7 +60,7 @@ def drop_capabilities() -> None:
             prctl(_CAPBSET_DROP, last)
             last += 1
     except OSError:
-        pass  # past the last one, or without the right to: then no-new-privileges keeps them from coming back
+        pass  # past the last one, or not permitted: then no-new-privileges keeps them from coming back
     header, none = _CapHeader(_CAPABILITIES_3, 0), (ctypes.c_uint32 * 6)()
     _checked(_libc().capset(ctypes.byref(header), ctypes.byref(none)))
 
@@ -81,7 +81,7 @@ _NEW_EVERYWHERE = {
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
     "pidfd_getfd": 438, "mount_setattr": 442, "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466,
 }  # fmt: skip
-# Landlock does not rule over owners, permissions and attributes: without these, the store could be made unreadable.
+# Landlock does not control owners, permissions and attributes: with these, the store could be made unreadable.
 # The others are ways into other processes, into the kernel, to its keyrings, or out of a namespace.
 _REFUSED = {
     "x86_64": {
@@ -100,7 +100,7 @@ _REFUSED = {
         "open_by_handle_at": 265, "kexec_load": 104, "init_module": 105, "finit_module": 273, "delete_module": 106,
     },
 }  # fmt: skip
-# Ruled over by Landlock only from version 3 on.
+# Controlled by Landlock only from version 3 on.
 _TRUNCATE = {"x86_64": 76, "aarch64": 45}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _CLONE = {"x86_64": 56, "aarch64": 220}
@@ -118,7 +118,7 @@ class _Program(ctypes.Structure):
 
 
 class BpfInstruction(NamedTuple):
-    """One instruction: what it does, how far to jump if true or false, and its number."""
+    """One BPF instruction: operation, jump distances if true and false, and operand."""
 
     code: int
     yes: int
@@ -139,8 +139,8 @@ def is_known() -> bool:
 def install(*, network: bool, truncate: bool) -> None:
     """Deny to this process and its descendants the system calls that a sandboxed agent must not use.
 
-    With *network*, it may make sockets of the internet, for a network that is its own; else none. With *truncate*,
-    Landlock does not rule over files being cut short, so that it is refused here.
+    With *network*, it may create internet sockets, for its own separate network; otherwise none. With *truncate*, this
+    version of Landlock does not control truncation, so it is denied here.
     """
     steps = program(platform.machine(), network=network, truncate=truncate)
     packed = b"".join(struct.pack("=HBBI", *each) for each in steps)
@@ -163,7 +163,7 @@ def _steps(machine: str, refused: Collection[int], domains: Collection[int]) -> 
     if machine == "x86_64":
         yield BpfInstruction(_AT_LEAST, 0, 1, _X32_BIT)
         yield _failing(errno.ENOSYS)
-    # As if the kernel were older, so that libraries do it the old way, which can be looked into.
+    # As if the kernel were older, so that libraries use the older call, whose arguments the filter can inspect.
     for number in (*_IO_URING, _CLONE3):
         yield BpfInstruction(_EQUAL, 0, 1, number)
         yield _failing(errno.ENOSYS)
@@ -197,10 +197,10 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG, _MAKE_FIFO, _MAKE_SYM = (1 << bit for bit in (4, 5, 7, 8, 10, 12))
 _REFER, _TRUNCATE_FILE = 1 << 13, 1 << 14
 _ALL_OF = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""All rights over files that a version of Landlock knows, by the version that brought the newest of them."""
+"""All file rights that each version of Landlock knows."""
 
 LIST = _READ_DIR
-"""See the names in a folder and below, and no content."""
+"""The right to list the names in a folder and below, without reading files."""
 READ = _EXECUTE | _READ_FILE | _READ_DIR
 _MAKE = _MAKE_DIR | _MAKE_REG | _MAKE_FIFO | _MAKE_SYM
 WRITE = READ | _WRITE_FILE | _TRUNCATE_FILE | _REFER | _REMOVE_DIR | _REMOVE_FILE | _MAKE
@@ -221,7 +221,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Return the version of Landlock that this kernel has; 0 if it has none, or it is turned off."""
+    """Return the version of Landlock in this kernel; 0 if it is missing or turned off."""
     if sys.platform != "linux":
         return 0
     try:
@@ -231,10 +231,10 @@ def version() -> int:
 
 
 def restrict(rights: Mapping[str, int], *, tcp: bool) -> None:
-    """Keep this thread and all that it starts from every file but those below the paths that *rights* names.
+    """Deny this thread and everything it starts access to all files except those below the paths in *rights*.
 
-    Without *tcp* it can open no TCP connection either, where the kernel knows how (6.7). Signals and abstract sockets
-    reach nobody outside, where the kernel knows how (6.12). A path that does not exist is left out.
+    Without *tcp* it cannot open TCP connections either, where the kernel supports that (6.7). Signals and abstract
+    sockets reach no process outside, where the kernel supports that (6.12). Missing paths are skipped.
     """
     found = version()
     handled = _ALL_OF[max(each for each in _ALL_OF if each <= found)]

@@ -37,11 +37,11 @@ from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 
-# Every current model can say so much at once, and some refuse to be asked for more.
+# Every current model can write this much at once, and some reject a higher limit.
 OUTPUT_TOKENS = 8_192
-# Some providers take no fewer, and nothing can be said in fewer.
+# Some providers accept no lower limit, and no answer is shorter.
 LEAST_OUTPUT = 16
-# Roles, separators and the like, for each message and each tool.
+# For each message and each tool: roles, separators and the like.
 _AROUND = 6
 
 _MORE_ROUNDS = "Ask for less at once, or let the agent use tools more often (`max_tool_rounds`)."
@@ -54,7 +54,7 @@ _ANSWER_NOW = (
 class Metered(WrapperModel):
     """A model within one brief: no call may use more than the remaining budget, and usage is spent at once.
 
-    After *rounds* calls whose answer was to use tools, it is told to answer without them.
+    After *rounds* calls that were answered with tool calls, it is told to answer without them.
     """
 
     def __init__(self, model: Model, brief: Brief, *, rounds: int, most: int | None = None) -> None:
@@ -104,7 +104,7 @@ class Metered(WrapperModel):
             async with super().request_stream(
                 messages, model_settings, model_request_parameters, run_context
             ) as stream:
-                # What it has said is read when all of it is there; a stream of one's own could not stand for all kinds.
+                # The answer is read when it is complete; no stream of our own could stand for all types of models.
                 vars(stream)["get"] = partial(_got_from, stream.get, model_request_parameters)
                 yield stream
         except BaseException as error:
@@ -118,12 +118,12 @@ class Metered(WrapperModel):
         """Return messages, settings and the estimated prompt tokens of a call; raises if too few tokens are left."""
         chosen: dict[str, Any] = {**(settings or {})}
         if self._used_tools and self.must_answer:
-            # Not without the tools: some providers take no conversation with calls of tools that they are not told of.
+            # The tools stay: some providers reject a conversation with calls of tools that they are not told of.
             chosen["tool_choice"] = "none"
             messages = _with_last_round_notice(messages)
         prompt = prompt_tokens(messages, parameters)
         left = self._brief.tokens_left()
-        # An estimate is a few per cent off; a tenth more is on the safe side.
+        # An estimate is a few per cent off; a tenth more is safe.
         room = left - prompt - prompt // 10
         if room < LEAST_OUTPUT:
             why = f"a call of the model takes about {prompt} tokens and its answer; {left} are left"
@@ -169,13 +169,13 @@ def _as_called(response: ModelResponse, parameters: ModelRequestParameters) -> M
     if not calls:
         return response
     others = [part for part in response.parts if not isinstance(part, TextPart)]
-    # By its place and not by chance: the same text is read more than once.
+    # An id by position and not by chance, because the same text is read more than once.
     meant = [ToolCallPart(name, arguments, f"written-{n}") for n, (name, arguments) in enumerate(calls, 1)]
     return replace(response, parts=[*others, *meant])
 
 
 def _or_text(part: ModelResponsePart) -> ModelResponsePart:
-    """Return what a model answers with; as a text, where it tried to say more and nobody can read it."""
+    """Return a model's answer; as plain text if its further fields cannot be read."""
     if not isinstance(part, ToolCallPart) or part.tool_name != STRUCTURED or isinstance(part.args, dict):
         return part
     try:

@@ -15,7 +15,7 @@ from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.ports import Summarizer
 from remit.runtime.registry import team_invalid
 
-if TYPE_CHECKING:  # a foreign package that need not be there
+if TYPE_CHECKING:  # an optional package
     from pydantic_ai.models import Model
 
 
@@ -23,13 +23,13 @@ class ModelAgent:
     """An agent backed by a language model: it gets its prompt, the conversation and the task, and may use tools.
 
     *model* is a name as pydantic-ai knows it (`"openai:gpt-5-mini"`, `"anthropic:claude-…"`), or a model of
-    pydantic-ai. With *base_url* it is whatever an OpenAI-compatible server there calls it. Without *api_key*, the
-    variable counts that its provider names. *prompt* counts more than the one that the team gives the agent;
-    *settings* are pydantic-ai's `ModelSettings`. After *max_tool_rounds* the model has to answer without tools.
-    *history_tokens* is how much it is shown of what was said before; *output_schema*, what every result must fit whose
-    capability has no schema of its own. With *sub_agent_arguments* `"full"` it is told of all arguments of the tool
-    `sub_agent`, and not only of those that every model can fill in. With *structured_answers* it can answer agents
-    with more than a text: summary, confidence, sources, facts, artifacts, and whether it asks back.
+    pydantic-ai. With *base_url* it is the name of a model at that OpenAI-compatible server. Without *api_key*, the
+    provider's environment variable is used. *prompt* takes precedence over the one in the team file; *settings* are
+    pydantic-ai's `ModelSettings`. After *max_tool_rounds* the model has to answer without tools. *history_tokens*
+    limits the earlier messages that it gets. *output_schema* is the schema of results whose capability has none of its
+    own. With *sub_agent_arguments* `"full"` it is told of all arguments of the tool `sub_agent`, and not only of those
+    that every model can fill in. With *structured_answers* it can answer agents with more than a text: summary,
+    confidence, sources, facts, artifacts, and whether it asks back.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class ModelAgent:
     def check(self) -> None:
         """Raise a `RemitError` if the model cannot be called from here; it says what is missing and how to get it.
 
-        Nothing is sent to it. It may take two seconds, for what it takes to talk to models is imported.
+        Nothing is sent to the model. It may take two seconds, because the model libraries are imported.
         """
-        with self._opening:  # of many who ask it for the first time at once, one opens it
+        with self._opening:  # if many callers ask it for the first time at once, one of them opens it
             self._model = self._model or _opened(self._named, self._base_url, self._api_key, self.settings)
 
     async def __call__(self, brief: Brief) -> Answer:
         model = await self.opened()
         from remit.agents.turn import ModelTurn
 
-        # Of what is left, at most half is spent on reading what was said before.
+        # At most half of the remaining tokens are spent on reading earlier messages.
         room = min(self.history_tokens, brief.tokens_left() // 2)
         turn = ModelTurn(
             model,
@@ -95,7 +95,7 @@ class ModelAgent:
             most=self.max_output_tokens,
             schema=brief.result_schema or self.output_schema,
             arguments=self.sub_agent_arguments,
-            # A person reads a text as it comes; another agent can do more with the rest.
+            # A person reads the text as it is streamed; another agent can use the other fields.
             structured=self.structured_answers and brief.request.origin != USER,
         )
         return await turn.take()
@@ -114,9 +114,9 @@ class ModelAgent:
         max_tokens: int | None = None,
         schema: Schema | None = None,
     ) -> Answer:
-        """Return what the model says to a prompt at once: without tools, a second attempt, or anyone who reads along.
+        """Return the model's reply to a prompt: without tools, retries or streaming.
 
-        It raises a `RemitError` if the model does not answer in time, or fails in any other way. What it used is spent
+        It raises a `RemitError` if the model does not answer in time, or fails in any other way. The usage is spent
         within *brief*.
         """
         model = await self.opened()
@@ -148,7 +148,7 @@ class ModelAgent:
                 pass
 
     async def opened(self) -> "Model":
-        """Return the model itself, once what it takes to call it is there."""
+        """Return the model, once the libraries to call it are loaded."""
         if self._model is None:
             await asyncio.to_thread(self.check)
         assert self._model is not None
@@ -156,7 +156,7 @@ class ModelAgent:
 
 
 def model_agent(model: "str | Model | ModelAgent") -> ModelAgent:
-    """Return a model, however it is named, as what can be asked."""
+    """Return a model, given in any form, as a `ModelAgent`."""
     return model if isinstance(model, ModelAgent) else ModelAgent(model)
 
 
@@ -186,7 +186,7 @@ class _ModelSummarizer:
 
 
 def _opened(model: "str | Model", base_url: str | None, api_key: str | None, settings: Mapping[str, Any]) -> "Model":
-    # It greets whoever sits at a terminal; that is not ours to let it.
+    # pydantic-ai prints a greeting in a terminal; a hub's output must not contain it.
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     try:
         import pydantic_ai  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -1,7 +1,7 @@
-"""What a model writes besides the text of its answer (X2): fields of an answer, and tool calls written as text.
+"""Reads what a model writes besides the text of its answer (X2): fields of an answer, and tool calls written as text.
 
-Fields are read generously: what is wrong in them is left out. A text is a call only as a whole: a sentence may stand
-before it, and nothing after it. It is judged as any other call.
+Fields are read leniently: invalid ones are left out. A text is a tool call only as a whole: a sentence may stand before
+the call, and nothing after it. Such a call is checked like any other.
 """
 
 import json
@@ -16,18 +16,18 @@ from remit.protocol.card import Schema
 from remit.protocol.confidence import Level, share_of
 from remit.protocol.envelope import Answer, Artifact, Json, Source
 
-# The tool by which a model answers with more than a text; the document has no name for it.
+# The tool by which a model answers with more than a text; the document does not name it.
 NAME = "structured_answer"
 KINDS = ("table", "json", "url", "id", "file")
-"""The types of artifacts that are read; to name them with every call of a model would cost too much (O11)."""
+"""The types of artifacts that are accepted; naming them in every model call would cost too much (O11)."""
 DESCRIPTION = "Answer with more than plain text, if there is more."
-# What is said in more is an answer of its own; a fact is kept for all who are asked later.
+# A longer value is an answer of its own; a fact is kept for all agents that are called later.
 _MOST = 20
 _FACT_LENGTH = 300
 _ID_LENGTH = 200
 
-# Each word of it is sent with every call of the model, so it names the fields and no more: whatever a model makes of
-# them is read generously.
+# Each word of it is sent with every model call, so it names the fields and no more. Whatever a model makes of them is
+# read leniently.
 SCHEMA: Schema = {
     "type": "object",
     "properties": {
@@ -44,9 +44,9 @@ SCHEMA: Schema = {
 
 
 def answer_of(said: Json, *, text: str, user: str, references: Iterable[Source] = ()) -> Answer:
-    """Return the answer that a model gave with more than a text; *text* is what it said beside it.
+    """Return the answer of a model that gave more than a text; *text* is the text beside it.
 
-    Sources are the *user*'s, unless they are among the *references* that the model was given.
+    Sources belong to the *user*, unless they are among the *references* that the model was given.
     """
     if not isinstance(said, dict):
         return Answer(text or said)
@@ -67,7 +67,7 @@ def answer_of(said: Json, *, text: str, user: str, references: Iterable[Source] 
 
 
 class _Reader:
-    """Reads the fields of one answer, and keeps what it had to leave out."""
+    """Reads the fields of one answer, and records what it had to leave out."""
 
     def __init__(self, given: dict[str, Json], user: str, references: Iterable[Source]) -> None:
         self.given = {name: value for name, value in given.items() if value is not None}
@@ -105,12 +105,12 @@ class _Reader:
         return False
 
     def confidence(self) -> float | None:
-        """Return a confidence from 0 to 1, also where it was said in per cent or as a word."""
+        """Return a confidence from 0 to 1, also from a percentage or a word."""
         value = self.given.get("confidence")
         if isinstance(value, str):
             value = _confidence_in(value)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
-            return float(value) if value <= 1 else value / 100  # some are sure in per cent
+            return float(value) if value <= 1 else value / 100  # some models give percentages
         if "confidence" in self.given:
             self._left_out("confidence")
         return None
@@ -122,7 +122,8 @@ class _Reader:
         if not all(found):
             self._left_out("sources")
         ids = dict.fromkeys(each for each in found if each)
-        # Whose a source is, a model does not say: it is known of those that it was given, and else the user's.
+        # A model does not name the owner of a source. The owners of given sources are known; all others belong to the
+        # user.
         mine = {id: Source(owner_scope=self._user, source_id=id) for id in ids}
         return tuple(self._references.get(id, mine[id]) for id in list(ids)[:_MOST])
 
@@ -139,7 +140,7 @@ class _Reader:
 
 
 def _confidence_in(text: str) -> float | None:
-    """Return a confidence that was said as `0.8`, `80 %` or `high`."""
+    """Return a confidence from `0.8`, `80 %` or `high`."""
     said = text.strip().upper()
     if said in Level.__members__:
         return share_of(Level(said))
@@ -150,7 +151,7 @@ def _confidence_in(text: str) -> float | None:
 
 
 def _id_in(value: Any) -> str:
-    """Return the id of a source, however a model gives it; empty: it gives none."""
+    """Return the id of a source, in whatever form a model gives it; empty if it gives none."""
     if isinstance(value, dict):
         said = cast("dict[str, Json]", value)
         value = next((said[key] for key in ("source_id", "id", "url", "title", "name") if key in said), "")
@@ -158,19 +159,20 @@ def _id_in(value: Any) -> str:
     return "".join(each for each in text if each.isprintable())[:_ID_LENGTH]
 
 
-# A model that is about to use a tool says so in a sentence or two; what is longer is the answer.
+# A model announces a tool call in a sentence or two; a longer text is the answer.
 PREAMBLE = 200
-# So far into a text a call begins, its own opening included.
+# A call begins within this many characters, including its opening mark.
 _FIRST = PREAMBLE + 20
 
-# Hermes and Qwen, which may forget the end; Llama; Mistral; and a fence of Markdown, with or without a language.
+# The formats of Hermes and Qwen (which may omit the end), of Llama and of Mistral, and a Markdown fence with or without
+# a language.
 _TAGGED = re.compile(r"<(tool_call|function_call)>\s*(?P<call>[\[{].*?)(?:</\1>|\Z)", re.DOTALL)
 _FUNCTION = re.compile(r"<function=(?P<name>[\w.-]+)>\s*(?P<arguments>\{.*?)(?:</function>|\Z)", re.DOTALL)
 _LISTED = re.compile(r"\[TOOL_CALLS\]\s*(?P<call>[\[{].*)\Z", re.DOTALL)
 _FENCED = re.compile(r"```[\w-]*\s*(?P<call>[\[{].*?)(?:```|\Z)", re.DOTALL)
 _BARE = re.compile(r"(?:\A|\n)[ \t]*(?P<call>[\[{].*)\Z", re.DOTALL)
 _OPENING = re.compile(r"(?:\A|\n)[ \t]*[\[{]|```|<(?:tool_call|function)|\[TOOL_CALLS\]")
-# The beginning of any of them, where a text is not there whole yet.
+# The beginning of any of them, for a text that is still arriving.
 _BEGUN = re.compile(r"(?:`{1,3}|<[a-z_=]{0,20}|\[[A-Z_]{0,12})\Z")
 
 
@@ -182,7 +184,7 @@ class WrittenCall(NamedTuple):
 
 
 def written_calls(text: str, names: Collection[str]) -> list[WrittenCall]:
-    """Return the calls that a text is, of tools of these *names*; none if it is anything else."""
+    """Return the tool calls that make up a text, of tools in *names*; none if it is anything else."""
     text = text.strip()
     if _OPENING.search(text, 0, _FIRST) is None:
         return []
@@ -196,12 +198,12 @@ def written_calls(text: str, names: Collection[str]) -> list[WrittenCall]:
 
 
 def may_be_call(text: str) -> bool:
-    """Return whether a text whose end is not there yet may turn out to be a call."""
+    """Return whether an unfinished text may turn out to be a tool call."""
     return _OPENING.search(text.lstrip(), 0, _FIRST) is not None or _BEGUN.search(text) is not None
 
 
 def _is_whole(text: str, matches: list[re.Match[str]]) -> bool:
-    """Return whether there is nothing else in a text than a short sentence before the calls."""
+    """Return whether a text consists only of tool calls, after at most a short sentence."""
     between = [text[one.end() : other.start()] for one, other in pairwise(matches)]
     after = text[matches[-1].end() :]
     return matches[0].start() <= PREAMBLE and not "".join((*between, after)).strip()
@@ -223,7 +225,7 @@ def _calls_in(match: re.Match[str]) -> Iterator[WrittenCall | None]:
 
 
 def _call(value: Json) -> WrittenCall | None:
-    """Return a call as OpenAI, Llama or the document of the sub-agents writes it."""
+    """Return a call in the format of OpenAI, Llama or the sub-agents document."""
     if not isinstance(value, dict):
         return None
     said = cast("dict[str, Json]", value)

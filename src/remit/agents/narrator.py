@@ -14,7 +14,7 @@ from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 
-if TYPE_CHECKING:  # a foreign package that need not be there
+if TYPE_CHECKING:  # an optional package
     from pydantic_ai.models import Model
 
 log = logging.getLogger("remit")

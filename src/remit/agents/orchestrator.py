@@ -1,6 +1,6 @@
-"""An agent that finds out what a user wants, has it done by whoever can, and gives one answer.
+"""An agent that finds out what a user wants, delegates it, and gives one answer.
 
-What it has to ask back ends the run: the reply comes as the next request of the session, days later if need be.
+A question to the user ends the run: the reply comes as the next request of the session, even days later.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ from remit.text.intent import (
 )
 from remit.text.replies import asking_for, chosen, fields, inputs, wanted
 
-# What the agent keeps in a conversation while it waits for a reply.
+# The key under which the open question is stored in a conversation.
 _ASKED = "asked"
-# Who has heard the reply to it.
+# The key for the run that took the reply.
 _HEARD = "heard"
 _NO = re.compile(
     r"\W*(n|no|nope|nein|non|neither|none|none of (?:these|those|them))(?:,? (?:thanks|thank you))?\W*", re.I
@@ -55,9 +55,9 @@ _NO = re.compile(
 _HELP = re.compile(
     r"\W*(?:help(?: me)?|what can you do(?: for me)?|what can I ask(?: you)?(?: for)?)\W*", re.IGNORECASE
 )
-# Nobody chooses, agrees or asks for help in more, and to look for it in a megabyte would hold the event loop.
+# No reply to a question is longer, and searching a megabyte would block the event loop.
 _LONGEST_REPLY = 2_000
-# Users read this where the model could not classify their request and the fallback did.
+# The warning to users whose request the fallback classified, because the model could not.
 _FALLBACK_WARNING = "Your request was classified without the model, and may have been misunderstood."
 
 
@@ -127,7 +127,7 @@ class Orchestrator:
             return OrchestratorDecision(known, "hit")
         heard = await classifier.hears(said, brief)
         decision = decide(heard, labels, self._thresholds)
-        if not heard.notice:  # what was found out otherwise is no more than the best that could be had then
+        if not heard.notice:  # a fallback's decision was the best at that time only, so it is not cached
             self._decisions.put(key, decision)
         return OrchestratorDecision(decision, "miss", heard.notice)
 
@@ -229,7 +229,8 @@ class Orchestrator:
         capabilities = {code for each in brief.delegates for code in each.capabilities}
         steps: list[Step] = []
         missing: dict[str, Schema] = {}
-        # It does nothing else with its time and tokens, so those who do the work get them, unless they say less.
+        # The orchestrator needs no time and tokens for itself, so its callees get all of them, unless they ask for
+        # less.
         time_ms, tokens = brief.time_left_ms(), split_tokens(brief.tokens_left(), len(intents))
         for place, intent in enumerate(intents, 1):
             _, capability = offered[intent.code]
@@ -241,7 +242,7 @@ class Orchestrator:
                     name=f"part{place}",
                     agent=intent.target if is_workflow else None,
                     capability=None if is_workflow else intent.code,
-                    # The user's words: what looks like a reference in them is none.
+                    # The user's words: braces in them are not references.
                     objective=literal(text),
                     input=literal(given_here),
                     title=words.title(intent.code),
@@ -279,12 +280,12 @@ async def _open_question(brief: Brief) -> dict[str, Any] | None:
         kept, run = await brief.state(), brief.request.run
         heard, asked = kept.get(_HEARD), kept.get(_ASKED)
         if heard is not None and heard["run"] == run:
-            return heard["question"]  # taken before a restart that came before that was noted
+            return heard["question"]  # taken before a restart, which came before that was recorded
         taken = {_ASKED: None, _HEARD: {"run": run, "question": asked}}
-        # Of two replies at once one is heard: the other would have the same done twice.
+        # Only one of two simultaneous replies is used: the other would execute the same request twice.
         return asked if asked is None or await _changed(brief, taken) else None
 
-    # After a restart, as it was before it: meanwhile this run may have asked another.
+    # After a restart, use the stored state: meanwhile this run may have asked another question.
     return cast("dict[str, Any] | None", await brief.once("asked", take))
 
 
@@ -337,5 +338,5 @@ def _fits(schema: Schema, value: Json) -> bool:
     """Return whether a value fits a schema; values behind redaction tokens are checked by the hub when sending."""
     try:
         return TOKEN.search(text_of(value)) is not None or not misfits(schema, value)
-    except ValueError:  # it refers to what is elsewhere in the schema: then the hub will say, too
+    except ValueError:  # it refers to another part of the schema: then the hub checks it, too
         return True

@@ -12,10 +12,10 @@ from remit.agents.sandbox import destination
 log = logging.getLogger("remit")
 
 MAX_HEAD = 32 * 1024
-# Longer than any connection takes to be made that is made at all.
+# Longer than any successful connection attempt takes.
 CONNECT_S = 30.0
 _CHUNK = 64 * 1024
-# Of one agent's process; each costs two sockets and a task here.
+# For the process of one agent; each costs two sockets and a task here.
 MAX_CONNECTIONS = 64
 
 
@@ -52,7 +52,7 @@ class OutgoingProxy:
         try:
             await self._answer(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass  # either end hung up, sent what is no head, or the process is gone
+            pass  # one end hung up or sent an invalid head, or the process is gone
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
@@ -82,7 +82,7 @@ class OutgoingProxy:
                 both.create_task(_pass_on(reader, far_writer))
                 both.create_task(_pass_on(far_reader, writer))
         except ExceptionGroup:
-            pass  # one side hung up, which ends the other
+            pass  # one side hung up, which closes the other
         finally:
             far_writer.transport.abort()
 

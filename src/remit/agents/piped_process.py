@@ -43,8 +43,8 @@ def start(
 class PipedProcess:
     """One process. Create it, `connect`, and always `end` it.
 
-    *kill* replaces a SIGKILL to its group, for an owner that can reach more of what it started. *what* names it in the
-    log.
+    *kill* replaces a SIGKILL to its group, for an owner that can also kill descendants outside the group. *what* names
+    it in the log.
     """
 
     def __init__(self, popen: "subprocess.Popen[bytes]", what: str, *, kill: Callable[[], None] | None = None) -> None:
@@ -53,16 +53,16 @@ class PipedProcess:
         self._leader = ProcessGroup(popen)
         self._leader.exited.add_done_callback(self._note_exit)
         self.kill: Callable[[], None] = kill or self._leader.kill
-        """Kill it and all that it started."""
+        """Kills it and all its descendants."""
         self._transports: list[asyncio.BaseTransport] = []
-        """Of its stdout and its stderr."""
+        """The readers of its stdout and its stderr."""
         self._writer: asyncio.StreamWriter | None = None
         self._draining: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._closing = False
         self._last_lines: deque[bytes | OverlongLine] = deque(maxlen=LAST_LINES)
         self.said = asyncio.StreamReader()
-        """Its stdout, held until the end: once a reader is gone, asyncio reads on as fast as it can, for nobody."""
+        """Its stdout, referenced until the end: without a reader, asyncio would keep reading and discard the data."""
         self.tasks: list[asyncio.Task[None]] = []
         """Tasks of the owner that use its pipes; they are cancelled when it has ended."""
         self.ended_by_itself: str | None = None
@@ -105,7 +105,7 @@ class PipedProcess:
         await asyncio.wait(waited, timeout=LAST_WORDS_S)
 
     def last_lines(self, clip: int = 0) -> list[str]:
-        """Return the last lines of its stderr. Of a line that was too long the last *clip* bytes are missing, too."""
+        """Return the last lines of its stderr; the last *clip* bytes of a line that was too long are missing, too."""
         lines = [
             line.head[: max(0, len(line.head) - clip)] if isinstance(line, OverlongLine) else line
             for line in self._last_lines
@@ -127,7 +127,7 @@ class PipedProcess:
 
     async def _end(self) -> None:
         if self.said.at_eof():
-            # Most likely it is on its way out, and how it exits is worth knowing.
+            # Most likely it is exiting, and its exit code is worth knowing.
             await asyncio.wait({self.exited}, timeout=LAST_WORDS_S)
         self._closing = True
         if self._writer is not None:
@@ -155,7 +155,7 @@ class PipedProcess:
 
     async def _end_tasks(self) -> None:
         if self._draining is not None:
-            # Its last output may still be in the pipe. Others may hold the pipe open, and are not waited for.
+            # Its last output may still be in the pipe. Descendants may hold the pipe open; they are not waited for.
             await asyncio.wait({self._draining}, timeout=LAST_WORDS_S)
             self.tasks.append(self._draining)
         for task in self.tasks:

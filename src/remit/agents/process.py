@@ -54,14 +54,14 @@ log = logging.getLogger("remit")
 # A process takes over 100 ms to start, and some 20 MB to keep.
 MAX_IDLE = 4
 IDLE_S = 60.0
-# Wishes of one agent that are carried out at once; while there are more, what the agent says is left unread.
+# Concurrent requests of one agent; while there are more, its messages are not read.
 MAX_WISHES = 256
 
 
 class ProcessAgent:
-    """An agent whose code runs in a process of its own, one delegation at a time; a few are kept for the next ones.
+    """An agent whose code runs in separate processes, one delegation at a time; a few are kept for the next ones.
 
-    A process in which anything was cancelled, or that said what it should not, is killed and never used again.
+    A process in which anything was cancelled, or that broke the protocol, is killed and never used again.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ProcessAgent:
         max_idle: int = MAX_IDLE,
         idle_s: float = IDLE_S,
     ) -> None:
-        """Have *function*, or what `module:name` names, answer in processes that have *around* them what is said."""
+        """Run *function*, or the object that `module:name` names, in processes with the surroundings *around*."""
         self._entrance = function if isinstance(function, str) else entrance_of(function)
         self._around = around or ProcessEnvironment()
         self._max_idle = max_idle
@@ -159,7 +159,7 @@ class RequestHandler:
         self._wishes: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
         self._told: dict[tuple[Code, str], Fault] = {}
-        """Faults that were sent to the agent without their origin, with it: the agent may pass one on."""
+        """Faults that were sent to the agent without their origin, with that origin: the agent may pass one on."""
 
     async def serve(self) -> Answer | FailedFrame:
         """Send the delegation and return its outcome; nothing that the agent asked for keeps running."""
@@ -171,7 +171,7 @@ class RequestHandler:
             raise
         finally:
             if self._wishes:
-                self._process.kill()  # it answered without waiting, and what it left running would speak out of turn
+                self._process.kill()  # it answered without waiting for its own requests, which must not go on
                 await self._end_wishes()
 
     def _hand_over(self) -> None:
@@ -203,7 +203,7 @@ class RequestHandler:
                     return msgspec.structs.replace(failed, fault=known)
                 case ProgressFrame(text=text, partial=given):
                     partial = None if given == NULL else self._answer(given)
-                    with suppress(RemitError):  # told to stop: the end is near, and the agent need not hear of it
+                    with suppress(RemitError):  # cancelled: the delegation ends soon, and the agent need not know of it
                         self._brief.progress(text, partial=partial)
                 case SayFrame(text=text):
                     with suppress(RemitError):
@@ -217,7 +217,7 @@ class RequestHandler:
                         self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
                 case SpendFrame(prompt=prompt, completion=completion, estimated=estimated):
                     self._heard += prompt + completion
-                    with suppress(RemitError):  # told to stop, or nothing left: the process counts that itself
+                    with suppress(RemitError):  # cancelled, or nothing left: the process counts that itself
                         self._brief.spend(prompt=prompt, completion=completion, estimated=estimated)
                 case WithdrawFrame(number=number):
                     if number in self._wishes:
@@ -248,7 +248,7 @@ class RequestHandler:
     def _fulfilled(self, number: int, task: asyncio.Task[None]) -> None:
         del self._wishes[number]
         self._room.release()
-        # Said here, because a task that is cancelled before its first step can say nothing.
+        # Sent here, because a task that is cancelled before its first step cannot send anything.
         if task.cancelled():
             self._reply(number, why=fault(Code.CANCELLED, f"{self._brief.request.target} no longer wanted it"))
 

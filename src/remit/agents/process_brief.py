@@ -1,4 +1,4 @@
-"""The brief of an agent in a process of its own: what the agent asks for is sent to the hub."""
+"""The brief of an agent in a separate process: its requests are sent to the hub."""
 
 import asyncio
 import os
@@ -88,16 +88,16 @@ class Channel:
                 while len(header := incoming.read(LENGTH.size)) == LENGTH.size:
                     receive(read_by_process(incoming.read(*LENGTH.unpack(header))))
         finally:
-            with suppress(ProcessLookupError):  # not the leader of its group: started by hand
+            with suppress(ProcessLookupError):  # not the leader of its group: started manually
                 os.killpg(os.getpid(), signal.SIGKILL)
             os._exit(1)
 
 
 class RemoteBriefBackend:
-    """Sends to the hub what the agent asks for through the brief of one delegation.
+    """Sends an agent's requests through the brief of one delegation to the hub.
 
-    What the brief answers at once (tokens, time) is a copy of the hub's account, brought up to date by each reply.
-    While requests are pending it may be out of date; the hub's own count decides.
+    Values that the brief returns at once (tokens, time) are a copy of the hub's account, updated by each reply. While
+    requests are pending it may be out of date; the hub's own count decides.
     """
 
     def __init__(self, channel: Channel, run: RunFrame) -> None:
@@ -112,7 +112,7 @@ class RemoteBriefBackend:
         self._spent_below = 0
         self._update(run.account)
 
-    # ── what the brief asks for ───────────────────────────────────────────────────────────────────────────────────────
+    # ── requests of the brief ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def delegate(self, call: Call) -> Response:
         try:
@@ -191,7 +191,7 @@ class RemoteBriefBackend:
 
     def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
         try:
-            # Made at once: when the time has run out, this process may be gone.
+            # Created at once: when the time has run out, this process may be gone.
             self._say(ProgressFrame(text=text, partial=raw_of_agent(partial() if callable(partial) else partial)))
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
@@ -273,7 +273,7 @@ class RemoteBriefBackend:
         except asyncio.CancelledError:
             if not future.done():
                 self._say(WithdrawFrame(number=wish.number))
-                await asyncio.wait({future})  # the hub ends what was asked for within its grace time
+                await asyncio.wait({future})  # the hub ends the request within its grace time
             if not future.cancelled():
                 future.exception()
             raise

@@ -1,4 +1,4 @@
-"""A child process with a process group of its own: its descendants end with it, and it can be killed at any time."""
+"""A child process with its own process group: its descendants end with it, and it can be killed at any time."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ class ProcessGroup:
         self._reaping = threading.Lock()
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[int] = loop.create_future()
-        # The end of its streams alone would not tell: what the process has started may hold them open.
+        # The end of its streams is no sign: descendants of the process may hold them open.
         name = f"remit-process-{popen.pid}"
         threading.Thread(target=self._watch, args=(loop,), name=name, daemon=True).start()
 
@@ -54,7 +54,7 @@ class ProcessGroup:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Only once it is reaped can its number be given to another, so what is left of its group is killed before that.
+        # Its process id can be reused only once it is reaped, so the rest of its group is killed before that.
         if sys.platform == "darwin":  # has no way to wait without reaping before Python 3.13
             self._popen.wait()
         else:
@@ -74,5 +74,5 @@ class ProcessGroup:
             self.exited.set_result(code)
 
     def _signal_group(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # macOS forbids it where only the dead are left
+        with suppress(ProcessLookupError, PermissionError):  # macOS forbids it if only zombies are left
             os.killpg(self._popen.pid, number)

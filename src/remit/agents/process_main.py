@@ -35,9 +35,9 @@ from remit.runtime.ports import Agent
 
 log = logging.getLogger("remit")
 
-# What an exception says of itself is for people; more than a page is a dump of data.
+# The message of an exception is for people; more than a page is a dump of data.
 MAX_ERROR_TEXT = 50_000
-# The end of a trace says where it happened.
+# The end of a traceback says where it happened.
 MAX_TRACE = 20_000
 # Causes of an exception that are followed; longer chains are made by recursion.
 MOST_CAUSES = 100
@@ -142,7 +142,7 @@ def _cause(error: BaseException) -> Fault | None:
 
 def _trace(error: BaseException) -> str:
     trace = "".join(traceback.format_exception(error))
-    # Whole lines: of half a number no detector knows whose it is.
+    # Whole lines: a detector does not recognise half of a number.
     return trace if len(trace) <= MAX_TRACE else trace[-MAX_TRACE:].partition("\n")[2]
 
 
@@ -156,9 +156,9 @@ def main() -> None:
 
 
 def _confine(end: socket.socket) -> None:
-    """Enter the sandbox, before this process has a second thread and before any code of the agent's is loaded.
+    """Enter the sandbox, before this process has a second thread and before any code of the agent is loaded.
 
-    Where hosts are named, the hub is first told of the one way out: a byte, with the socket at which it is to listen.
+    If hosts are named, the hub first gets the only way out: a byte, with the socket to listen on.
     """
     from remit.agents.sandbox import SandboxRights, enforce, enter_own_network  # most agents have no sandbox
 

@@ -27,7 +27,7 @@ async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens
     return ModelPrompt(
         instructions=own,
         messages=(*history, *brief.messages),
-        # Not among the instructions: part of it was said by other agents, and they give this one none.
+        # Not among the instructions: parts of it come from other agents, which may not instruct this one.
         task="\n\n".join(part for part in (background(brief), task_of(brief)) if part),
     )
 
@@ -70,7 +70,7 @@ def task_of(brief: Brief) -> str:
 
 def _handed_over(brief: Brief) -> list[str]:
     handoff, lines = brief.handoff, list[str]()
-    # What is known in the conversation stands above, and need not be read twice.
+    # The notes of the conversation stand above, and need not be read twice.
     known = {note.text for note in brief.known}
     if handoff.original_request and handoff.original_request != brief.objective:
         lines.append(f"The user asked: {_indented(handoff.original_request)}")

@@ -26,7 +26,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.runtime.registry import team_invalid
 
-# What is said of a provider's complaint is for people; the rest of it may be the prompt that it complains about.
+# A provider's error message is for people; the rest of it may be the prompt that it complains about.
 _MAX_WORDS = 200
 
 _OPENAI = ("openai:", "openai-chat:")
@@ -54,7 +54,7 @@ def model_of(model: str | Model, *, base_url: str | None = None, api_key: str | 
         install = f"Install what it takes: pip install '{found[1] if found else 'pydantic-ai-slim'}'"
         why = f"the package for `{model.partition(':')[0]}` is not installed"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=install)) from error
-    except Exception as error:  # each provider's client has errors of its own: OpenAI's for an empty key
+    except Exception as error:  # each provider's client has its own errors: OpenAI's for an empty key
         raise RemitError(_unusable(model, str(error))) from error
 
 
@@ -72,7 +72,7 @@ def _served_at(base_url: str, name: str, api_key: str | None) -> Model:
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    # What is not OpenAI's own behind a proxy knows the limit of an answer by its older name alone.
+    # Other servers behind such an address know the output limit only by its older name.
     profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=name.startswith(_OPENAI))
     for prefix in _OPENAI:
         name = name.removeprefix(prefix)
@@ -93,12 +93,12 @@ def _unusable(model: str, why: str) -> Fault:
     return fault(Code.TEAM_INVALID, f"the model `{model}` cannot be used: {known}", suggestion=suggestion)
 
 
-# ── what goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def translated(error: BaseException, model: str) -> RemitError | None:
     """Translate an error of a model, its provider or the network; None if it is another error."""
-    if isinstance(error, BaseExceptionGroup):  # several models were tried: the last one counts
+    if isinstance(error, BaseExceptionGroup):  # several models were tried: the error of the last one counts
         return translated(cast("BaseExceptionGroup[BaseException]", error).exceptions[-1], model)
     match error:
         case RemitError():
@@ -155,7 +155,7 @@ def _refused(error: ModelAPIError, model: str) -> Fault:
             )
         case ModelRequestRejectedError() if "context size" in _error_text(
             error
-        ):  # as llama.cpp says it, without a code
+        ):  # as llama.cpp reports it, without a code
             return fault(
                 Code.TOO_LARGE, f"this is more than {model} can read at once{status}", suggestion=_LESS_TO_READ
             )

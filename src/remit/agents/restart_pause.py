@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 
 
 class RestartPause:
-    """Counts failures in a row. After each, the next start has to wait for the next of *pauses_s*, or for the last."""
+    """Counts failures in a row. After each, the next start waits for the next of *pauses_s*, at the end for the
+    last one.
+    """
 
     def __init__(self, pauses_s: Sequence[float], now: Callable[[], float]) -> None:
         self._pauses_s = pauses_s

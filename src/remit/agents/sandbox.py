@@ -1,7 +1,7 @@
-"""What a sandboxed agent can reach: decided in the hub, enforced by the Linux kernel in the agent's process.
+"""What a sandboxed agent can access: decided in the hub, enforced by the Linux kernel in the agent's process.
 
-Files: Landlock. Network, other processes, permissions of files: a filter of system calls, and where hosts are named a
-network of its own with a proxy as its only way out. Nothing is enforced by Python, so that no code can go around it.
+Files: Landlock. Network, other processes, file permissions: a filter of system calls. If hosts are named: a separate
+network with a proxy as the only way out. Nothing is enforced by Python, so no code can bypass it.
 """
 
 import os
@@ -22,7 +22,7 @@ from remit.runtime.registry import team_invalid
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandboxed agent can reach besides its own folder, its code and what Python needs.
+    """What a sandboxed agent can access besides its own folder, its code and the files that Python needs.
 
     *reads* and *writes* are files and folders, *network* hosts with their port: `api.example.com:443`.
     """
@@ -41,8 +41,8 @@ class SandboxRights(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it gets a separate network with the proxy as its only way out."""
 
 
-# What programs and Python's standard library read: libraries, certificates, names, time zones. No configuration of
-# services, which may hold secrets, and of /proc only the process's own part.
+# Files that programs and Python's standard library read: libraries, certificates, names, time zones. No configuration
+# of services, which may hold secrets, and only the process's own part of /proc.
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store",
     "/etc/alternatives", "/etc/ca-certificates", "/etc/group", "/etc/hosts", "/etc/ld.so.cache", "/etc/ld.so.conf",
@@ -59,7 +59,7 @@ def rules_of(
 ) -> SandboxRights:
     """Return the rights of a process, or raise a `RemitError` if they would expose a *hidden* path.
 
-    *own* is its working folder, *path* where its code is imported from; named files begin at *folder*.
+    *own* is its working folder, *path* its import path; relative paths start at *folder*.
     """
     rights: dict[str, int] = {}
     for each, right in _needed(path):
@@ -100,7 +100,7 @@ def _needed(path: Sequence[str]) -> Iterator[tuple[str, int]]:
         if entry.is_file() or entry.name in ("site-packages", "dist-packages"):
             yield each, linux_sandbox.READ
         elif entry.is_dir():
-            # Not the whole folder: beside a team's code lie its store, its keys, and whatever else its project has.
+            # Not the whole folder: a team's store, its keys and other project files may be next to its code.
             yield each, linux_sandbox.LIST
             for part in _code_in(entry):
                 yield str(part), linux_sandbox.READ
@@ -117,7 +117,7 @@ def _code_in(folder: Path) -> Iterator[Path]:
             yield part
 
 
-# ── whether it can be had ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── availability ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _TRIED = "import sys; sys.path[:] = {path!r}; from remit.agents.sandbox import enter_own_network as f; f()"
 
@@ -177,10 +177,10 @@ _UP = 0x1
 def enter_own_network() -> socket.socket:
     """Move to an empty network and return a listening socket on its loopback, or raise an `OSError`.
 
-    Whoever holds that socket accepts connections from inside, also in a process that stayed outside. Nothing else leads
-    out. Call it before the process has a second thread.
+    The holder of that socket accepts connections from inside, also in a process outside. There is no other way out.
+    Call it before the process has a second thread.
     """
-    import fcntl  # Windows has none
+    import fcntl  # missing on Windows
 
     user, group = os.geteuid(), os.getegid()
     linux_sandbox.unshare(_NEWUSER | _NEWNET)

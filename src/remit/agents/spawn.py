@@ -35,12 +35,12 @@ from remit.text.terminal import several_lines
 
 log = logging.getLogger("remit")
 
-# A killed process is gone within milliseconds, unless the kernel itself is stuck in it.
+# A killed process exits within milliseconds, unless the kernel itself is stuck in it.
 REAP_S = 1.0
 
 
-# What programs need to run in the user's language and time and to know whom to trust, besides Python's own settings.
-# Nothing that often holds a secret: no key, no token, no proxy. Whatever else an agent needs is given to it by name.
+# Variables for the user's language, time zone and certificates, besides Python's own settings. No variable that often
+# holds a secret: no key, no token, no proxy. Any other variable that an agent needs is passed by name.
 PASSED_ON = (
     "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LD_LIBRARY_PATH", "LOGNAME",
     "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER",
@@ -78,11 +78,11 @@ class ProcessEnvironment(NamedTuple):
 
 
 class InProcessError(Exception):
-    """What the code of an agent raised in its own process, as it was traced there."""
+    """An exception in the code of an agent in a separate process, with its traceback."""
 
 
 class Process:
-    """One process and the channel to it; it leads a group of its own, so that what it starts ends with it."""
+    """One process and the channel to it; it leads its own process group, so that its descendants end with it."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -110,7 +110,7 @@ class Process:
             rules = rules_of(around.sandbox, own=own, path=self._path, folder=folder, hidden=around.hidden)
         self._socket, theirs = socket.socketpair()
         heard, printed = os.pipe()
-        # -P: what lies in the working directory shadows no module. -u: a kill flushes nothing that was printed.
+        # -P: files in the working directory shadow no module. -u: printed text is not lost when the process is killed.
         command = [sys.executable, "-P", "-u", "-m", "remit.agents.process_main", str(theirs.fileno()), self._entrance]
         try:
             with theirs, _given(rules) as given:
@@ -139,7 +139,7 @@ class Process:
         return self._leader.exited
 
     async def open(self) -> None:
-        """Have the agent's code imported unless it is; return once the process is ready."""
+        """Make the process import the agent's code, unless it has; return once it is ready."""
         if self._connected:
             return
         await self._printing.open()
@@ -177,7 +177,7 @@ class Process:
 
     async def sent(self) -> None:
         """Return once there is room for more."""
-        with suppress(ConnectionError):  # whoever reads will see that it is gone
+        with suppress(ConnectionError):  # the reader will notice that it is gone
             await self._writer.drain()
 
     async def receive(self) -> ToHub:
@@ -236,11 +236,11 @@ def _given(rules: SandboxRights | None) -> IO[bytes]:
     return file
 
 
-# ── what it prints ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── printed output ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A line that is longer is shown in parts.
+# A longer line is shown in parts.
 MAX_PRINTED_LINE = 64 * 1024
-# What a killed process printed last is in the pipe already.
+# The last output of a killed process is already in the pipe.
 LAST_WORDS_S = 1.0
 
 
@@ -285,7 +285,7 @@ class PrintedOutput(asyncio.Protocol):
 
     def _show(self, lines: list[bytes]) -> None:
         shown = "".join(several_lines(each.decode("utf-8", "replace")) + "\n" for each in lines)
-        # No stderr, or one that is closed: what is printed goes nowhere.
+        # No stderr, or a closed one: the output is discarded.
         with suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(shown)
             sys.stderr.flush()

@@ -1,7 +1,7 @@
-"""Delegation as a tool of a model: what the model means by its arguments, and the outcome as the tool's result.
+"""Delegation as a tool of a model: reads the model's arguments, and returns the outcome as the tool's result.
 
-Small models fill optional fields with values that they make up. Each is read as what it must mean, or as what lets the
-callee see and do less, and the model is told so. What the tool cannot do without is never made up here.
+Small models fill optional fields with made-up values. Each is read as what it must mean, or as what lets the callee see
+and do less, and the model is told so. Required arguments are never made up here.
 """
 
 import json
@@ -22,7 +22,7 @@ from remit.runtime.brief import Brief
 
 
 class SubAgentToolArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the `sub_agent` tool takes (O1); `null` is the same as left out."""
+    """The arguments of the `sub_agent` tool (O1); `null` is the same as left out."""
 
     agent_name: Annotated[str, Meta(min_length=1, description="The agent to ask.")]
     task: Annotated[
@@ -41,7 +41,7 @@ class SubAgentToolArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class CheckedArguments(NamedTuple):
-    """The arguments as they count, and what the model is told of those that were corrected."""
+    """The corrected arguments, and the notes to the model about the corrections."""
 
     args: SubAgentToolArgs
     notes: tuple[str, ...]
@@ -76,13 +76,13 @@ def read_arguments(arguments: dict[str, Json], *, tools_of: Callable[[str], Iter
 
 
 class _Reader:
-    """Reads single values, and notes what it had to correct."""
+    """Reads single values, and records what it had to correct."""
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
 
     def count(self, name: str, value: Json, otherwise: int, said: str) -> int:
-        """Return a value as a count; what is none becomes *otherwise*."""
+        """Return a value as a count; an invalid value becomes *otherwise*."""
         if isinstance(value, str):
             value = _number(value)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_INTEGER:
@@ -99,7 +99,7 @@ class _Reader:
         return False
 
     def texts(self, name: str, value: Json) -> list[str]:
-        """Return a value as a list of texts; what is none of it is left out."""
+        """Return a value as a list of texts; anything else is left out."""
         several = cast("list[Json]", value) if isinstance(value, list | tuple) else [value]
         texts = [each for each in several if isinstance(each, str) and each]
         if len(texts) < len(several):
@@ -107,10 +107,10 @@ class _Reader:
         return texts
 
     def tools(self, value: Json, there: Iterable[str] | None) -> list[str]:
-        """Return those of the named tools that the callee has."""
+        """Return the named tools that the callee has."""
         named = self.texts("allowed_tools", value)
         if there is None:
-            return named  # the agent itself is refused
+            return named  # the call to the agent itself is refused
         made_up = sorted(set(named).difference(there))
         if made_up:
             has = ", ".join(sorted(there)) or "none"
@@ -118,7 +118,7 @@ class _Reader:
         return [each for each in named if each not in made_up]
 
     def context(self, value: Json) -> dict[str, Json]:
-        """Return a filter; what is none lets no message pass."""
+        """Return a filter; an invalid value becomes a filter that passes no messages."""
         if isinstance(value, str):
             value = _object(value)
         if not isinstance(value, dict):
@@ -147,7 +147,7 @@ class _Reader:
         return "none"
 
     def none_else(self, name: str, value: Json) -> int:
-        """Return a count by which messages are chosen; what is no count chooses none."""
+        """Return the number of messages to select; an invalid value selects none."""
         return self.count(name, value, 0, "0 was taken.")
 
 
@@ -201,7 +201,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
     context_tokens = given.max_context_tokens
     if context_tokens > CONTEXT_TOKENS and context_tokens > brief.remit.context_tokens:
         notes = (*notes, context_cut(context_tokens, brief.remit.context_tokens))
-        context_tokens = brief.remit.context_tokens  # told here, by the name that the model gave it
+        context_tokens = brief.remit.context_tokens  # reported here, with the name that the model used
     response = await brief.delegate(
         given.agent_name,
         objective=given.task,
@@ -222,16 +222,16 @@ def _shown(wanted: ContextFilter) -> ContextFilter:
 
 
 def _spared(brief: Brief) -> int:
-    """Return the most that any of those who can be asked gets by its card: what is to be kept for each other call.
+    """Return the largest default of the agents that can be called: the tokens to keep for each further call.
 
-    A callee whose card does not say gets a fair share of what is left: a model is sent all that it was shown again with
-    every call of a tool, and what others get by default is soon used up.
+    A callee without a default on its card gets a fair share of what is left. A model resends its whole context with
+    every tool call, so the usual default would soon be used up.
     """
     return max((each.tokens or 0 for each in brief.delegates), default=0)
 
 
 def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentToolResult:
-    """Return a response as the tool's result: an error comes with what can be done about it, *notes* stand after it."""
+    """Return a response as the tool's result: an error comes with what can be done about it, followed by *notes*."""
     why = response.fault
     errors = () if why is None else (f"{why.code}: {in_sentences(why.message, why.suggestion)}",)
     return SubAgentToolResult(
@@ -246,7 +246,7 @@ def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentToolRe
 
 
 def list_agents(brief: Brief) -> list[dict[str, Json]]:
-    """Return the agents that can be asked, with their capabilities."""
+    """Return the agents that can be called, with their capabilities."""
     return [
         {"name": each.name, "description": each.description, "capabilities": list(each.capabilities)}
         for each in brief.delegates

@@ -17,14 +17,16 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most *limit* daemon threads, made when they are needed: one that never returns does not keep the process."""
+    """At most *limit* daemon threads, started on demand: a function that never returns does not keep the
+    process alive.
+    """
 
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
         self._limit = limit
         self._count = 0
         self._idle = 0
-        """Threads that wait for work and that no work was promised to yet."""
+        """Idle threads that have not been assigned any work."""
         self._generation = 0
         self._work: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
@@ -32,7 +34,7 @@ class Threads:
     async def run(self, function: Callable[[A], T], argument: A) -> T:
         """Call *function* in a thread; if this is cancelled, work that has not begun is dropped.
 
-        Work that has begun cannot be stopped: its thread stays busy until it returns, and a warning says so.
+        Work that has begun cannot be stopped: its thread stays busy until it returns, and a warning is logged.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -46,7 +48,7 @@ class Threads:
             raise
 
     async def close(self) -> None:
-        """Let the threads end once they are idle; work that comes later gets new ones."""
+        """Let the threads end once they are idle; later work gets new ones."""
         with self._changed:
             self._generation += 1
             self._count = self._idle = 0
@@ -54,7 +56,7 @@ class Threads:
 
     @contextmanager
     def _step_aside(self) -> Generator[None, None, None]:
-        """A thread that only waits counts as none, so that those it waits for can never be kept out by it."""
+        """Do not count this thread while it only waits, so that it cannot block the work that it waits for."""
         with self._changed:
             self._count -= 1
             if self._work:
@@ -89,7 +91,8 @@ class Threads:
             while generation == self._generation:
                 if self._work:
                     return self._work.popleft()
-                # Whoever wakes this thread takes it off the idle ones; if its work was taken first, it is idle again.
+                # The caller that wakes this thread removes it from the idle ones; if its work was already taken, it is
+                # idle again.
                 self._idle += 1
                 self._changed.wait()
             return None

@@ -16,18 +16,18 @@ log = logging.getLogger("remit")
 
 Encoding = Literal["o200k_base", "cl100k_base"]
 
-# Each token is an object while it is counted: of a longer text only so much is looked at together.
+# Each token is an object while it is counted, so a longer text is processed in pieces of this size.
 _PIECE = 1_000_000
-# No token reaches from one word into the space before the next.
+# No token extends from one word into the space before the next.
 _SEAM = re.compile(r"(?<=[a-z])(?= [a-z])")
-# A word that is not one token itself makes the tokenizer load the rest of itself.
+# A word that is not a single token makes the tokenizer load the rest of its data.
 _RARE = "zqxjkv"
 
 
 def token_counter(name: Literal["auto", "o200k_base", "cl100k_base", "estimate"] = "auto") -> TokenCounter:
-    """Return what counts tokens: by *name*, or as exactly as what is installed can (`auto`).
+    """Return a token counter: the encoding with this *name*, or the most exact one that is installed (`auto`).
 
-    Nothing is loaded before the first count. Raises a `RemitError` if an encoding is named that is not installed.
+    Nothing is loaded before the first count. Raises a `RemitError` if the named encoding is not installed.
     """
     if name == "estimate":
         return estimate
@@ -39,7 +39,7 @@ def token_counter(name: Literal["auto", "o200k_base", "cl100k_base", "estimate"]
 
 
 class _Exact:
-    """Counts as the models of OpenAI do; as *otherwise* does, if the tokenizer turns out not to run here."""
+    """Counts as OpenAI's models do; falls back to *otherwise* if the tokenizer does not run here."""
 
     def __init__(self, encoding: Encoding, *, otherwise: TokenCounter | None = None) -> None:
         self._encoding: Encoding = encoding
@@ -64,7 +64,7 @@ class _Exact:
         try:
             encode = _loaded(self._encoding)
         except (ImportError, AttributeError) as error:
-            # Something else is installed under that name, or it was built for another machine.
+            # Another package is installed under that name, or it was built for another machine.
             if self._otherwise is None:
                 raise _missing(self._encoding) from error
             log.warning("tokens are estimated, because the tokenizer cannot be loaded: %s", error)
@@ -81,7 +81,7 @@ class _Exact:
 
 _lock = Lock()
 _encoders: dict[Encoding, Callable[[str], list[int]]] = {}
-"""Each is loaded once for the whole process: it takes a quarter of a second and 30 MB."""
+"""Each encoding is loaded once per process: it takes a quarter of a second and 30 MB."""
 
 
 def _loaded(encoding: Encoding) -> Callable[[str], list[int]]:
@@ -89,7 +89,7 @@ def _loaded(encoding: Encoding) -> Callable[[str], list[int]]:
         if encoding not in _encoders:
             import splintr
 
-            # Of its methods this is the one that takes what looks like a special token for the text it is.
+            # The only method that treats text that looks like a special token as plain text.
             encode = splintr.Tokenizer.from_pretrained(encoding).encode_ordinary
             encode(_RARE)
             _encoders[encoding] = encode
@@ -97,7 +97,7 @@ def _loaded(encoding: Encoding) -> Callable[[str], list[int]]:
 
 
 def _mended(text: str) -> str:
-    """Return a text with the halves of its characters joined, or replaced where the other half is missing."""
+    """Return a text with surrogate pairs joined, and unpaired surrogates replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

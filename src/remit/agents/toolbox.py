@@ -13,27 +13,27 @@ from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 
-# What ends an agent's work, whatever its model would make of it; all other errors are told to the model.
+# Errors that end an agent's work; all other errors are reported to the model.
 ENDS_THE_TURN = frozenset({Code.CANCELLED, Code.TIMEOUT, Code.TOKEN_BUDGET_EXCEEDED, Code.STORE_UNAVAILABLE})
 
 
-# A lookup, a second one, an agent asked and asked again: real work seldom takes more, and a model that goes round in
-# circles is stopped before it is dear. The shared agents of document S stop after three; a team file can say so.
+# Two lookups, and an agent called twice: real work seldom takes more, and a model that runs in circles is stopped
+# before it costs much. The shared agents of document S stop after three; a team file can set that.
 TOOL_ROUNDS = 8
 
 
 Arguments = Literal["short", "full"]
 """Which arguments of `sub_agent` a model is told of: those that every model can fill in, or all of them."""
 
-# So many characters of an agent's description are sent with every call of a model.
+# This many characters of an agent's description are sent with every model call.
 _DESCRIBED = 200
 
-# What small models can fill in; whatever else they make up.
+# The arguments that small models fill in correctly; they make up all others.
 _SHORT = ("agent_name", "task", "input")
 
 
 class ToolOffer(NamedTuple):
-    """One tool as a model is offered it: the schema of its arguments, and what to call with them."""
+    """One tool as it is offered to a model: the schema of its arguments, and the function to call with them."""
 
     name: str
     description: str
@@ -48,12 +48,12 @@ def offers(
     delegation: Literal["sub_agent", "delegate_task"] = "sub_agent",
     arguments: Arguments = "short",
 ) -> tuple[ToolOffer, ...]:
-    """Return the tools of a brief: those of the hub, and `sub_agent` where others may be asked.
+    """Return the tools of a brief: those of the hub, and `sub_agent` if agents can be called.
 
-    Where an agent's description is too long to be sent with every call, `list_agents` gives it whole.
+    If an agent's description is too long to be sent with every call, `list_agents` returns the whole text.
 
-    *delegation* is what asking is called: hosts that have a `sub_agent` of their own know it as `delegate_task`.
-    A model is told of the three *arguments* that it needs, or of all; all are read in either case.
+    *delegation* is the name of the delegation tool: hosts that have their own `sub_agent` call it `delegate_task`. A
+    model is told of the three required *arguments*, or of all; all are accepted in either case.
     """
     found = [_hub_tool(brief, card.name, card.description, card.input_schema) for card in brief.tool_cards]
     if brief.delegates:
@@ -67,7 +67,7 @@ def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any])
     async def call(arguments: dict[str, Json]) -> str:
         return await _result_text(lambda: brief.use(name, **arguments))
 
-    # No provider takes more than letters, digits, `_` and `-` in a name, nor more than 64 of them.
+    # Providers accept only letters, digits, `_` and `-` in a name, and at most 64 of them.
     return ToolOffer(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64], description, schema, call)
 
 
@@ -78,7 +78,7 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[ToolOffer
         + (f" (can {', '.join(each.capabilities)})" if each.capabilities else "")
         for each in brief.delegates
     )
-    # Each word of it is sent with every call of the model.
+    # Each word of it is sent with every model call.
     seen = "`task`, `input` and the messages that `context` chooses" if arguments == "full" else "`task` and `input`"
     description = f"Have another agent do a part of the work. It sees only {seen}.\nAgents:\n{known}"
 
@@ -89,7 +89,7 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[ToolOffer
         return text_of(list_agents(brief))
 
     found = [ToolOffer(name, description, _schema_of(brief, arguments), ask)]
-    if any(len(each) > _DESCRIBED for each in described.values()):  # else all of it is said already
+    if any(len(each) > _DESCRIBED for each in described.values()):  # otherwise the descriptions are complete already
         found.append(ToolOffer("list_agents", "Describe the agents in full.", _NO_ARGUMENTS, show))
     return found
 
@@ -99,7 +99,7 @@ def _shortened(text: str) -> str:
 
 
 def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
-    """Return the schema of the tool's arguments; `agent_name` is one of those who can be asked."""
+    """Return the schema of the tool's arguments; `agent_name` is one of the agents that can be called."""
     schema = schema_for_models(SubAgentToolArgs)
     properties: dict[str, Schema] = schema["properties"]
     named = properties["agent_name"] | {"enum": [each.name for each in brief.delegates]}
@@ -113,7 +113,7 @@ def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
 
 
 async def _result_text(work: Callable[[], Awaitable[Any]]) -> str:
-    """Return what a model is told of a tool's result; of an error it hears what was wrong and what it can do."""
+    """Return a tool's result as text for the model; for an error, what was wrong and what the model can do."""
     try:
         value = await work()
     except RemitError as error:
@@ -129,15 +129,15 @@ _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def schema_for_models(kind: type[msgspec.Struct]) -> Schema:
-    """Return what a model has to know of a struct: whatever is said of a tool, it is sent with every call."""
+    """Return a short schema of a struct for models, because it is sent with every call."""
     schema = msgspec.json.schema(kind)
     known: dict[str, Schema] = schema["$defs"]
     lean = _lean(known[kind.__name__], known) | {"additionalProperties": False}
-    del lean["description"]  # the tool has one of its own
+    del lean["description"]  # the tool has its own description
     return lean
 
 
-# What else a schema says is checked when the tool is called, and then said; and what may be null may be left out.
+# Other constraints are checked when the tool is called, and reported then; optional fields need not allow null.
 _SAID = ("type", "enum", "description", "required")
 
 

@@ -49,7 +49,7 @@ _SUMMARIZE = (
 
 
 class ModelTurn:
-    """A model at work on one brief."""
+    """A model that works on one brief."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class ModelTurn:
         self._rounds = rounds
         self._offers = offers(brief, arguments=arguments) if rounds else ()
         self._model = Metered(model, brief, rounds=rounds, most=most)
-        # A text is a text already.
+        # A text needs no conversion.
         self._schema = None if schema is None or schema.get("type") == "string" else schema
         self._aloud = aloud and self._schema is None
         self._corrections = corrections
-        # A result that must fit a schema has no room for more, and a tool of the team keeps its name.
+        # A result with a schema has no room for other fields, and a tool of the team keeps its name.
         taken = {offer.name for offer in self._offers}
         self._structured = structured and self._schema is None and STRUCTURED not in taken
 
@@ -89,14 +89,14 @@ class ModelTurn:
                 self._prompt.task,
                 message_history=[_message(each) for each in self._prompt.messages],
                 model_settings=self._settings,
-                usage_limits=UsageLimits(request_limit=None),  # rounds and tokens are limited already
+                usage_limits=UsageLimits(request_limit=None),  # rounds and tokens are already limited
                 event_stream_handler=self._say if self._aloud else None,
                 infer_name=False,
             )
         except Exception as error:
             if (known := translated(error, self._name)) is None:
                 raise
-            # Without the cause: it holds the provider's reply, and with that perhaps the prompt.
+            # Without the cause: it contains the provider's reply, and perhaps the prompt.
             raise known from None
         return self._answer(result.output, result.response)
 
@@ -113,12 +113,14 @@ class ModelTurn:
         return agent
 
     def _output(self) -> Any:
-        """Return what the model's answer can be: a text, a text or more than that, or what fits the schema."""
+        """Return the type of the model's answer: a text, a text or structured fields, or a value that fits the
+        schema.
+        """
         if self._schema is not None:
             return StructuredDict(_object_of(self._schema), name="result")
         if not self._structured:
             return str
-        more = StructuredDict(dict(SCHEMA))  # name and description are said once, with the output
+        more = StructuredDict(dict(SCHEMA))  # name and description are sent once, with the output
         return [str, ToolOutput(more, name=STRUCTURED, description=DESCRIPTION)]
 
     def _answer(self, output: Json, response: ModelResponse) -> Answer:
@@ -133,12 +135,12 @@ class ModelTurn:
         return replace(answer, warnings=warnings, unfinished=unfinished)
 
     def _unwrapped(self, output: Json) -> Json:
-        """Return a result that is no object from the field that it was asked for in."""
+        """Return a result that is not an object from the field that wraps it."""
         if self._schema is None or self._schema.get("type") == "object":
             return output
         return cast("dict[str, Json]", output).get("result")
 
-    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── streaming ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _say(self, _: RunContext[object], events: AsyncIterable[AgentStreamEvent]) -> None:
         """Stream the answer, without reasoning and without text before a tool call."""
@@ -162,7 +164,7 @@ class ModelTurn:
             self._brief.say(held)
 
     async def _fitting(self, context: RunContext[object], output: Json) -> Json:
-        """Have the model correct what does not fit; of what stands for redacted values only the hub can say."""
+        """Make the model correct a result that does not fit; only the hub can check values behind redaction tokens."""
         assert self._schema is not None
         value = self._unwrapped(output)
         if TOKEN.search(text_of(value)) or not (problems := misfits(self._schema, value)):
@@ -179,7 +181,7 @@ def _tool(offer: ToolOffer) -> Tool[object]:
         return await offer.call(arguments)
 
     tool: Tool[object] = Tool.from_schema(call, offer.name, offer.description, offer.schema)
-    # What fits is for the hub to say; but a model that gives no arguments by name has to be told here.
+    # The hub checks whether arguments fit; but a model that sends no named arguments must be told here.
     tool.function_schema.validator = _BY_NAME
     return tool
 
@@ -191,9 +193,9 @@ def _message(message: Message) -> ModelMessage:
 
 
 def _object_of(schema: Schema) -> Schema:
-    """Return a schema of an object: models give nothing else; another value is its field `result`."""
+    """Return a schema of an object, because models return only objects; another value becomes its field `result`."""
     if schema.get("type") == "object":
-        return dict(schema)  # it is given a title there
+        return dict(schema)  # it gets a title there
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     outer: Schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
     return outer | ({"$defs": schema["$defs"]} if "$defs" in schema else {})
@@ -207,11 +209,11 @@ def _was_cut(response: ModelResponse) -> bool:
 
 
 async def summary(model: Model, text: str, max_tokens: int, settings: Mapping[str, Any]) -> tuple[str, Usage]:
-    """Return a model's summary of a conversation in at most so many tokens, and what it used for that."""
+    """Return a model's summary of a conversation in at most that many tokens, and its usage."""
     # Three tokens are about two words.
     told = _SUMMARIZE.format(words=max_tokens * 2 // 3)
     messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(content=text)], instructions=told)]
-    most = min(max_tokens, settings.get("max_tokens") or max_tokens)  # more than that nobody has seen to
+    most = min(max_tokens, settings.get("max_tokens") or max_tokens)  # more than that is not summarised
     chosen = ModelSettings(**(cast("ModelSettings", {**settings, "max_tokens": most})))
     try:
         response = await model_request(model, messages, model_settings=chosen)

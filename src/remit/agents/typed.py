@@ -1,4 +1,4 @@
-"""What the signature of a function declares: parameters that are filled from JSON, and the type of its result."""
+"""Reads the signature of a function: parameters that are filled from JSON, and the type of its result."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ from remit.protocol.typed import (
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
 
-# What an agent may give back instead of a result.
+# Types that an agent may return instead of a result.
 _INSTEAD = (Answer, Call, Response, list[Call], tuple[Call, ...])
 
 
@@ -104,7 +104,7 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def _whole(member: Member, given: Json, objective: str) -> Any:
-    """Return the whole input as one value; where nothing is sent, the text counts if it is of the declared type."""
+    """Return the whole input as one value; without an input, the text is used if it has the declared type."""
     if given is not None:
         return read_as(given, member.kind)
     try:
@@ -113,16 +113,16 @@ def _whole(member: Member, given: Json, objective: str) -> Any:
         if not member.required:
             return member.default
     try:
-        return read_as(None, member.kind)  # one that may be null
+        return read_as(None, member.kind)  # an optional type
     except TypeMismatch:
         raise TypeMismatch((Problem("$", MISSING),)) from None
 
 
 def _as_declared(value: object, kind: Any) -> Json:
     written = plain(value)
-    own = type(value) if type(value) in (kind, *get_args(kind)) else kind  # of a union, the one that it is
+    own = type(value) if type(value) in (kind, *get_args(kind)) else kind  # the matching member of a union
     if hasattr(own, "__pydantic_validator__") and isinstance(value, own):
-        return written  # validated when it was made, and it may be read in another form than it is written
+        return written  # validated when it was created; it may be parsed from another form than it is written in
     return plain(read_as(written, own))
 
 
@@ -149,18 +149,19 @@ def read_arguments(members: Mapping[str, Member], given: Mapping[str, Json]) -> 
     return values
 
 
-# ── reading signatures ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── signatures ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def signature_of(function: Callable[..., object]) -> FunctionSignature | None:
-    """Return what an agent's function declares; None if it takes the brief alone and declares nothing of its result.
+    """Return the declarations of an agent's function; None if it takes only the brief and declares no result.
 
-    Only parameters that are annotated are filled from the input; others keep their defaults. So do all of them if each
-    has a default, as functions in a loop are given its variables; a model or the like with None as default is input.
+    Only annotated parameters are filled from the input; others keep their defaults. If all parameters have defaults,
+    all keep them, because functions in a loop bind its variables that way. But a model or the like with None as its
+    default is input.
     """
     try:
         first, *rest = inspect.signature(function).parameters.values() or (None,)
-    except (TypeError, ValueError):  # some that are not written in Python do not say
+    except (TypeError, ValueError):  # some functions that are not written in Python have no signature
         return None
     if first is None:
         name = _named(function)
@@ -180,7 +181,7 @@ def signature_of(function: Callable[..., object]) -> FunctionSignature | None:
             why = unread or "give it a type, which is then read from the input"
             raise team_invalid(f"`{_named(function)}`: parameter `{each}` cannot be filled: {why}")
     if not any(each.required or (each.default is None and declares_fields(each.kind)) for each in parameters.values()):
-        parameters = {}  # defaults that bind what is around the function, as in a loop
+        parameters = {}  # defaults that bind variables around the function, as in a loop
     result = _result_of(hints.get("return"), is_stream(function))
     if not parameters and not declares_fields(result):
         return None
@@ -215,13 +216,13 @@ def with_schemas(
 
 
 def is_stream(function: Callable[..., object]) -> bool:
-    """Return whether calling *function* gives a generator, async or not."""
+    """Return whether calling *function* returns a generator, async or not."""
     each = (function, type(function).__call__)
     return any(map(inspect.isasyncgenfunction, each)) or any(map(inspect.isgeneratorfunction, each))
 
 
 def _hints(function: Callable[..., object]) -> tuple[dict[str, Any], str]:
-    """Return the annotations of a function; if they cannot be read, none of them and why."""
+    """Return the annotations of a function; if they cannot be read, none and the reason."""
     while isinstance(function, partial):
         function = function.func
     if not inspect.isroutine(function):
@@ -233,7 +234,7 @@ def _hints(function: Callable[..., object]) -> tuple[dict[str, Any], str]:
 
 
 def _result_of(hint: Any, stream: bool) -> Any:
-    """Return the type of a result, without what an agent may give back instead of one; None if it may be anything."""
+    """Return the type of a result, without the types that an agent may return instead; None if it may be anything."""
     if stream:
         hint = next(iter(get_args(hint)), None)
     several = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

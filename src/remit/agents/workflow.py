@@ -1,6 +1,6 @@
-"""A workflow as an agent: it asks for its steps, side by side where it can, and answers with what they came to.
+"""A workflow as an agent: it delegates its steps, in parallel where possible, and answers with their results.
 
-Each step is asked for under its name, so after a restart the journal answers those that were done, in whichever order.
+Each step is requested under its name, so after a restart the journal answers finished steps in any order.
 """
 
 import asyncio
@@ -31,39 +31,39 @@ from remit.text.narration import (
     without_names,
 )
 
-# As many delegations as an agent may have under way if its team says nothing else.
+# An agent's default limit of concurrent delegations.
 AT_ONCE = 3
-# Who says when to come back is believed up to here; a step has its own time, and the workflow too.
+# A callee's retry time is respected up to this; a step has its own time, and so has the workflow.
 MAX_WAIT_MS = 60_000
-# What users read while a model tells the results as one.
+# The progress text while a model combines the results.
 _TELLING = "Putting the results together…"
-# What they read if the step that gives the result was not done, and others were; or if no step had to be done.
+# The answer if the step with the result was not done but others were, and the answer if no step had to be done.
 _NOT_REACHED = "This could not be finished."
 _NOT_NEEDED = "Nothing had to be done."
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """How a team wants its users to be spoken to."""
+    """A team's wording for texts to users."""
 
     glossary: Mapping[str, str] = {}
-    """The one term for each variant of it."""
+    """The preferred term for each variant."""
     phrases: Mapping[str, str] = {}
-    """What users read while a capability is at work, by its code."""
+    """Progress texts by capability code."""
     descriptions: Mapping[str, str] = {}
-    """What capabilities are for, by their codes."""
+    """Descriptions of capabilities by code."""
     forbidden: Collection[str] = ()
-    """Names of agents and codes of capabilities: users never read them."""
+    """Names of agents and codes of capabilities, which are never shown to users."""
 
     def clean(self, text: str) -> str:
-        """Return a text in the team's terms, and without names and codes."""
+        """Return a text with the team's terms, and without names and codes."""
         return without_names(unified(text, self.glossary), self.forbidden)
 
     def title(self, code: str) -> str:
-        """Return what a step for a capability is called where users read it."""
+        """Return the title of a step for a capability, for users."""
         return progress_phrase(code, self.phrases, self.descriptions.get(code, ""), forbidden=self.forbidden)
 
     def progress(self, step: Step) -> str:
-        """Return what users read while a step is at work (K6)."""
+        """Return the progress text of a step, for users (K6)."""
         if step.title:
             return without_names(step.title, self.forbidden)
         about = self.descriptions.get(step.capability or "", "")
@@ -71,7 +71,7 @@ class Wording(Struct, frozen=True, kw_only=True):
 
 
 class WorkflowAgent:
-    """Carries out a workflow within each brief; run it as a resumable agent, so that it survives a restart."""
+    """Executes a workflow within each brief; run it as a resumable agent, so that it survives a restart."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class WorkflowAgent:
         ).run()
 
     async def aclose(self) -> None:
-        """Close the connections to the model that tells its results, if there is one."""
+        """Close the connections to the model that combines the results, if there is one."""
         if self._narrator is not None:
             await self._narrator.aclose()
 
 
 class WorkflowExecution:
-    """One carrying out of a workflow."""
+    """One execution of a workflow."""
 
     def __init__(
         self,
@@ -122,10 +122,10 @@ class WorkflowExecution:
         self._ended: dict[str, StepOutcome] = {}
         self._responses: dict[str, Response] = {}
         self._beginning: dict[str, Step] = {}
-        """Those that have begun, and asked nobody yet."""
+        """Steps that have begun but have not called an agent yet."""
 
     async def run(self) -> Answer:
-        """Do what can be done, and return what it came to; raises the first fault if nothing could be."""
+        """Execute all possible steps and return the answer; raises the first fault if no step succeeded."""
         await self._do_all()
         if not any(ended.usable for ended in self._ended.values()):
             for response in self._responses.values():
@@ -134,7 +134,7 @@ class WorkflowExecution:
         return await self._told()
 
     async def _told(self) -> Answer:
-        """Return what it came to, as a model tells it if one is to; else, or where that cannot be, by the template."""
+        """Return the answer, written by a model if there is one; otherwise, or if that fails, by the template."""
         if self._narrator is None:
             return self._answer()
         blend = blend_of(self._workflow, self._ended, self._responses, self._words, self._request)
@@ -160,7 +160,7 @@ class WorkflowExecution:
                     self._beginning[step.name] = step
                     running[asyncio.get_running_loop().create_task(self._do(step))] = step
                 if found.skip:
-                    continue  # others may wait for what is not going to be done
+                    continue  # other steps may wait for one that will not be done
                 if not running:
                     return
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -173,7 +173,7 @@ class WorkflowExecution:
                 await asyncio.wait(running)
 
     async def _do(self, step: Step) -> StepOutcome:
-        """Ask for a step, again and elsewhere if need be, until it is done or nobody is left to ask."""
+        """Execute a step, with retries and fallback agents, until it succeeds or no agent is left."""
         async with self._room:
             self._brief.progress(self._words.progress(step), partial=self._so_far)
             names = (step.name if attempt == 1 else f"{step.name}~{attempt}" for attempt in count(1))
@@ -187,14 +187,16 @@ class WorkflowExecution:
                     if response.ok:
                         state = "done" if response.status is Status.SUCCESS else "partial"
                         return StepOutcome(state=state, result=response.result, confidence=response.confidence)
-                    if _is_unknown(response):  # nobody agreed to do it again, here or elsewhere
+                    if _is_unknown(response):  # nobody approved doing it again, here or elsewhere
                         return self._failed(step)
                     if not left or not await self._may_help(response):
                         break
             return self._failed(step)
 
     def _again(self, step: Step, times: int) -> str:
-        """Return a question that is no other's: a yes to one step, or after one restart, is none to the next."""
+        """Return a question with a unique id: an approval of one step, or after one restart, does not count for
+        the next.
+        """
         place = 1 + [each.name for each in self._workflow.steps].index(step.name)
         which = f"{_title(step)} (step {place} of {len(self._workflow.steps)})"
         begun = "" if times == 1 else f" It was begun {times} times so far."
@@ -205,7 +207,7 @@ class WorkflowExecution:
         return StepOutcome(state="failed", why="" if why is None else why.outward().message, result=step.default)
 
     def _so_far(self) -> Answer:
-        """Return what is kept if the time runs out: what was done until now."""
+        """Return the partial answer if the time runs out: the steps that are done."""
         return self._answer() if any(ended.usable for ended in self._ended.values()) else Answer()
 
     def _answer(self) -> Answer:
@@ -230,7 +232,7 @@ class WorkflowExecution:
         return {**done, INPUT: self._given, REQUEST: _request_of(self._brief) or self._brief.text}
 
     def _tokens(self, step: Step) -> int | None:
-        """Return what a step may spend: what it says, or else an equal part of what is left for those beginning now."""
+        """Return the tokens of a step: its own setting, or an equal part of the rest for all steps that begin now."""
         self._beginning.pop(step.name, None)
         said = self._said_tokens(step)
         if said is not None or not self._beginning:
@@ -242,28 +244,29 @@ class WorkflowExecution:
         return step.tokens if step.share is None else int(step.share * self._brief.remit.tokens)
 
     def _handoff(self, step: Step) -> Handoff:
-        """Return what the callee of a step is told of the work so far (K5): of what came before, what it waits for."""
+        """Return the handoff to a step's callee (K5): the results of the steps that it waits for."""
         order = [each.name for each in self._workflow.steps]
         before = [name for name in order if name in self._waits[step.name] and self._ended[name].usable]
         came = [self._responses[name] for name in before]
         position = f"Step {order.index(step.name) + 1} of {len(order)} ({_title(step)})"
-        # What whoever asked has handed over holds for all that is done for it.
+        # The caller's handoff holds for all steps.
         given = self._brief.handoff
         return replace(
             given,
             original_request=_request_of(self._brief),
-            # A filter says what of the conversation the callee sees: then it is not given all of it beside that.
+            # A filter says which part of the conversation the callee sees, so it must not get the whole conversation
+            # beside it.
             history=self._brief.request.session if step.context is None else None,
             position=f"{position}, within {given.position}" if given.position else position,
             prior_agents=tuple(dict.fromkeys((*given.prior_agents, *(each.target for each in came)))),
             prior_outputs={**given.prior_outputs, **{name: self._ended[name].result for name in before}},
             findings=(*given.findings, *(each.summary for each in came if each.summary)),
-            # What limits a result is assumed by all who build on it.
+            # The limitations of a result are assumptions for all steps that build on it.
             assumptions=(*given.assumptions, *(warning for each in came for warning in each.warnings)),
         )
 
     async def _may_help(self, response: Response) -> bool:
-        """Return whether asking again may help, once it is time to."""
+        """Return whether a retry may help, after the pause."""
         why = response.fault
         if why is None or not why.recoverable:
             return False
@@ -283,12 +286,14 @@ def _is_unknown(response: Response) -> bool:
 
 
 def _request_of(brief: Brief) -> str:
-    """Return what the user said, for those whom the steps ask; where an agent asked, only if it handed that on."""
+    """Return the user's request for the callees of steps; if an agent is the caller, only if it handed the
+    request on.
+    """
     return brief.original_request if brief.request.parent is None else brief.handoff.original_request
 
 
 def _shown(wanted: ContextFilter | None) -> ContextFilter:
-    """Return what the callee of a step is shown: all that is known, unless the step says otherwise (K14)."""
+    """Return the filter for a step's callee: everything known, unless the step says otherwise (K14)."""
     if wanted is None:
         return _NOTES_ALONE
     return wanted if wanted.known is not None else replace(wanted, known="all")
@@ -298,7 +303,7 @@ _NOTES_ALONE = ContextFilter(last_messages=0, known="all")
 
 
 def _title(step: Step) -> str:
-    """Return the heading of what came of a step: what users read while it is at work, without saying that it is."""
+    """Return the heading for a step's result: its progress text, without the words that say it is in progress."""
     said = step.title.rstrip("…. ")
     bare = said.removeprefix("Let me ").removeprefix("Working on ")
     return (said if bare == said else capital(bare)) or step.name.replace("_", " ").capitalize()
@@ -311,9 +316,9 @@ def blend_of(
     words: Wording,
     request: str,
 ) -> Blend | None:
-    """Return what a model is given to tell what a workflow came to; None if there are not several results to tell.
+    """Return the material from which a model writes a workflow's answer; None if there is at most one result.
 
-    A result that is told as one already, and names conflicts or what is missing, is not told anew: that could be lost.
+    A result that already combines others, and names conflicts or missing parts, is not rewritten: these could be lost.
     """
     useful, told, _ = _tellable(workflow, ended)
     sections = [each for step in told if (each := _section(step, ended, responses)).result not in (None, "")]
@@ -330,14 +335,14 @@ def blend_of(
 
 
 def _tellable(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tuple[list[Step], list[Step], bool]:
-    """Return the steps with a result, those that users are told of, and whether all of that is the answer."""
+    """Return the steps with a result, the steps that users are told of, and whether all of that is the answer."""
     steps = [step for step in workflow.steps if step.name in ended]
     useful = [step for step in steps if ended[step.name].usable]
     whole = workflow.result is None or workflow.result not in ended or not ended[workflow.result].usable
-    # A step whose condition does not hold is not missing: it was not asked for. The result always is.
+    # A step with a false condition was not requested, so it is not missing. The step with the result always is.
     told = [step for step in steps if ended[step.name].wanted or step.name == workflow.result]
     if whole and workflow.result is not None:
-        # The others were means to an end that was not reached: what came of them is not what was asked for.
+        # The other steps served a goal that was not reached: their results are not what was asked for.
         told = [step for step in told if step not in useful]
     return useful, told, whole
 
@@ -350,9 +355,9 @@ def answer_of(
     *,
     blend: str = "",
 ) -> Answer:
-    """Return what a workflow came to: what was done and how sure that is, where it differs, what was not, and why.
+    """Return the answer of a workflow: results and confidence, conflicts, missing parts and the reasons.
 
-    *blend* is a text that tells the results as one.
+    *blend* is a text that combines the results.
     """
     useful, told, whole = _tellable(workflow, ended)
     answered = useful if whole else [step for step in useful if step.name == workflow.result]
@@ -394,19 +399,19 @@ def answer_of(
 
 
 def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, StepOutcome]) -> bool:
-    """Return whether a workflow is no success because of a step: without its result it never is, optional or not."""
+    """Return whether a step keeps a workflow from success; the step with the result always does, optional or not."""
     return not ended[step.name].usable and (not step.optional or step.name == workflow.result)
 
 
 def _without_results(useful: Collection[Step], told: Collection[Step]) -> str:
-    """Return the sentence for an answer that no step gives a text to, so that it agrees with what was finished."""
+    """Return the sentence for an answer without any text from a step; it agrees with what was finished."""
     if useful:
         return _NOT_REACHED
     return NOTHING_DONE if told else _NOT_NEEDED
 
 
 def _finished(step: Step, response: Response) -> tuple[str, ...]:
-    """Return what was done of a step: of one that is a workflow itself, each of its own."""
+    """Return the finished work of a step; for a nested workflow, each of its own steps."""
     return response.finished if "workflow" in response.metadata and response.finished else (_title(step),)
 
 
@@ -415,21 +420,21 @@ def _conflicts(metadata: Mapping[str, Json]) -> list[dict[str, Any]]:
 
 
 def _read_by_users(conflict: dict[str, Any], titles: Mapping[str, str], *, asked: bool) -> dict[str, Any]:
-    """Return a conflict with what its sources are called where users read it.
+    """Return a conflict with its sources under the names that users read.
 
-    Where only one result is given, nobody is asked: the question would stand in nothing that the user reads.
+    If only one result is returned, the user is not asked: the question would not be in the text that the user reads.
     """
     values = [each | {"sources": [titles[name] for name in each["names"]]} for each in conflict["values"]]
     return conflict | {"values": values, "question": conflict["question"] if asked else None}
 
 
 def _section(step: Step, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]) -> NarrativeSection:
-    """Return what is told of a step; sources are told apart by the steps' names, which nobody reads."""
+    """Return the section of a step; sources are distinguished by the steps' names, which nobody reads."""
     response = responses.get(step.name)
     if response is None:
         why = "what it builds on could not be done" if ended[step.name].wanted else "its condition does not hold"
         return NarrativeSection(step.name, title=_title(step), skipped=why)
-    # Of a step that ran out of time, what was finished by then is told as well.
+    # For a step that timed out, the finished part is included.
     result = ended[step.name].result if ended[step.name].usable else response.result
     whole = "workflow" in response.metadata and not response.summary
     return replace(section_of(_title(step), response), name=step.name, result=result, whole=whole)

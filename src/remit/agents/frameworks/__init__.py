@@ -1,1 +1,1 @@
-"""Agents of other frameworks, each run within a brief: its budget, deadline, tools and delegation are the remit's."""
+"""Agents of other frameworks, each run within a brief: the remit sets its budget, deadline, tools and delegation."""

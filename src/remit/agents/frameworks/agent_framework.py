@@ -1,6 +1,6 @@
-"""Agents of Microsoft's Agent Framework. Each run gets tools and middleware of its own.
+"""Agents of Microsoft's Agent Framework. Each run gets its own tools and middleware.
 
-Imported only once somebody brings such an agent; the framework is no dependency, so its types are not known here.
+Imported only when a program adds such an agent. The framework is not a dependency, so its types are not known here.
 """
 
 import math
@@ -19,19 +19,20 @@ from remit.runtime.brief import Brief
 
 af: Any = import_module("agent_framework")
 
-# After which its client has the model answer without tools: model calls, tool calls, failures in a row, and time.
+# The limits after which a client makes its model answer without tools: model calls, tool calls, failures in a row, and
+# time.
 _ROUNDS, _CALLS = "max_iterations", "max_function_calls"
 _ERRORS, _SECONDS = "max_consecutive_errors_per_request", "max_duration_seconds"
 _LIMITS = (_ROUNDS, _CALLS, _ERRORS, _SECONDS)
 
 
 def adapt(agent: Any) -> "FrameworkAgent":
-    """Return what answers a brief with an agent of the Agent Framework."""
+    """Return a function that answers a brief with an agent of the Agent Framework."""
     return FrameworkAgent(agent)
 
 
 class FrameworkAgent:
-    """An agent of the Agent Framework as a hub asks it; the agent itself is left as it is."""
+    """Runs an agent of the Agent Framework in a hub; the agent itself is not changed."""
 
     def __init__(self, agent: Any) -> None:
         self.description: str = agent.description or ""
@@ -63,18 +64,18 @@ class FrameworkAgent:
         }
         try:
             response = await bounds.ended(self._streamed(bounds, given))
-        except NotImplementedError:  # some clients, above all such as are made for tests, cannot stream
+        except NotImplementedError:  # some clients cannot stream, above all those made for tests
             if model.answered:
                 raise
             response = await bounds.ended(self._agent.run(**given))
-        if not model.answered:  # a client without a layer for middleware
+        if not model.answered:  # a client without middleware support
             self._settle(bounds, prompt, response)
             if _limit_reached(self._agent.client, response):
                 _stop_at_limit(bounds, sum(each.role == "assistant" for each in response.messages))
         return response
 
     async def _as_it_is(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
-        """Ask an agent whose code is its own: it is told everything, and given nothing."""
+        """Run an agent with custom code: it gets the whole conversation, and no tools."""
         if bounds.restricted:
             bounds.refuse_restriction("it is an agent of its own kind, whose code may use anything")
         task = "\n\n".join(part for part in (prompt.instructions, prompt.task) if part)
@@ -94,13 +95,13 @@ class FrameworkAgent:
 
 
 class ModelMiddleware(af.ChatMiddleware):
-    """What every call of the model passes through."""
+    """Middleware around every model call."""
 
     def __init__(self, bounds: Bounds, client: Any) -> None:
         self.answered = False
         self._bounds = bounds
         self._limits: dict[str, Any] = getattr(client, "function_invocation_configuration", None) or {}
-        # As the framework counts them; a call comes in several pieces.
+        # As the framework counts them; a call arrives in several pieces.
         self._counted = {_ROUNDS: 0, _ERRORS: 0}
         self._calls: set[object] = set()
         self._allowed = 0
@@ -113,11 +114,11 @@ class ModelMiddleware(af.ChatMiddleware):
         said = [[part.to_dict() for part in each.contents] for each in context.messages]
         asked = tokens_of(options.get("instructions"), said, [_schema(each) for each in offered])
         most = capped(options.get("max_tokens"), bounds.next_call(asked))
-        # Left out if there is none: a provider may take an empty one amiss.
+        # Left out if empty: a provider may reject an empty one.
         context.options = options | ({"tools": offered} if offered else {}) | ({"max_tokens": most} if most else {})
         await call_next()
         if context.stream:
-            # From what comes piece by piece, the framework takes out the calls that it does not carry out.
+            # When streaming, the framework removes the calls that it does not execute.
             context.result.with_transform_hook(self._heard)
             context.result.with_result_hook(partial(self._answered, asked, at_limit))
         else:
@@ -128,7 +129,8 @@ class ModelMiddleware(af.ChatMiddleware):
     def _at_limit(self, options: dict[str, Any], messages: Sequence[Any]) -> bool:
         """Return whether the framework forbids its model more tools because of a limit, and allow them again.
 
-        It would give back as an answer whatever the model then says. Allowed to go on, a model that is done says so.
+        Otherwise it would return as an answer whatever the model says next. If tools stay allowed, a model that has
+        finished says so itself.
         """
         failed = bool(messages) and any(getattr(part, "exception", None) for part in messages[-1].contents)
         self._counted[_ERRORS] = self._counted[_ERRORS] + 1 if failed else 0
@@ -141,7 +143,7 @@ class ModelMiddleware(af.ChatMiddleware):
         return True
 
     def _heard(self, said: Any) -> Any:
-        """Note the tools that a model calls in an answer, or in a piece of one."""
+        """Record the tools that a model calls in an answer, or in a piece of one."""
         self._calls |= {part.call_id or id(part) for part in said.contents if part.type == "function_call"}
         return said
 
@@ -162,7 +164,7 @@ def _stop_at_limit(bounds: Bounds, rounds: int) -> NoReturn:
 
 
 class Tools(af.FunctionMiddleware):
-    """What every call of a tool passes through."""
+    """Middleware around every tool call."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -172,10 +174,10 @@ class Tools(af.FunctionMiddleware):
         try:
             bounds.go_on()
             if not bounds.allows(name):
-                # That a tool is not shown to the model does not keep the framework from running it.
+                # The framework can run a tool even if the model was not offered it.
                 context.result = f"Error {Code.TOOL_NOT_ALLOWED}: {name} may not be used here"
             elif name in bounds.offers:
-                # Not by way of the framework's own check, which tells the model nothing of what was wrong.
+                # The framework's own check does not tell the model what was wrong.
                 context.result = await bounds.use(name, dict(context.arguments))
             else:
                 with bounds.using(name, context.arguments):
@@ -183,7 +185,7 @@ class Tools(af.FunctionMiddleware):
         except RemitError as error:
             if bounds.stopped_by is None:
                 raise
-            raise af.MiddlewareFailure(str(error)) from error  # all others are told to the model
+            raise af.MiddlewareFailure(str(error)) from error  # the model is told of all others
 
 
 def _limit_reached(client: Any, response: Any) -> bool:
@@ -220,7 +222,7 @@ def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
 
 
 def _name(tool: Any) -> str:
-    """Return the name of a tool; one that the provider runs is described by what is sent to it."""
+    """Return the name of a tool; a tool that the provider runs is described by the data that is sent to it."""
     return getattr(tool, "name", None) or tool.get("name") or tool["type"]
 
 

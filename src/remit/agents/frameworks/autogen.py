@@ -1,9 +1,9 @@
-"""Agents of AutoGen. Each run of an `AssistantAgent` gets a fork with a context, workbenches and a client of its own.
+"""Agents of AutoGen. Each run of an `AssistantAgent` gets a fork with its own context, workbenches and client.
 
-Other agents and teams keep what was said in themselves, and nothing can be put into them: they are reset and run one at
-a time, as they are.
+Other agents and teams keep the conversation inside, and it cannot be replaced. They are reset and run unchanged, one at
+a time.
 
-Imported only once somebody brings such an agent; AutoGen is no dependency, so its types are not known here.
+Imported only when a program adds such an agent. AutoGen is not a dependency, so its types are not known here.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ contexts: Any = import_module("autogen_core.model_context")
 models: Any = import_module("autogen_core.models")
 tools: Any = import_module("autogen_core.tools")
 
-# What a run has to clean up once it was cancelled takes a few turns of the loop.
+# The clean-up of a cancelled run takes a few iterations of the event loop.
 GRACE_S = 1.0
 
 TESTED_WITH = {"autogen-agentchat": "0.7.5"}
@@ -44,12 +44,12 @@ PRIVATE_NAMES = {
 
 
 def adapt(agent: Any) -> "AutoGenAgent":
-    """Return what answers a brief with an agent or a team of AutoGen."""
+    """Return a function that answers a brief with an agent or a team of AutoGen."""
     return AutoGenAgent(agent)
 
 
 class AutoGenAgent:
-    """An agent or a team of AutoGen as a hub asks it; an `AssistantAgent` is left as it is."""
+    """Runs an agent or a team of AutoGen in a hub; an `AssistantAgent` is not changed."""
 
     def __init__(self, agent: Any) -> None:
         self.description: str = agent.description
@@ -82,7 +82,7 @@ class AutoGenAgent:
 
 
 async def _forked(agent: Any, bounds: Bounds, prompt: ModelPrompt) -> Any:
-    """Return an agent like this one that knows what it is told now, and uses what it may use now."""
+    """Return a copy of an agent with the messages and the tools of this run."""
     fork = copy.copy(agent)
     own = [Workbench(each, bounds) for each in agent._workbench]
     bounds.refuse_clash([tool["name"] for each in own for tool in await each.list_tools()])
@@ -100,19 +100,20 @@ async def _forked(agent: Any, bounds: Bounds, prompt: ModelPrompt) -> Any:
     if prompt.instructions:
         fork._system_messages = [*agent._system_messages, models.SystemMessage(content=prompt.instructions)]
     if bounds.offers:
-        # By default an agent ends with what its tools gave back; to ask others is no end.
+        # By default an agent ends with the results of its tools; delegation must not end it.
         fork._max_tool_iterations = MAX_MODEL_CALLS + 1
     return fork
 
 
 async def _run(bounds: Bounds, agent: Any, task: str, *, metered: bool = True) -> Any:
-    """Run an agent and return the last message; however it ends, it leaves nothing running."""
+    """Run an agent and return the last message; nothing keeps running afterwards."""
     token = core.CancellationToken()
     run = asyncio.ensure_future(_last_message(bounds, agent, task, token, metered=metered))
     try:
         return await asyncio.shield(run)
     finally:
-        # The token alone leaves a run waiting for its tools, the task alone leaves the tools running.
+        # Cancelling by the token alone leaves a run waiting for its tools; cancelling the task alone leaves the tools
+        # running.
         token.cancel()
         run.cancel()
         await asyncio.wait({run}, timeout=GRACE_S)
@@ -125,7 +126,7 @@ async def _last_message(bounds: Bounds, agent: Any, task: str, token: Any, *, me
     try:
         async for event in stream:
             if isinstance(event, messages.ModelClientStreamingChunkEvent):
-                # What a model thinks comes in the same stream, and is marked so.
+                # The model's reasoning is in the same stream, and is marked as such.
                 thinks = thinks or event.content.startswith("<think>")
                 if not thinks or "</think>" in event.content:
                     bounds.say(event.content.rpartition("</think>")[2])
@@ -138,7 +139,7 @@ async def _last_message(bounds: Bounds, agent: Any, task: str, token: Any, *, me
                 bounds.spent(usage.prompt_tokens, usage.completion_tokens)
     except RemitError:
         token.cancel()
-        with suppress(asyncio.CancelledError):  # what it did meanwhile was just cancelled
+        with suppress(asyncio.CancelledError):  # its work so far was just cancelled
             await stream.aclose()
         raise
     if not reported:
@@ -147,7 +148,7 @@ async def _last_message(bounds: Bounds, agent: Any, task: str, token: Any, *, me
 
 
 class BoundedClient(models.ChatCompletionClient):
-    """A client whose every call is within the bounds of a run; how long an answer may be each has its own name for."""
+    """A client that limits every call to the bounds of a run; each provider has its own name for the length limit."""
 
     def __init__(self, client: Any, bounds: Bounds) -> None:
         self._client = client
@@ -199,13 +200,14 @@ class BoundedClient(models.ChatCompletionClient):
         return self._client.remaining_tokens(messages, **options)
 
     async def close(self) -> None:
-        """Leave the client open: it is the agent's, and others use it, too."""
+        """Leave the client open: it belongs to the agent, and others use it, too."""
 
 
 class Workbench(tools.Workbench):
-    """The agent's own tools, as far as they may be used.
+    """The agent's own tools, limited to those that it may use.
 
-    Nothing is raised from here, for then AutoGen waits for ever: what ends a run is raised at its next model call.
+    Nothing is raised from here, because AutoGen would then wait for ever. An error that ends a run is raised at its
+    next model call.
     """
 
     def __init__(self, workbench: Any, bounds: Bounds) -> None:
@@ -250,7 +252,7 @@ class Workbench(tools.Workbench):
 
 
 class OfferedWorkbench(tools.StaticWorkbench):
-    """The tools that the agent is offered."""
+    """The tools that the hub offers the agent."""
 
     def __init__(self, bounds: Bounds) -> None:
         tools.StaticWorkbench.__init__(self, [])

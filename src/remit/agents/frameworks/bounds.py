@@ -1,4 +1,4 @@
-"""Enforces the limits of a brief on one run of a framework's agent, from whichever hooks the framework has."""
+"""Enforces the limits of a brief on one run of a framework's agent, from the hooks that the framework has."""
 
 import asyncio
 import json
@@ -25,10 +25,10 @@ from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.origin import worded
 
-# So many letters without a space are no text, but a picture or a file, written as one.
+# A longer run of characters without a space is not text but an encoded picture or file.
 OPAQUE = 4_000
 
-# How the fields of an answer are called: as the models of `ModelAgent` call them, or as `Answer` does.
+# The names of an answer's fields: as the models of `ModelAgent` use them, or as `Answer` does.
 _FIELDS = {
     "answer": "answer",
     "result": "answer",
@@ -44,29 +44,29 @@ _FIELDS = {
 
 
 def answer_from(output: object, schema: Schema | None, *, user: str, references: Iterable[Source] = ()) -> Answer:
-    """Return what a run gave back as an answer: a text, JSON, or the fields of an answer (X2).
+    """Return the output of a run as an answer: a text, JSON, or the fields of an answer (X2).
 
-    *schema* is what the result must fit, None if it may be anything. A text is read as JSON if that is wanted.
+    *schema* is the schema of the result, None if there is none. A text is parsed as JSON if the schema requires that.
     """
     if isinstance(output, Answer):
         return replace(output, result=plain(output.result))
     free = schema is None or schema.get("type") == "string"
     if isinstance(output, str):
         if not free:
-            with suppress(ValueError):  # a result that does not fit is refused by the hub, in its words
+            with suppress(ValueError):  # the hub rejects a result that does not fit, with its own message
                 return Answer(json.loads(output.strip().removeprefix("```json").strip("`")))
         return Answer(str(output))
     result = plain(output)
-    # A result that must fit a schema is that result, whatever its fields are called.
+    # A result with a schema is used as it is, whatever the names of its fields are.
     if free and (fields := fields_of(result)) is not None:
         return answer_of(fields, text="", user=user, references=references)
     return Answer(result)
 
 
 def fields_of(result: Json) -> dict[str, Json] | None:
-    """Return a result as the fields of an answer, None if it is none: an answer, something more, and nothing else.
+    """Return a result as the fields of an answer; None unless it has an answer, something more, and no other field.
 
-    A result with any other field is left whole, since there would be no place for that field.
+    A result with any other field is left whole, because an answer has no place for that field.
     """
     if not isinstance(result, dict):
         return None
@@ -78,17 +78,17 @@ def fields_of(result: Json) -> dict[str, Json] | None:
 
 
 def plain(value: object, *, without_none: bool = False) -> Json:
-    """Return a value as JSON; what has no form in JSON is told by its text."""
-    from pydantic_core import to_jsonable_python  # every framework that is adapted here has it
+    """Return a value as JSON; a value without a JSON form becomes its text."""
+    from pydantic_core import to_jsonable_python  # every adapted framework depends on it
 
     try:
         return to_jsonable_python(value, exclude_none=without_none, bytes_mode="base64", fallback=_other)
-    except ValueError:  # bytes in a value that takes them for text, or a value that holds itself
+    except ValueError:  # bytes in a text field, or a value that contains itself
         return str(value)[:OPAQUE]
 
 
 def _other(value: object) -> object:
-    """Return what pydantic does not know, an msgspec Struct for one, as JSON or as text."""
+    """Return a value that pydantic does not know, such as an msgspec Struct, as JSON or as text."""
     try:
         return msgspec.to_builtins(value, enc_hook=written)
     except (TypeError, ValueError, RecursionError):
@@ -97,19 +97,19 @@ def _other(value: object) -> object:
 
 T = TypeVar("T")
 
-# An agent that has asked its model so often is lost, whatever is left of its budget.
+# An agent that has called its model this often is lost, whatever is left of its budget.
 MAX_MODEL_CALLS = 50
-# Every current model can say so much at once, and some refuse to be asked for more: where more is left, a call is not
-# capped, and what it used is metered like any other.
+# Every current model can write this much at once, and some reject a higher limit. If more is left, a call is not
+# limited, and its usage is metered like any other.
 CAPPED_BELOW = 8_192
-# Some providers take no fewer, and nothing can be said in fewer.
+# Some providers accept no lower limit, and no answer is shorter.
 LEAST_OUTPUT = 16
-# How long a thread waits before it looks whether there is still anything to wait for.
+# How often a waiting thread checks whether its run still exists.
 LOOK_S = 1.0
 
 
 class RunningTool(NamedTuple):
-    """A tool of the agent's own, in use."""
+    """A running tool of the agent itself."""
 
     tool: str
     arguments: object
@@ -117,10 +117,10 @@ class RunningTool(NamedTuple):
 
 
 class Bounds:
-    """The tools, tokens and words of one run.
+    """The tools, tokens and messages of one run.
 
-    What must end the run is raised where it happens, and kept: a framework may tell its model of an exception, or wrap
-    it in one of its own, and `ended` brings it out again as it was.
+    An error that must end the run is raised where it happens, and kept. A framework may report an exception to its
+    model, or wrap it in its own; `ended` raises the original again.
     """
 
     def __init__(self, brief: Brief) -> None:
@@ -133,13 +133,13 @@ class Bounds:
         self._thread = threading.get_ident()
         self._waited_for: set[futures.Future[Any]] = set()
         self._in_flight: list[int] = []
-        """About how many tokens it took to ask each call of the model that has not ended."""
+        """The estimated prompt tokens of each model call in progress."""
         self._heard: list[str] = []
-        """What the model has said since the last call that ended."""
+        """The model's text since the last finished call."""
 
     async def prompt(self) -> ModelPrompt:
-        """Return what the agent is told, and how its answer must look if that is laid down."""
-        # Of what is left, at most half is spent on reading what was said before.
+        """Return the agent's prompt, including the format of its answer if there is one."""
+        # At most half of the remaining tokens are spent on reading earlier messages.
         prompt = await prompt_of(self.brief, max_tokens=min(HISTORY_TOKENS, self.brief.tokens_left() // 2))
         if (schema := self.brief.result_schema) is None or schema.get("type") == "string":
             return prompt
@@ -150,34 +150,34 @@ class Bounds:
 
     @property
     def restricted(self) -> bool:
-        """Whether the remit names the tools that may be used."""
+        """Whether the remit limits the tools."""
         return self.brief.remit.tools is not None
 
     def allows(self, tool: str) -> bool:
-        """Return whether a tool may be used, be it the hub's or the agent's own."""
+        """Return whether a tool may be used, whether it is the hub's or the agent's own."""
         allowed = self.brief.remit.tools
         return allowed is None or tool in allowed or tool in self.offers
 
     def allowed(self, tools: Iterable[T], name: Callable[[T], str]) -> list[T]:
-        """Return those of the agent's own tools that may be used."""
+        """Return the agent's own tools that may be used."""
         return [tool for tool in tools if self.allows(name(tool))]
 
     def refuse_restriction(self, why: str) -> NoReturn:
-        """Refuse a remit that names the tools that may be used, where the agent cannot be held to it."""
+        """Refuse a remit that limits the tools, for an agent on which that cannot be enforced."""
         named = ", ".join(sorted(self.brief.remit.tools or ())) or "none"
         message = f"{self._name} cannot be held to the tools that its remit names ({named}): {why}"
         suggestion = "Ask it without naming tools, or ask an agent that can be held to them."
         self.stop(fault(Code.TOOL_NOT_ALLOWED, message, suggestion=suggestion))
 
     def refuse_clash(self, own: Iterable[str]) -> None:
-        """Refuse a team in which a tool of the agent's own has the name of one that it is offered."""
+        """Refuse a team in which an agent's own tool has the name of an offered one."""
         for name in own:
             if name in self.offers:
                 why = f"{self._name} has a tool of its own named `{name}`, and is offered another of that name"
                 self.stop(fault(Code.TEAM_INVALID, why, suggestion="Rename its own, or do not offer the other."))
 
     async def use(self, tool: str, arguments: dict[str, Json] | str) -> str:
-        """Use a tool that is offered and return what the model is told of it; *arguments* may still be JSON."""
+        """Call an offered tool and return the text for the model; *arguments* may still be JSON."""
         if isinstance(arguments, str):
             try:
                 arguments = dict(json.loads(arguments or "{}"))
@@ -187,25 +187,25 @@ class Bounds:
             return await self.offers[tool].call(arguments)
 
     def begin(self, tool: str, arguments: object) -> "RunningTool":
-        """Note that the agent begins to use a tool of its own."""
+        """Record that the agent starts to use one of its own tools."""
         self.go_on()
         return RunningTool(tool, arguments, time.monotonic())
 
     def end(self, use: "RunningTool", error: BaseException | str | None = None) -> None:
-        """Record that the agent used a tool of its own, how long that took, and how it failed if it did."""
+        """Record that the agent used one of its own tools, how long that took, and how it failed if it did."""
         duration_ms = round((time.monotonic() - use.started_s) * 1_000)
         words = worded(error) if isinstance(error, BaseException) else error
         try:
             with self.stopping():
                 self.brief.used(use.tool, plain(use.arguments), duration_ms=duration_ms, error=words)
         except RemitError:
-            # Of a delegation that was told to stop nothing more is recorded, and it is stopping already.
+            # A stopped delegation records nothing more, and is stopping already.
             if not isinstance(error, asyncio.CancelledError):
                 raise
 
     @contextmanager
     def using(self, tool: str, arguments: object) -> Generator[None]:
-        """Record the use of a tool of the agent's own around it, however it ends."""
+        """Record the use of one of the agent's own tools around the block, however it ends."""
         use = self.begin(tool, arguments)
         try:
             yield
@@ -217,7 +217,7 @@ class Bounds:
     # ── model calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def next_call(self, prompt: int) -> int | None:
-        """Count a call of the model and return its `room`; raises when it was called too often."""
+        """Count a model call and return its `room`; raises if the model was called too often."""
         room = self.room(prompt)
         if self._calls >= MAX_MODEL_CALLS:
             why = f"{self._name} asked its model {MAX_MODEL_CALLS} times and did not come to an end"
@@ -227,9 +227,9 @@ class Bounds:
         return room
 
     def room(self, prompt: int) -> int | None:
-        """Return how many tokens a call of the model may write, None if it need not be limited.
+        """Return how many tokens a model call may write; None for no limit.
 
-        *prompt* is about how many it takes to ask; raises when not even these are left.
+        *prompt* is the estimated number of prompt tokens; raises if not even these are left.
         """
         self.go_on()
         left = self.brief.tokens_left()
@@ -239,7 +239,7 @@ class Bounds:
         return left - prompt if left - prompt < CAPPED_BELOW else None
 
     def spent(self, prompt: int, completion: int, *, estimated: bool = False) -> None:
-        """Meter what a call of the model used; raises when that was more than there was."""
+        """Meter the usage of a model call; raises if it was more than the remaining budget."""
         if prompt or completion:
             del self._in_flight[:1]
             self._heard.clear()
@@ -247,23 +247,23 @@ class Bounds:
             self.brief.spend(prompt=prompt, completion=completion, estimated=estimated)
 
     def _spend_in_flight(self) -> None:
-        """Meter what calls of the model that were cut off have used, as far as can be told."""
+        """Meter the usage of interrupted model calls, as far as it can be estimated."""
         cut, self._in_flight = self._in_flight, []
         for place, prompt in enumerate(cut):
             wrote = estimate("".join(self._heard)) if place == 0 and self._heard else 0
-            with suppress(RemitError):  # that nothing is left, or that it was told to stop, changes nothing any more
+            with suppress(RemitError):  # an exhausted budget or a cancellation changes nothing any more
                 self.brief.spend(prompt=prompt, completion=wrote, estimated=True)
 
     def say(self, text: str) -> None:
-        """Let whoever watches read along."""
+        """Stream a text to the listeners."""
         self._heard.append(str(text))
         with self.stopping():
-            self.brief.say(str(text))  # a framework may have strings of its own kind
+            self.brief.say(str(text))  # a framework may have its own string type
 
     # ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def in_loop(self, work: Callable[[], T]) -> T:
-        """Do something where the brief is at home, from whichever thread the framework calls."""
+        """Call a function in the event loop of the brief, from any thread of the framework."""
         self.go_on()
         if threading.get_ident() == self._thread:
             return work()
@@ -279,7 +279,7 @@ class Bounds:
         return self._result(done)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait in a thread for what happens where the brief is at home; it does not outlast the run."""
+        """Wait in a thread for a coroutine in the event loop of the brief; the wait ends with the run."""
         if self.stopped_by is not None:
             work.close()
             raise self.stopped_by
@@ -292,14 +292,14 @@ class Bounds:
                 self._waited_for.discard(doing)
 
     def _result(self, done: futures.Future[T]) -> T:
-        # A thread may be left behind by its run, and then by its loop: nobody would ever tell it.
+        # A run, and then its loop, may end before this thread: nobody would ever notify it.
         while not futures.wait({done}, LOOK_S).done:
             if self._loop.is_closed():
                 raise RuntimeError("the event loop of this run is closed")
         return done.result()
 
     def give_up(self) -> None:
-        """End what threads wait for, and stop them at their next step: they do not hear that they were cancelled."""
+        """Stop the waits of threads, and the threads at their next step, because they cannot be cancelled."""
         why = fault(Code.CANCELLED, f"{self._name} was told to stop")
         self.stopped_by = self.stopped_by or RemitError(why)
         for doing in tuple(self._waited_for):
@@ -308,18 +308,18 @@ class Bounds:
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def go_on(self) -> None:
-        """Raise what stopped the run, if anything has: the framework may have taken it for a tool's error."""
+        """Raise the error that stopped the run, if there is one: the framework may have taken it for a tool's error."""
         if self.stopped_by is not None:
             raise self.stopped_by
 
     def stop(self, why: Fault) -> NoReturn:
-        """End the run for a reason that is not the framework's to judge."""
+        """End the run for a reason that the framework must not handle."""
         with self.stopping():
             raise RemitError(why)
 
     @contextmanager
     def stopping(self) -> Generator[None]:
-        """Keep a `RemitError` from inside as what ended the run."""
+        """Record a `RemitError` from the block as the error that ended the run."""
         try:
             yield
         except RemitError as error:
@@ -327,7 +327,7 @@ class Bounds:
             raise
 
     async def ended(self, run: Awaitable[T]) -> T:
-        """Await a framework's run; what stopped it comes out as itself, whatever the framework made of it."""
+        """Await a framework's run; raise the error that stopped it, whatever the framework made of that error."""
         try:
             result = await run
         except asyncio.CancelledError:
@@ -343,36 +343,36 @@ class Bounds:
         return result
 
     def refused_by_provider(self, error: BaseException) -> None:
-        """End the run if a provider refused a call of the model with HTTP 429, in whatever that is wrapped."""
+        """End the run if a provider refused a model call with HTTP 429, however that error is wrapped."""
         if (limited := too_many_requests(error)) is not None:
             why = f"the provider of {self._name}'s model is asked too often (HTTP 429)"
             self.stop(fault(Code.RATE_LIMITED, why, retry_after_ms=limited.retry_after_ms))
 
     def unfinished(self, waits_for: str) -> NoReturn:
-        """Fail a run that ended in a question, which only a program of the framework's own could answer."""
+        """Fail a run that ended with a question that only a program of the framework itself could answer."""
         self.stop(fault(Code.DELEGATION_FAILED, f"{self._name} did not finish: it waits for {waits_for}"))
 
     def answer(self, output: object) -> Answer:
-        """Return what a run gave back as an answer: see `answer_from`."""
+        """Return the output of a run as an answer: see `answer_from`."""
         brief = self.brief
         return answer_from(output, brief.result_schema, user=brief.user, references=brief.handoff.references)
 
 
 class TooManyRequests(NamedTuple):
-    """What a provider said with HTTP 429."""
+    """A provider's response with HTTP 429."""
 
     retry_after_ms: int | None
 
 
-# Errors wrap errors, and one that holds itself must not be followed for ever.
+# Errors wrap errors, and a circular chain must not be followed for ever.
 _MAX_CAUSES = 16
 _STATUS_FIELDS = ("status_code", "code", "http_status", "status")
 
 
 def too_many_requests(error: BaseException) -> TooManyRequests | None:
-    """Return when to come back if a provider refused a call with 429, in whatever the framework wrapped that.
+    """Return when to retry if a provider refused a call with 429, however the framework wrapped that error.
 
-    Each client has errors of its own: OpenAI's and LiteLLM's have a `status_code`, Google's a `code`.
+    Each client has its own errors: those of OpenAI and LiteLLM have a `status_code`, those of Google a `code`.
     """
     rest = [error]
     for _ in range(_MAX_CAUSES):
@@ -393,17 +393,17 @@ def too_many_requests(error: BaseException) -> TooManyRequests | None:
 def _retry_after_ms(response: Any) -> int | None:
     try:
         return max(0, round(float(response.headers["retry-after"]) * 1_000))
-    except (AttributeError, KeyError, TypeError, ValueError):  # none is given, or as a date
+    except (AttributeError, KeyError, TypeError, ValueError):  # missing, or given as a date
         return None
 
 
 def capped(asked: int | None, left: int | None) -> int | None:
-    """Return the smaller of what an agent's settings let a call write, and what is left; None limits nothing."""
+    """Return the smaller of the output limit in an agent's settings and the remaining tokens; None is no limit."""
     return min((each for each in (asked, left) if each is not None), default=None)
 
 
 def tokens_of(*values: object) -> int:
-    """Return about how many tokens it takes to say these; pictures and the like are left out."""
+    """Return the estimated tokens of these texts; pictures and the like are left out."""
     said = (each if isinstance(each, str) else _readable(plain(each, without_none=True)) for each in values)
     return sum(estimate(each) for each in said if each)
 

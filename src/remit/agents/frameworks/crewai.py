@@ -1,6 +1,6 @@
-"""Crews and agents of CrewAI. Each run gets a copy, in a thread of its own, for CrewAI waits where it calls.
+"""Crews and agents of CrewAI. Each run gets a copy in a separate thread, because CrewAI blocks.
 
-Imported only once somebody brings a crew; CrewAI is no dependency, so its types are not known here.
+Imported only when a program adds a crew. CrewAI is not a dependency, so its types are not known here.
 """
 
 import copy
@@ -21,8 +21,8 @@ from remit.protocol.errors import Code, fault
 from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import Brief
 
-# CrewAI reports what is done with it, and looks for newer versions of itself, unless these say otherwise when a crew
-# starts. Without a network, the first alone delays the end of a program by ten seconds.
+# CrewAI sends telemetry and checks for new versions of itself, unless these variables are set when a crew starts.
+# Without a network, the first alone delays the end of a program by ten seconds.
 for _variable, _value in (
     ("CREWAI_DISABLE_TELEMETRY", "true"),
     ("CREWAI_DISABLE_VERSION_CHECK", "true"),
@@ -46,7 +46,7 @@ PRIVATE_NAMES = {
 }
 
 TASK = "remit_task"
-# What brings an agent tools that nobody can list before the run.
+# Options that give an agent tools that cannot be listed before the run.
 _UNLISTED = ("allow_delegation", "mcps", "apps", "allow_code_execution", "multimodal", "knowledge_sources", "a2a")
 
 _running: ContextVar[Bounds | None] = ContextVar("_running", default=None)
@@ -65,12 +65,12 @@ logging.getLogger("crewai.flow.runtime").addFilter(_is_news)
 
 
 def adapt(thing: Any) -> "CrewAgent":
-    """Return what answers a brief with a crew, or with an agent of CrewAI alone."""
+    """Return a function that answers a brief with a crew, or with a single agent of CrewAI."""
     return CrewAgent(thing)
 
 
 class CrewAgent:
-    """A crew or an agent of CrewAI as a hub asks it; it is left as it is."""
+    """Runs a crew or an agent of CrewAI in a hub; it is not changed."""
 
     def __init__(self, thing: Any) -> None:
         self._is_crew = isinstance(thing, crewai.Crew)
@@ -89,7 +89,7 @@ class CrewAgent:
         context = copy_context()
 
         def work(_: None) -> Any:
-            # What lets another thread work while this one waits is known to the thread, not to who started the work.
+            # The hook that lets another thread work during a wait is known in this thread, not in the caller's.
             context.run(stepping_aside.set, stepping_aside.get())
             return context.run(self._crew if self._is_crew else self._agent, bounds, prompt)
 
@@ -116,7 +116,7 @@ class CrewAgent:
         inputs: dict[str, Json] = {**given} if isinstance(given, dict) else {}
         inputs |= {"task": _text(prompt), "input": _text(prompt), TASK: _text(prompt)}
         if not crew.fetch_inputs() & inputs.keys():
-            # Nothing in it asks for what the user wants: the first who works is told.
+            # Nothing in the crew refers to the user's request, so the first task gets it.
             crew.tasks[0].description += f"\n\n{{{TASK}}}"
         _final_task.set(crew.tasks[-1])
         return _bounded(bounds, lambda: crew.kickoff(inputs=inputs))
@@ -140,13 +140,13 @@ class CrewAgent:
 
 
 def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
-    """Do something whose every tool call is within bounds, and no other run's."""
+    """Run a function whose every tool call is within the bounds of this run alone."""
     begun: dict[int, RunningTool] = {}
 
     def before(call: Any) -> bool | None:
         if bounds.stopped_by is not None or not _allows(bounds, call.tool_name):
             return False
-        # Without a tool, the name is no tool's, and CrewAI tells its model so.
+        # Without a tool, the name is unknown, and CrewAI tells its model so.
         if call.tool is not None and call.tool_name not in map(sanitized, bounds.offers):
             begun[id(call.tool_input)] = bounds.in_loop(lambda: bounds.begin(call.tool_name, dict(call.tool_input)))
         return None
@@ -158,14 +158,14 @@ def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
             bounds.in_loop(lambda: bounds.end(use, said if failed else None))
 
     _running.set(bounds)
-    console.set_suppress_console_output(True)  # what it prints, whatever `verbose` says, is not the program's answer
+    console.set_suppress_console_output(True)  # CrewAI prints, whatever `verbose` says
     points = hooks.InterceptionPoint
     with hooks.scoped_hooks({points.PRE_TOOL_CALL: [before], points.POST_TOOL_CALL: [after]}):
         return work()
 
 
 def _equip(agent: Any, bounds: Bounds) -> None:
-    """Give a copied agent the tools and models that it may use in this run."""
+    """Give a copied agent the tools and models for this run."""
     agent.verbose = False
     agent.tools = _held(agent.tools or [], bounds)
     for field in ("llm", "function_calling_llm"):
@@ -181,7 +181,7 @@ def _held(own: list[Any], bounds: Bounds) -> list[Any]:
 
 
 def _allows(bounds: Bounds, called: str) -> bool:
-    """Return whether a tool may be used; called it is by a name without what models stumble over."""
+    """Return whether a tool may be used; CrewAI calls it by a sanitized name."""
     allowed = bounds.brief.remit.tools
     return allowed is None or called in map(sanitized, (*allowed, *bounds.offers))
 
@@ -190,7 +190,7 @@ def _allows(bounds: Bounds, called: str) -> bool:
 
 
 def _metered(llm: Any) -> Any:
-    """Return a copy of a model that counts for this run alone, and whose every call is within its bounds."""
+    """Return a copy of a model that is used by this run alone, with every call within its bounds."""
     metered = copy.copy(llm)
     metered._token_usage = dict.fromkeys(llm._token_usage, 0)
     object.__setattr__(metered, "__class__", _metered_kind(llm.__class__))
@@ -200,7 +200,7 @@ def _metered(llm: Any) -> Any:
 @cache
 def _metered_kind(kind: Any) -> Any:
     class Metered(kind):
-        """The same model, held to the bounds of the run that calls it."""
+        """The same model, limited to the bounds of the run that calls it."""
 
         def call(self, messages: Any, *args: Any, **options: Any) -> Any:
             if (bounds := _running.get()) is None:
@@ -223,7 +223,7 @@ def _metered_kind(kind: Any) -> Any:
             self, chunk: str, from_task: Any = None, from_agent: Any = None, tool_call: Any = None, **options: Any
         ) -> None:
             bounds, final = _running.get(), _final_task.get()
-            # A model that calls no functions says what it thinks before it says what it means.
+            # A model without function calls writes its reasoning before its answer.
             answers = tool_call is None and self.supports_function_calling() and final in (None, from_task)
             if bounds is not None and answers:
                 bounds.in_loop(lambda: bounds.say(chunk))
@@ -239,7 +239,7 @@ _COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 def _is_last_word(messages: Any) -> bool:
-    """Return whether a model is told to stop and answer, as CrewAI tells it once its agent has reached `max_iter`."""
+    """Return whether a model is told to stop and answer, which CrewAI does once its agent has reached `max_iter`."""
     if isinstance(messages, str) or not messages:
         return False
     return messages[-1].get("content") == i18n.I18N_DEFAULT.errors("force_final_answer")
@@ -255,7 +255,7 @@ def _stop_at_limit(bounds: Bounds) -> NoReturn:
 
 def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
     class Arguments(pydantic.BaseModel):
-        """Takes anything: what does not fit is told to the model by the hub, which knows better what was meant."""
+        """Accepts any arguments: the hub tells the model what does not fit, with a better message."""
 
         model_config = pydantic.ConfigDict(extra="allow")
 
@@ -276,7 +276,7 @@ def _never(*_: object) -> bool:
 
 
 class OfferedTool(crewai_tools.BaseTool):
-    """A tool that is offered, as CrewAI knows tools."""
+    """An offered tool in the form that CrewAI uses."""
 
     use: Callable[[dict[str, Json]], str]
 
@@ -285,7 +285,7 @@ class OfferedTool(crewai_tools.BaseTool):
 
 
 def _field(thing: Any, name: str) -> Any:
-    """Return a field, if there is one, without the warning that it will not be for long."""
+    """Return a field, if it exists, without its deprecation warning."""
     return thing.__dict__.get(name)
 
 
@@ -295,6 +295,6 @@ def _tools_of(thing: Any) -> Iterator[Any]:
 
 
 def _text(prompt: ModelPrompt) -> str:
-    """Return all that there is to say as one text, for a crew knows no conversation."""
+    """Return the whole prompt as one text, because a crew has no conversation."""
     said = "\n".join(f"{each.role}: {each.text}" for each in prompt.messages)
     return "\n\n".join(part for part in (prompt.instructions, said, prompt.task) if part)

@@ -1,6 +1,6 @@
-"""Agents of Google's Agent Development Kit. Each run gets a clone of the agent, and a plugin that bounds it.
+"""Agents of Google's Agent Development Kit. Each run gets a clone of the agent, and a plugin that enforces its bounds.
 
-Imported only once somebody brings such an agent; the kit is no dependency, so its types are not known here.
+Imported only when a program adds such an agent. The kit is not a dependency, so its types are not known here.
 """
 
 import json
@@ -36,23 +36,23 @@ PRIVATE_NAMES = {
 }
 
 APP = "remit"
-# How the kit itself lets a model hand over within its tree, and answer in a form; neither does anything else.
+# Tools of the kit itself, for a transfer within its tree and for an answer with a schema; they do nothing else.
 _CONTROLS = frozenset({"transfer_to_agent", "set_model_response"})
 
-# Of everything that ends a run the kit logs two tracebacks; the hub tells it once, without what it must not show. And
-# it warns of settings that an app should have, which here is made for one run.
+# The kit logs two tracebacks for every error that ends a run. The hub reports it once, without data that it must not
+# show. The kit also warns about settings that an app should have; this app exists for one run only.
 _NOISE = ("Node execution failed", "Root node", 'App "remit"')
 for _name in ("google_adk.google.adk.workflow._node_runner", "google_adk.google.adk.runners"):
     logging.getLogger(_name).addFilter(lambda record: not record.getMessage().startswith(_NOISE))
 
 
 def adapt(agent: Any) -> "AdkAgent":
-    """Return what answers a brief with an agent of the Agent Development Kit."""
+    """Return a function that answers a brief with an agent of the Agent Development Kit."""
     return AdkAgent(agent)
 
 
 class AdkAgent:
-    """An agent of the Agent Development Kit as a hub asks it; the agent itself is left as it is."""
+    """Runs an agent of the Agent Development Kit in a hub; the agent itself is not changed."""
 
     def __init__(self, agent: Any) -> None:
         self.description: str = agent.description
@@ -94,7 +94,7 @@ class AdkAgent:
 
 
 class BoundsPlugin(plugins.BasePlugin):
-    """What holds one run to its brief: the hooks that the kit calls, also for agents below and agents as tools."""
+    """Limits one run to its brief, by the hooks that the kit calls, also for sub-agents and agents used as tools."""
 
     def __init__(self, bounds: Bounds, prompt: ModelPrompt, names: set[str]) -> None:
         plugins.BasePlugin.__init__(self, name="remit")
@@ -107,7 +107,7 @@ class BoundsPlugin(plugins.BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         bounds, config = self._bounds, llm_request.config
         _keep_allowed(bounds, llm_request)
-        # An agent that is a tool of another gets neither instructions nor tools that are meant for its caller.
+        # An agent that is a tool of another gets neither the instructions nor the tools that are meant for its caller.
         if callback_context.agent_name in self._names:
             bounds.refuse_clash(llm_request.tools_dict)
             llm_request.append_tools([AdkTool(bounds, each) for each in bounds.offers.values()])
@@ -131,7 +131,7 @@ class BoundsPlugin(plugins.BasePlugin):
         self._bounds.go_on()
         if not _allows(self._bounds, tool.name):
             return {"error": f"{Code.TOOL_NOT_ALLOWED}: {tool.name} may not be used here"}
-        exists = type(tool) is not adk_tools.BaseTool  # which stands for a name that is no tool's
+        exists = type(tool) is not adk_tools.BaseTool  # which stands for an unknown tool name
         if exists and tool.name not in self._bounds.offers and tool.name not in _CONTROLS:
             self._begun[tool_context.function_call_id] = self._bounds.begin(tool.name, tool_args)
         return None
@@ -140,7 +140,7 @@ class BoundsPlugin(plugins.BasePlugin):
         self._end(tool_context, None)
 
     async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Exception) -> None:
-        # The kit tells of it with the words of the error alone.
+        # The kit reports it only by the error's message.
         self._bounds.refused_by_provider(error)
 
     async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Exception) -> None:
@@ -151,13 +151,13 @@ class BoundsPlugin(plugins.BasePlugin):
             self._bounds.end(use, error)
 
     def record_rest(self) -> None:
-        """Record the tools whose end nobody told."""
+        """Record the tools whose end was not reported."""
         for use in self._begun.values():
             self._bounds.end(use, "it did not end")
 
 
 class AdkTool(adk_tools.BaseTool):
-    """A tool that is offered, as the kit knows tools."""
+    """An offered tool in the form that the kit uses."""
 
     def __init__(self, bounds: Bounds, offer: ToolOffer) -> None:
         adk_tools.BaseTool.__init__(self, name=offer.name, description=offer.description)
@@ -174,7 +174,9 @@ class AdkTool(adk_tools.BaseTool):
 
 
 def _keep_allowed(bounds: Bounds, request: Any) -> None:
-    """Take out of a request what the remit does not name: functions, and what the provider runs itself."""
+    """Remove from a request the tools that the remit does not name: functions, and those that the provider runs
+    itself.
+    """
     if not bounds.restricted:
         return
     kept: list[Any] = []
@@ -202,7 +204,7 @@ def _refuse_what_cannot_be_held(bounds: Bounds, agent: Any) -> None:
 
 
 def _tree(agent: Any, *, tools: bool = True) -> Iterator[Any]:
-    """Give an agent and all below it, those that are its tools included."""
+    """Yield an agent and all agents below it, including those that are its tools."""
     yield agent
     below = list(agent.sub_agents)
     if tools:
@@ -212,7 +214,7 @@ def _tree(agent: Any, *, tools: bool = True) -> Iterator[Any]:
 
 
 async def _finals(bounds: Bounds, run: Any) -> dict[str, str]:
-    """Return the final words of each agent that had any, in the order in which they were said."""
+    """Return the final text of each agent that has one, in order."""
     said: dict[str, str] = {}
     async with aclosing(run):
         async for event in run:
@@ -229,7 +231,7 @@ async def _finals(bounds: Bounds, run: Any) -> dict[str, str]:
 
 
 def _structured(agent: Any, said: dict[str, str]) -> object:
-    """Return what was said last, read as JSON if whoever said it answers in a form."""
+    """Return the last text, parsed as JSON if its author has an output schema."""
     author, text = next(reversed(said.items()), ("", ""))
     speaker = agent.find_agent(author)
     if getattr(speaker, "output_schema", None) is not None:
@@ -243,5 +245,5 @@ def _content(role: str, text: str) -> Any:
 
 
 def _text(content: Any) -> str:
-    """Return what is said, without what was only thought."""
+    """Return the text without the model's reasoning."""
     return "".join(part.text or "" for part in (content.parts if content else None) or () if not part.thought)

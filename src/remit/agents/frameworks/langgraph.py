@@ -1,10 +1,10 @@
-"""Graphs of LangGraph, agents of LangChain among them.
+"""Graphs of LangGraph, including agents of LangChain.
 
-A compiled graph takes no tools from outside. So an agent made with `create_agent` says at its making that a hub may
-offer it some (`middleware=[hub_tools()]`), and the nodes of other graphs find the brief in their configuration:
+A compiled graph accepts no tools from outside. So an agent made with `create_agent` declares that a hub may offer it
+some (`middleware=[hub_tools()]`), and the nodes of other graphs find the brief in their configuration:
 `config["configurable"]["brief"]`.
 
-Imported only once somebody brings such a graph; LangGraph is no dependency, so its types are not known here.
+Imported only when a program adds such a graph. LangGraph is not a dependency, so its types are not known here.
 """
 
 import logging
@@ -28,24 +28,24 @@ messages: Any = import_module("langchain_core.messages")
 tools: Any = import_module("langchain_core.tools")
 langsmith: Any = import_module("langsmith")
 
-# A model call and its tools are two steps; the rest is for nodes of other kinds.
+# A model call and its tools are two steps; the others are for nodes of other kinds.
 MAX_STEPS = 5 * MAX_MODEL_CALLS
-# Stands among an agent's tools for those that it is offered: without any there would be no node to run them.
+# A placeholder among an agent's tools for the offered ones: without any tool there would be no node to run them.
 PLACE = "remit_tools"
 
-# LangChain warns of every exception in a handler; ours are how a run is stopped, and come out as its fault.
+# LangChain warns of every exception in a handler; ours are how a run is stopped, and are reported as its fault.
 logging.getLogger("langchain_core.callbacks.manager").addFilter(lambda record: "RemitError(" not in record.getMessage())
 
 _running: ContextVar[Bounds | None] = ContextVar("_running", default=None)
 
 
 def adapt(graph: Any) -> "Graph":
-    """Return what answers a brief with a compiled graph."""
+    """Return a function that answers a brief with a compiled graph."""
     return Graph(graph)
 
 
 class Graph:
-    """A compiled graph as a hub asks it; the graph itself is left as it is."""
+    """Runs a compiled graph in a hub; the graph itself is not changed."""
 
     description = ""
 
@@ -82,13 +82,13 @@ class Graph:
         options: dict[str, Any] = {
             "stream_mode": ["messages", "updates", "values"],
             "subgraphs": True,
-            "output_keys": self._graph.output_channels,  # what the graph says that it gives back, if that is not all
+            "output_keys": self._graph.output_channels,  # the declared output, if it is not the whole state
         }
         async with aclosing(self._graph.astream(given, config, **options)) as stream:
             async for path, mode, piece in stream:
                 if mode == "messages":
                     said, where = piece
-                    # A model that a tool asks does not speak to the user.
+                    # A model that a tool calls does not speak to the user.
                     if isinstance(said, messages.AIMessageChunk) and where.get("langgraph_node") != "tools":
                         bounds.say(said.text)
                 elif mode == "updates" and "__interrupt__" in piece:
@@ -105,10 +105,10 @@ class Graph:
         if not self._takes_offers:
             bounds.refuse_restriction("it was made without `middleware=[hub_tools()]`")
 
-    # ── what goes in and what comes out ───────────────────────────────────────────────────────────────────────────────
+    # ── input and output ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _input(self, brief: Brief, prompt: ModelPrompt) -> object:
-        """Return the state to begin with: messages if the graph has any, else the input, else the task."""
+        """Return the initial state: messages if the graph has any, else the input, else the task."""
         if "messages" in self._graph.channels:
             said = [{"role": each.role, "content": each.text} for each in prompt.messages]
             task = "\n\n".join(part for part in (prompt.instructions, prompt.task) if part)
@@ -119,7 +119,7 @@ class Graph:
     def _only_field(self, brief: Brief, task: str) -> object:
         builder = getattr(self._graph, "builder", None)
         if builder is None:
-            return task  # an `@entrypoint` takes anything
+            return task  # an `@entrypoint` accepts anything
         fields = list(builder.input_schema.__annotations__)
         if len(fields) == 1:
             return {fields[0]: task}
@@ -139,11 +139,11 @@ def _has_messages(state: Any) -> bool:
 
 
 class BoundsCallback(callbacks.BaseCallbackHandler):
-    """What meters one run and records its tools, wherever in the graph they are called."""
+    """Meters one run and records its tools, wherever in the graph they are called."""
 
-    raise_error = True  # else it is logged, and the run goes on
-    # Called in a thread, though it costs a little: what an inline handler raises leaves coroutines behind that nobody
-    # awaits, and what an async one raises is lost where a graph calls its model from a thread.
+    raise_error = True  # otherwise an exception is logged, and the run continues
+    # Called in a thread, although that costs a little. An exception of an inline handler leaves coroutines that nobody
+    # awaits, and one of an async handler is lost if a graph calls its model from a thread.
     run_inline = False
 
     def __init__(self, bounds: Bounds) -> None:
@@ -191,7 +191,7 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             self._bounds.in_loop(lambda: self._bounds.end(use, error))
 
     def record_rest(self) -> None:
-        """Record the tools whose end nobody told."""
+        """Record the tools whose end was not reported."""
         for use in self._begun.values():
             self._bounds.end(use, "it did not end")
 
@@ -200,19 +200,19 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
 
 
 def hub_tools() -> Any:
-    """Return a middleware for `create_agent`: in a hub its model is offered the tools of its brief, and no others.
+    """Return a middleware for `create_agent`: in a hub, its model is offered the tools of its brief, and no others.
 
-    Without it, or outside a hub, the agent is what it would be anyway.
+    Outside a hub it changes nothing.
     """
     return _middleware()()
 
 
 @cache
 def _middleware() -> Any:
-    base: Any = import_module("langchain.agents.middleware").AgentMiddleware  # not every graph comes with LangChain
+    base: Any = import_module("langchain.agents.middleware").AgentMiddleware  # not every graph uses LangChain
 
     class HubTools(base):
-        """Holds each model call and each tool call to the bounds of the run that it is part of."""
+        """Limits each model call and each tool call to the bounds of its run."""
 
         tools = (tools.StructuredTool.from_function(_nothing, name=PLACE, description="Not offered to any model."),)
 
@@ -250,7 +250,7 @@ def _with_tool(request: Any) -> Any:
 
 
 def _refusal(request: Any) -> Any:
-    """Return what the model is told if it calls a tool that it was not offered."""
+    """Return the text for a model that calls a tool that it was not offered."""
     bounds, call = _running.get(), request.tool_call
     if bounds is None or bounds.allows(call["name"]):
         return None
@@ -268,14 +268,14 @@ def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
 
 
 def _nothing() -> None:
-    """Do nothing: it only makes that there is a node for tools."""
+    """Do nothing: this tool exists only so that there is a node for tools."""
 
 
 def _name(tool: Any) -> str:
-    """Return the name of a tool; one that the provider runs is described by what is sent to it."""
+    """Return the name of a tool; a tool that the provider runs is described by the data that is sent to it."""
     return getattr(tool, "name", None) or tool.get("name") or tool["type"]
 
 
 def _tools_of(graph: Any) -> list[str]:
-    """Return the names of the tools that the nodes of a graph hold."""
+    """Return the names of the tools in the nodes of a graph."""
     return [name for node in graph.nodes.values() for name in getattr(node.bound, "tools_by_name", ())]

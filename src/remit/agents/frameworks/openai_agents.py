@@ -1,6 +1,6 @@
-"""Agents of the OpenAI Agents SDK. Each run gets clones of the agent and all that it can hand over to.
+"""Agents of the OpenAI Agents SDK. Each run gets clones of the agent and of all agents that it can hand off to.
 
-Imported only once somebody brings such an agent; the SDK is no dependency, so its types are not known here.
+Imported only when a program adds such an agent. The SDK is not a dependency, so its types are not known here.
 """
 
 import json
@@ -24,17 +24,17 @@ TESTED_WITH = {"openai-agents": "0.24.0"}
 # Private names that this module uses; other versions may not have them.
 PRIVATE_NAMES = {"agents:Model": ("_cleanup_on_run_end",)}
 
-# What a provider runs itself, on the way to an answer; other calls come back to be carried out here.
+# Tools that a provider runs itself while it answers; other calls are returned and executed here.
 _HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
 
 
 def adapt(agent: Any) -> "OpenAIAgent":
-    """Return what answers a brief with an agent of the OpenAI Agents SDK."""
+    """Return a function that answers a brief with an agent of the OpenAI Agents SDK."""
     return OpenAIAgent(agent)
 
 
 class OpenAIAgent:
-    """An agent of the OpenAI Agents SDK as a hub asks it; the agent itself is left as it is."""
+    """Runs an agent of the OpenAI Agents SDK in a hub; the agent itself is not changed."""
 
     def __init__(self, agent: Any) -> None:
         self.description: str = agent.handoff_description or ""
@@ -52,14 +52,14 @@ class OpenAIAgent:
 
 
 class BoundsHooks(sdk.RunHooks):
-    """What holds one run to its brief: its clones, its models, and the hooks that the SDK calls."""
+    """Limits one run to its brief, by its clones, its models, and the hooks that the SDK calls."""
 
     def __init__(self, bounds: Bounds, prompt: ModelPrompt) -> None:
         self.bounds = bounds
         self.answered = False
         self._prompt = prompt
         self._clones: dict[int, Any] = {}
-        self._originals: list[Any] = []  # so that no other object gets the id of one
+        self._originals: list[Any] = []  # so that no other object gets the same id
         self._usage: Any = None
         self._settled = (0, 0)
         self._failed: dict[str, str] = {}
@@ -71,7 +71,7 @@ class BoundsHooks(sdk.RunHooks):
             model_provider=Provider(sdk.MultiProvider(), self),
             call_model_input_filter=self._instruct,
             tool_error_formatter=self._note_failure,
-            tool_not_found_behavior="return_error_to_model",  # else a name that is no tool's ends the run
+            tool_not_found_behavior="return_error_to_model",  # otherwise an unknown tool name ends the run
         )
         said = [{"role": each.role, "content": each.text} for each in self._prompt.messages]
         options = {
@@ -83,7 +83,7 @@ class BoundsHooks(sdk.RunHooks):
         try:
             try:
                 return await self.bounds.ended(self._streamed(agent, options))
-            except NotImplementedError:  # some models, above all such as are made for tests, cannot stream
+            except NotImplementedError:  # some models cannot stream, above all those made for tests
                 if self.answered:
                     raise
                 return await self.bounds.ended(sdk.Runner.run(agent, **options))
@@ -106,7 +106,9 @@ class BoundsHooks(sdk.RunHooks):
     # ── clones ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def clone(self, agent: Any) -> Any:
-        """Return the agent with the tools that it may use here, and so all that it can hand over to."""
+        """Return a clone of the agent with the tools that it may use here, and clones of all agents that it can
+        hand off to.
+        """
         if (known := self._clones.get(id(agent))) is not None:
             return known
         if self.bounds.restricted and agent.prompt is not None:
@@ -132,7 +134,7 @@ class BoundsHooks(sdk.RunHooks):
         return clone
 
     def shown(self, tools: list[Any]) -> list[Any]:
-        """Return the tools that a model is told of: not those that stand for one that may not be used."""
+        """Return the tools that a model is told of, without the placeholders for forbidden ones."""
         return [each for each in tools if not isinstance(each, ForbiddenTool)]
 
     def _handoff(self, handoff: Any) -> Any:
@@ -142,7 +144,7 @@ class BoundsHooks(sdk.RunHooks):
         return replace(handoff, on_invoke_handoff=invoke)
 
     def _instruct(self, data: Any) -> Any:
-        """Add what the brief says to what the agent is told anyway; not for agents that its tools ask in turn."""
+        """Add the instructions of the brief to those of the agent; not for agents that its tools call in turn."""
         given = data.model_data
         if not self._prompt.instructions or all(data.agent is not clone for clone in self._clones.values()):
             return given
@@ -156,7 +158,7 @@ class BoundsHooks(sdk.RunHooks):
         self._settle()
         for item in response.output:
             if item.type in _HOSTED:
-                # It was used on the way here, and how long that took nobody says.
+                # It was used before this hook, and how long that took is unknown.
                 self.bounds.end(self.bounds.begin(_hosted(item), None))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
@@ -171,7 +173,7 @@ class BoundsHooks(sdk.RunHooks):
         self._settle()
 
     def _note_failure(self, failed: Any) -> None:
-        """Keep what the model is told of a tool that failed; None leaves the words to the SDK."""
+        """Keep the error text of a failed tool; None leaves the text to the SDK."""
         if failed.error is not None:
             self._failed[failed.call_id] = worded(failed.error)
 
@@ -180,14 +182,14 @@ class BoundsHooks(sdk.RunHooks):
             self.bounds.end(use, self._failed.get(call, "it did not end"))
 
     def _settle(self) -> None:
-        """Meter what was used since the last time, by agents too that tools asked on this run's account."""
+        """Meter the usage since the last time, including that of agents that tools ran within this run."""
         if self._usage is not None:
             seen, self._settled = self._settled, (self._usage.input_tokens, self._usage.output_tokens)
             self.bounds.spent(self._settled[0] - seen[0], self._settled[1] - seen[1])
 
 
 class BoundedModel(sdk.Model):
-    """A model whose every call is within the bounds of a run."""
+    """A model that limits every call to the bounds of a run."""
 
     def __init__(self, model: Any, within: BoundsHooks) -> None:
         self._model = model
@@ -213,7 +215,7 @@ class BoundedModel(sdk.Model):
             yield event
 
     def _capped(self, instructions: Any, said: Any, settings: Any, tools: Any) -> tuple[Any, int]:
-        """Return the settings with what is left as a limit, and about how many tokens it takes to ask."""
+        """Return the settings with the remaining tokens as a limit, and the estimated prompt tokens."""
         schemas = [(each.name, each.description, each.params_json_schema) for each in tools if _is_function(each)]
         asked = tokens_of(instructions, said, schemas)
         most = capped(settings.max_tokens, self._within.bounds.next_call(asked))
@@ -235,7 +237,7 @@ class BoundedModel(sdk.Model):
 
 
 class Provider(sdk.ModelProvider):
-    """Finds models by name, as the SDK does, and keeps them within the bounds of a run."""
+    """Finds models by name, as the SDK does, and limits them to the bounds of a run."""
 
     def __init__(self, provider: Any, within: BoundsHooks) -> None:
         self._provider = provider
@@ -262,7 +264,7 @@ def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
 
 
 class ForbiddenTool(sdk.FunctionTool):
-    """Stands for a tool that may not be used: the SDK ends a run whose model names a tool that it does not know."""
+    """A placeholder for a forbidden tool, because the SDK ends a run whose model names an unknown tool."""
 
 
 def _forbidden(name: str) -> Any:
@@ -293,7 +295,7 @@ def _hosted(item: Any) -> str:
 
 
 def _item_text(item: Any) -> str:
-    """Return what an item of a model's output says: a text, or how a tool should be used."""
+    """Return an item of a model's output as text: a message, or a tool call."""
     if item.type == "message":
         return "".join(getattr(part, "text", "") for part in item.content)
     return str(getattr(item, "arguments", ""))

@@ -1,6 +1,6 @@
-"""Agents of pydantic-ai. Each run gets one more capability, its own, which holds it to its brief.
+"""Agents of pydantic-ai. Each run gets one more capability, which limits it to its brief.
 
-Imported only once somebody brings such an agent: pydantic-ai takes seconds to load.
+Imported only when a program adds such an agent, because pydantic-ai takes seconds to load.
 """
 
 import os
@@ -40,17 +40,17 @@ from remit.runtime.brief import Brief
 
 Arguments = dict[str, Any]
 
-# It greets whoever sits at a terminal; that is not ours to let it.
+# pydantic-ai prints a greeting in a terminal; a hub's output must not contain it.
 os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
 
 
 def adapt(agent: AbstractAgent[Any, Any], *, deps: Callable[[Brief], object] | None = None) -> "PydanticAgent":
-    """Return what answers a brief with a pydantic-ai agent; *deps* makes the dependencies of each run."""
+    """Return a function that answers a brief with a pydantic-ai agent; *deps* makes the dependencies of each run."""
     return PydanticAgent(agent, deps)
 
 
 class PydanticAgent:
-    """A pydantic-ai agent as a hub asks it; the agent itself is left as it is."""
+    """Runs a pydantic-ai agent in a hub; the agent itself is not changed."""
 
     def __init__(self, agent: AbstractAgent[Any, Any], deps: Callable[[Brief], object] | None) -> None:
         self.description = agent.description or ""
@@ -68,7 +68,7 @@ class PydanticAgent:
             usage=within.usage,
             usage_limits=UsageLimits(request_limit=None),  # the bounds count
             toolsets=[FunctionToolset([_tool(bounds, offer) for offer in bounds.offers.values()], id="remit")],
-            # Given a history, pydantic-ai looks for the system prompt in it and nowhere else.
+            # Given a history, pydantic-ai looks for the system prompt only there.
             capabilities=[within, ReinjectSystemPrompt()],
             infer_name=False,  # it would be written into the agent
         )
@@ -81,7 +81,7 @@ class PydanticAgent:
                 raise unusable from error
             raise
         finally:
-            with suppress(RemitError):  # more than there was: the hub sees to that
+            with suppress(RemitError):  # more than the remaining budget: the hub handles that
                 within.settle()
         if isinstance(result.output, DeferredToolRequests):
             waiting = (*result.output.approvals, *result.output.calls)
@@ -90,17 +90,17 @@ class PydanticAgent:
 
 
 class BoundsCapability(AbstractCapability[Any]):
-    """What holds one run to its brief."""
+    """Limits one run to its brief."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.usage = RunUsage()
-        """What the run has used, as pydantic-ai counts it, with that of agents which its tools ran on this account."""
+        """The usage of the run as pydantic-ai counts it, including that of agents that its tools ran."""
         self._bounds = bounds
         self._streams = False
         self._settled = RunUsage()
 
     def settle(self) -> None:
-        """Meter what was used since the last time."""
+        """Meter the usage since the last time."""
         seen, self._settled = self._settled, replace(self.usage)
         self._bounds.spent(self.usage.input_tokens - seen.input_tokens, self.usage.output_tokens - seen.output_tokens)
 
@@ -186,7 +186,7 @@ def _message(said: Message) -> ModelMessage:
 
 
 def _streams(model: Any) -> bool:
-    """Return whether a model can be asked for its answer piece by piece."""
+    """Return whether a model can stream its answer."""
     while (wrapped := getattr(model, "wrapped", None)) is not None:
         model = wrapped
     if isinstance(model, FunctionModel):

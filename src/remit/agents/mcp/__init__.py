@@ -1,1 +1,1 @@
-"""MCP servers as tools of a hub's agents. The SDK, an extra, is loaded with the first server that is started."""
+"""MCP servers as tools of a hub's agents. The SDK is an extra, and is loaded when the first server starts."""

@@ -20,12 +20,12 @@ from remit.agents.mcp.pipes import MAX_LINE, UNREADABLE, Pipes
 from remit.agents.mcp.settings import Address, Program, Settings
 from remit.protocol.envelope import Json
 
-# Without this, what the SDK logs ends up on stderr, with whatever a server has said in it.
+# Otherwise the SDK's log messages, which may quote the server, go to stderr.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 CONNECT_S = 10.0
 MAX_PAGES = 20
-# A process that has closed its pipes is on its way out, or will be sent there.
+# A process that has closed its pipes is exiting, or will be stopped.
 NOTICE_S = 0.5
 MAX_TOOLS = 1_000
 
@@ -100,10 +100,10 @@ class McpConnection:
             self._client = None
             if not self._up.done():
                 self._up.set_exception(McpConnectionLost(self._why(error)))
-                self._up.exception()  # whoever waits hears of it; if nobody does, that is no news
+                self._up.exception()  # waiting callers get the error; without any it does not matter
 
     async def _over(self, client: Client) -> None:
-        """Return when the connection is to be closed, or the process has exited."""
+        """Return when the connection should be closed, or the process has exited."""
         loop = asyncio.get_running_loop()
         own = {loop.create_task(self._stop.wait()), loop.create_task(self._listen(client))}
         gone = () if self._pipes is None or self._pipes.exited is None else (self._pipes.exited,)
@@ -117,7 +117,7 @@ class McpConnection:
     async def _listen(self, client: Client) -> None:
         """Subscribe to tool changes, for servers that notify only subscribers; never returns."""
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            # One that will not tell, or no longer does, is asked what it has every now and then.
+            # A server that does not notify, or no longer does, is polled from time to time.
             with suppress(MCPError, SubscriptionLost, TimeoutError):
                 async with client.listen(tools_list_changed=True) as changes:
                     async for _ in changes:
@@ -162,7 +162,7 @@ class McpConnection:
         for _ in range(MAX_PAGES):
             page = await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
             for tool in page.tools:
-                # The first of a name counts: a second one could stand for anything.
+                # The first tool of a name counts: a second one could be anything.
                 found.setdefault(tool.name, tool)
             cursor = page.next_cursor
             if cursor is None or len(found) > MAX_TOOLS:
@@ -178,13 +178,14 @@ class McpConnection:
     async def call(self, tool: str, arguments: dict[str, Json], time_s: float) -> types.CallToolResult:
         """Call a tool and return its result, or raise one of the errors above.
 
-        Whoever is cancelled meanwhile need not wait until the server has been told.
+        A cancelled caller does not wait until the server was notified.
         """
         client = self._client
         if client is None:
             raise McpConnectionLost("it hung up")
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
-        # Not `call_tool`: that would hold the answer against a schema of the server's own, whose patterns may be traps.
+        # Not `call_tool`: that would validate the answer against the server's own schema, whose patterns may be
+        # malicious.
         work = asyncio.get_running_loop().create_task(
             client.session.send_request(types.CallToolRequest(params=params), _ANSWER)
         )
@@ -250,7 +251,7 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
-            # A few bytes may unpack to gigabytes; nobody asked for it.
+            # A few bytes may unpack to gigabytes, and compression was not requested.
             await response.aclose()
             raise httpx2.RemoteProtocolError("the server compressed its answer, though it was not asked to")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -271,7 +272,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             size += len(chunk)
             if size > MAX_LINE:
-                # Of this kind the SDK makes an error of the one call; any other would end the connection.
+                # The SDK turns this error into one of the single call; any other would end the connection.
                 raise httpx2.StreamError(f"it has more than {MAX_LINE} bytes")
             yield chunk
 

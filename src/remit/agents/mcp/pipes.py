@@ -16,9 +16,9 @@ from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.agents.piped_process import PipedProcess, start
 
-# More than any answer should have: what agents are given of it is bounded once more.
+# More than any answer should have; the part that agents get is limited once more.
 MAX_LINE = 4_000_000
-# Who writes so much without ever ending a line, or so many lines that mean nothing, is not going to say anything.
+# A server that writes this much without a line end, or this many invalid lines, will not send anything useful.
 MAX_SKIPPED = 64 * MAX_LINE
 MAX_GARBAGE = 1_000
 # A server that does not read for this long has stopped working.
@@ -28,7 +28,7 @@ UNREADABLE = -32_099
 """The error code that replaces an answer that is too long or invalid."""
 
 _ID = re.compile(rb'\A\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\b')
-# Of what a server says without being asked, this is all that matters here.
+# The only notifications that matter here.
 _HEARD = frozenset({"notifications/tools/list_changed", "notifications/subscriptions/acknowledged"})
 
 Incoming = SessionMessage | Exception
@@ -115,12 +115,12 @@ class Pipes:
                     async with asyncio.timeout(WRITE_S):
                         await process.write(line.encode())
         except (OSError, TimeoutError):
-            # Whoever waits for an answer hears that the connection is gone.
+            # Callers that wait for an answer get the error that the connection is lost.
             await into.aclose()
 
 
 def _started(program: Program) -> Popen[bytes]:
-    # Of this process's own environment only what every program needs: its secrets are for nobody else.
+    # Only the variables that every program needs: the secrets in this process's environment are not passed on.
     environ = {**get_default_environment(), **program.env}
     command = shutil.which(program.command, path=environ.get("PATH")) or program.command
     return start([command, *program.args], environ=environ, folder=program.folder)

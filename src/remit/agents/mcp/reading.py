@@ -14,12 +14,12 @@ from remit.runtime.schemas import check_schema
 MAX_DESCRIPTION = 1_000
 MAX_SCHEMA = 32_000
 MAX_WORDS = 500
-# Some ten times what the schemas of real tools have, also once their references are followed.
+# About ten times the size of real tools' schemas, also with their references resolved.
 MAX_PARTS = 5_000
 
 ANYTHING: Schema = {"type": "object"}
 
-# What would move a cursor, turn the direction of writing, or cannot be seen at all.
+# Characters that would move a cursor or change the writing direction, and invisible ones.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
@@ -34,12 +34,12 @@ def visible_text(text: str, most: int) -> str:
 def card_of(
     name: str, server: str, tool: types.Tool, *, safe_to_repeat: bool, sees: Sees = frozenset()
 ) -> tuple[ToolCard, str | None]:
-    """Return the card of a server's tool, and what is wrong with its schema, which is left out then.
+    """Return the card of a server's tool, and what is wrong with its schema, which is then left out.
 
-    That it is *safe_to_repeat* and what it *sees* is for the team to say.
+    The team decides whether it is *safe_to_repeat* and what it *sees*.
     """
     wrong = unusable(tool.input_schema)
-    # Whoever reads it, be it a model, should know that it is not the team that speaks.
+    # Readers, including models, should know that this text does not come from the team.
     said = visible_text(tool.description or "", MAX_DESCRIPTION).strip()
     description = f"[MCP server {server}] {said}".strip()
     schema = ANYTHING if wrong else tool.input_schema
@@ -76,9 +76,9 @@ class _Unfit(Exception):
 
 
 def _walk(part: Any, root: Schema, within: frozenset[str], depth: int, left: list[int]) -> None:
-    """Go through a schema as a validator would, or raise `_Unfit` if that leads elsewhere, or takes too long.
+    """Walk through a schema as a validator would, or raise `_Unfit` if it refers elsewhere or is too large.
 
-    A few references to references make a schema that takes years to check, and fits on a page.
+    With a few nested references, a schema of one page can take years to check.
     """
     left[0] -= 1
     if depth == 0 or left[0] < 0:
@@ -97,7 +97,7 @@ def _walk(part: Any, root: Schema, within: frozenset[str], depth: int, left: lis
             if value in within:
                 raise _Unfit("it refers to itself")
             _walk(_at(value, root), root, within | {value}, depth - 1, left)
-        elif key not in _NAMED:  # those count where they are referred to
+        elif key not in _NAMED:  # those are checked where they are referred to
             _walk(value, root, within, depth - 1, left)
 
 

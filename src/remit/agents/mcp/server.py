@@ -20,15 +20,15 @@ if TYPE_CHECKING:  # an extra, which takes a second to import
 
 log = logging.getLogger("remit")
 
-# `npx` may fetch a package first; an agent that waits longer has no time left.
+# `npx` may download a package first; an agent that waits longer has no time left.
 START_S = 20.0
-# The first new start is at once, because whoever was killed need not be broken.
+# The first restart is immediate, because a killed server need not be broken.
 PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-# Calls of one server that are under way at once; more wait for their turn.
+# Concurrent calls of one server; further calls wait.
 AT_ONCE = 16
-# One that is late so often in a row will not answer any more, and is started anew.
+# A server that times out this often in a row will not answer any more, and is restarted.
 MAX_LATE = 3
-# Servers should say when their tools have changed; not all do.
+# Servers should notify when their tools change; not all do.
 RELIST_S = 300.0
 
 _UNKNOWN = "It is not known yet what it takes."
@@ -93,14 +93,14 @@ class McpServer:
     def _opened(self, opening: "asyncio.Task[McpConnection]") -> None:
         self._opening = None
         if not opening.cancelled():
-            opening.exception()  # who waited was told
+            opening.exception()  # waiting callers got the error
 
     async def _open(self) -> "McpConnection":
         if isinstance(self.settings.reach, Unset):
             why = f"MCP server {self.settings.name} cannot be started: {self.settings.reach.why}"
             raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Set it where this process is started."))
         try:
-            # It takes a second, and others go on meanwhile.
+            # It takes a second, during which others continue.
             await asyncio.to_thread(import_module, "remit.agents.mcp.connection")
             from remit.agents.mcp.connection import McpConnection, McpConnectionLost
         except ImportError as error:
@@ -189,7 +189,7 @@ class McpServer:
             raise RemitError(
                 fault(Code.DELEGATION_UNAVAILABLE, f"MCP server {self.settings.name} has no tool {tool} now")
             )
-        # Once more: when the hub looked, it may not have been known yet what the tool takes.
+        # Check again: when the hub checked, the tool's parameters may not have been known yet.
         if problems := misfits(card.input_schema, arguments):
             why = f"the arguments do not fit tool {name}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=problems))

@@ -14,9 +14,9 @@ from remit.protocol.card import Sees
 from remit.protocol.remit import Names
 from remit.runtime.registry import NAME, team_invalid
 
-# A lookup takes a second; what takes longer than this should be an agent.
+# A lookup takes a second; a tool that takes longer than this should be an agent.
 TIME_S = 60.0
-# Some 25,000 tokens: a model that is shown more loses the thread, and most windows are full.
+# About 25,000 tokens: a model that gets more loses track, and most context windows are full.
 MAX_OUTPUT = 100_000
 
 
@@ -30,7 +30,7 @@ class Program(Struct, frozen=True, kw_only=True):
     folder: str | None = None
 
     def __repr__(self) -> str:
-        return f"Program({self.command!r})"  # a secret shows in no traceback
+        return f"Program({self.command!r})"  # tracebacks must not show secrets
 
     def exists(self) -> bool:
         """Return whether the program exists."""
@@ -65,7 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     safe_to_repeat: frozenset[str] = frozenset()
     """Which of them are safe to repeat; what the server claims is not trusted."""
     sees: Names | dict[str, Sees] = frozenset()
-    """Kinds of personal data that its tools are given as they are: all of them, or by tool; the team alone says so."""
+    """Kinds of personal data that its tools get unredacted: all tools, or by tool; only the team decides this."""
     prefix: str | None = None
     """Prefix of its tools' names, joined with a dot. None: the server's name. Empty: no prefix."""
     time_s: float = TIME_S
