@@ -55,7 +55,7 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
     capability, names = known
     at_ms = now_ms()
     found: Tracks = {}
-    if team.store_path.exists():  # else nothing has been asked yet
+    if team.store_path.exists():  # otherwise no agent has been called yet
         with reading(team.store_path) as connection:
             found = _tracks(connection, at_ms)
     candidates = [Candidate(name=name, track=found.get((capability, name), TrackRecord())) for name in names]

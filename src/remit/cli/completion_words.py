@@ -1,6 +1,6 @@
 """Shell completion of agent, profile and device names, and of run, question and draft ids.
 
-Someone waits at a keyboard for each: none of these raises, and none imports more than it needs.
+A person waits at the keyboard for each: no function here raises, and none imports more than it needs.
 """
 
 import re
@@ -18,13 +18,13 @@ from remit.cli.show.screen import now_ms
 
 # A longer list is not readable.
 MOST = 50
-# Where the team file's folder is noted beside what it says; no key of a section is called so.
+# The key under which the team file's folder is stored beside its content; no section has a key of this name.
 _FOLDER = "folder of the file"
 
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-# What a shell takes as one word that means nothing else. Bash puts a completion on the command line as it is, and names
-# may come from a team file, a peer or a client.
+# Characters that a shell takes literally as part of one word. Bash inserts a completion unchanged, and names may come
+# from a team file, a peer or a client.
 _WORD = re.compile(r"[\w./@][\w./@%+=:,-]*")
 
 
@@ -51,7 +51,7 @@ def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
 @_plain
 def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return whom one can chat with or through: the agents and workflows of the team, and its profiles."""
+    """Return the possible first arguments of `remit chat`: the agents, workflows and profiles of the team."""
     profiles = _tables(ctx, "profiles")
     return _agents(ctx, incomplete) + [
         CompletionItem(name, help="a profile, to work with an agent that a device shares")
@@ -62,23 +62,23 @@ def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
 
 @_plain
 def shared_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return what the team shares; where that is nothing, its agents, which can be shared with --device."""
+    """Return the agents that the team shares; if there are none, all its agents, which can be shared with --device."""
     shared = [CompletionItem(name) for name in _tables(ctx, "shared") if name.startswith(incomplete)]
     return shared or _agents(ctx, incomplete)
 
 
 @_plain
 def recorded_profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return under which names dealings with other devices are on record: profiles, and what is shared."""
+    """Return the recorded names of connections with other devices: profiles and shared agents."""
     names = dict.fromkeys((*_tables(ctx, "profiles"), *_tables(ctx, "shared")))
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @_plain
 def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the devices that the profile which was named before may call, as the team file has them."""
+    """Return the devices that the profile in the previous argument may call, according to the team file."""
     profile = ctx.params.get("agent") or next(iter(ctx.args), None)
-    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+    with suppress(AttributeError, TypeError):  # the values need not be tables yet
         named = _team(ctx).get("profiles", {}).get(profile, {}).get("devices", [])
         return [CompletionItem(name) for name in named if name.startswith(incomplete)]
     return []
@@ -86,7 +86,7 @@ def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 @_plain
 def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the devices that are known and not revoked."""
+    """Return the paired devices that are not revoked."""
 
     def query(state: Any) -> list[Any]:
         from remit.relay.device.peers import Peers
@@ -102,7 +102,7 @@ def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 
 @_plain
 def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return what the known devices say that they share with this one; of the device that was named, if one was."""
+    """Return the agents that the paired devices, or the device in the previous argument, share with this one."""
     named = {ctx.params.get("device"), *ctx.args} - {None}
 
     def query(state: Any) -> list[Any]:
@@ -122,7 +122,7 @@ def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 @_plain
 def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the newest runs with shared agents that can go on."""
+    """Return the newest runs with shared agents that can be continued."""
 
     def query(state: Any) -> list[Any]:
         from remit.relay.session.moves import ENDED
@@ -137,7 +137,7 @@ def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 @_plain
 def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the capabilities of the team."""
-    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+    with suppress(AttributeError, TypeError):  # the values need not be tables yet
         return [
             CompletionItem(code, help=_short(section.get("description", "")))
             for code, section in _team(ctx).get("capabilities", {}).items()
@@ -148,7 +148,7 @@ def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
 @_plain
 def agents_and_user(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return whoever may ask: the agents of the team, or the user."""
+    """Return the possible callers: the agents of the team, or the user."""
     user = [CompletionItem("user", help="any external user")] if "user".startswith(incomplete) else []
     return user + _agents(ctx, incomplete)
 
@@ -177,10 +177,10 @@ def _run_item(run: Any) -> CompletionItem:
 
 @_plain
 def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the newest conversations with the agent that was named before."""
+    """Return the newest conversations with the agent in the previous argument."""
     from remit.stores.reader import records, runs
 
-    # While an option has no value yet, click has not told apart what stands before it.
+    # While an option has no value yet, click has not assigned the arguments before it.
     agent = ctx.params.get("agent") or next(iter(ctx.args), None)
 
     def query(connection: Any) -> list[Any]:
@@ -200,7 +200,7 @@ def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
 @_plain
 def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the questions that wait, and the drafts to shared agents."""
+    """Return the pending questions, and the drafts to shared agents."""
     from remit.stores.inbox import pending
 
     def drafts(state: Any) -> list[Any]:
@@ -216,7 +216,7 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 
 def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+    with suppress(AttributeError, TypeError):  # the values need not be tables yet
         team = _team(ctx)
         agents: dict[str, dict[str, Any]] = {**team.get("agents", {}), **team.get("workflows", {})}
         return [
@@ -228,8 +228,8 @@ def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return what a query finds in the store, nothing if there is none or it cannot be read at once."""
-    with suppress(Exception):  # no store yet, a busy one, one of another version: there is nothing to complete
+    """Return the rows of a query on the store; none if there is no store or it cannot be read at once."""
+    with suppress(Exception):  # no store yet, a locked one, or one of another version: there is nothing to complete
         from remit.stores.connection import connect_reader
 
         connection = connect_reader(_store(ctx), 0)
@@ -241,13 +241,13 @@ def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
 
 
 def _read_device(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return what a query finds in the file of the team's device; nothing if a passphrase is needed for it."""
+    """Return the rows of a query on the file of the team's device; none if it needs a passphrase."""
     with suppress(Exception):  # as above
         from remit.relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
         from remit.relay.device.state import DeviceFile
 
         path = _store(ctx).with_name(DEVICE_FILE)
-        # Both would be made if they were not there.
+        # Both would be created if they were missing.
         if path.exists() and path.with_name(KEY_FILE).exists():
             state = DeviceFile.open(path, open_keys(path.with_name(KEY_FILE), ""))
             try:
@@ -266,17 +266,17 @@ def _store(ctx: click.Context) -> Path:
 
 
 def _tables(ctx: click.Context, section: str) -> dict[str, Any]:
-    """Return the tables of a section of the team file; none if it has none."""
-    with suppress(AttributeError, TypeError, ValueError):  # what stands there need not be tables yet
+    """Return the tables in a section of the team file; none if it has none."""
+    with suppress(AttributeError, TypeError, ValueError):  # the values need not be tables yet
         return dict(_team(ctx).get(section, {}))
     return {}
 
 
 def _team(ctx: click.Context) -> dict[str, Any]:
-    """Return what the team file says, read as it is."""
+    """Return the content of the team file, without validation."""
     from remit.config.load import find_team
 
-    with suppress(Exception):  # a team file that is being written need not be one yet
+    with suppress(Exception):  # an unfinished team file may be invalid
         file = find_team(ctx.params.get("team_file"))
         if file is not None:
             return {**tomllib.loads(Path(file).read_text(encoding="utf-8")), _FOLDER: Path(file).parent}

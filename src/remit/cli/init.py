@@ -86,7 +86,7 @@ def _in_order(commands: tuple[str, ...]) -> tuple[str, ...]:
     return (*keys, "remit validate", *commands[len(keys) :])
 
 
-# ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── questions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _NAME_RULE = "a name has at most 128 letters, digits, `-`, `_` and `.`, and starts with a letter or digit"
 
@@ -119,7 +119,7 @@ def _name_of(folder: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.")[:128] or "team"
 
 
-# ── what is written ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _contents(template: str, name: str) -> dict[str, str]:

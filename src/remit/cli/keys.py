@@ -216,12 +216,12 @@ def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], 
 
 
 def _invitation(files: KeyFiles) -> str:
-    """Return what a peer types to trust this hub's newest key."""
+    """Return the command by which a peer trusts this hub's newest key."""
     return f"remit keys trust {files.team.name if files.team else 'NAME'} {_loaded(files).stages[-1].pair.public}"
 
 
 def _still_known(files: KeyFiles, name: str, lines: list[str]) -> str:
-    """Say by what a peer is known of which a key was removed."""
+    """Print which keys of a peer remain after one was removed."""
     assert files.team is not None, "there are no peers without a team"
     peer = files.team.peers[name]
     if peer.keys or any(_is_about(line, name, None) for line in lines):
@@ -318,7 +318,7 @@ def _duration(text: str) -> int:
 
 
 def _shown(files: KeyFiles, as_json: bool) -> bool:
-    """Print the keys as they are now; say whether it was for people."""
+    """Print the current keys; return whether they were printed as text."""
     from remit.cli.show.screen import clock_time, print_json, print_table
 
     now = _now(files)

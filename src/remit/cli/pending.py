@@ -39,7 +39,7 @@ def pending() -> None:
 
 
 def answering(command: F) -> F:
-    """Add what approving and rejecting share: which question, why, and in whose name."""
+    """Add the options of approve and reject: the question, the reason and the user."""
     for add in (
         json_option,
         team_options,
@@ -52,7 +52,7 @@ def answering(command: F) -> F:
     return command
 
 
-# ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── listing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pending.command(name="list")
@@ -133,7 +133,7 @@ def _todo(name: str, team_file: Path | None, store: Path | None, *, show: bool =
 
 
 def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) -> list[Asked]:
-    """Return what waits: questions of the store, and drafts of the device that lies beside it."""
+    """Return everything that is pending: questions of the store, and drafts of the device beside it."""
     found: list[Asked] = [*_questions(path)]
     if not _device_file(path).exists():
         return found
@@ -142,7 +142,7 @@ def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) 
     try:
         return [*found, *drafts.waiting(_device_file(path), team_file, overrides)]
     except RemitError as error:
-        # A device that cannot be opened must not keep anyone from answering the rest.
+        # A device that cannot be opened must not prevent answers to the rest.
         click.echo(f"Cannot show drafts to shared agents: {error.fault.message}", err=True)
         return found
 
@@ -154,7 +154,7 @@ def _device_file(store: Path) -> Path:
 
 
 def _find(found: Sequence[Asked], name: str) -> Asked:
-    """Return what *name* means: its id, the beginning or end of that; `last` is the only one that waits."""
+    """Return the pending item *name*: an id, the start or end of one, or `last` for the only one."""
     from remit.runtime.approvers import find
 
     drafts, questions = _drafts_in(found), _questions_in(found)
@@ -184,7 +184,7 @@ def _questions_in(found: Sequence[Asked]) -> tuple[Question, ...]:
 
 
 def _questions(path: Path) -> list[Question]:
-    """Return what waits in a store; one that is not there yet, because no run was started, has nothing that waits."""
+    """Return the pending questions of a store; none if the store does not exist yet, because no run was started."""
     from remit.cli.places import reading
     from remit.stores import inbox
 
@@ -291,7 +291,7 @@ def _edit(text: str) -> tuple[str, Json]:
 def _decided(
     name: str, decision: Decision, path: Path, team_file: Path | None, overrides: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Answer what *name* means."""
+    """Answer the pending item *name*."""
     meant = None
     if _device_file(path).exists():
         meant = _find(_everything(path, team_file, overrides), name)

@@ -28,7 +28,7 @@ BUSY_SECONDS = 5
 
 
 def team_path(team_file: Path | None) -> Path:
-    """Return the team file: the one that was named, else the nearest, or raise a `RemitError` if there is none."""
+    """Return the team file: the given one, else the nearest, or raise a `RemitError` if there is none."""
     found = find_team(team_file)
     if found is None:
         raise RemitError(
@@ -43,19 +43,19 @@ def team_path(team_file: Path | None) -> Path:
 
 @contextmanager
 def importing() -> Generator[None]:
-    """Import the code of agents: what it prints meanwhile goes to stderr, because stdout is data."""
+    """Import the code of agents; its output goes to stderr, because stdout is data."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 def team_of(team_file: Path | None, overrides: Sequence[str]) -> Team:
-    """Return the team that a command means, its code found; the secrets that only a run needs may be missing."""
+    """Return the team of a command, with its code found; secrets that only a run needs may be missing."""
     with importing():
         return load_team(team_path(team_file), overrides=overrides, secrets=False)
 
 
 def store_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Path:
-    """Return the store that a command means: the one that was named, else the team's, else the one in this folder."""
+    """Return the store of a command: the given one, else the team's, else the one in this folder."""
     if store_path is not None:
         return store_path
     found = find_team(team_file)
@@ -66,7 +66,7 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
     except RemitError as error:
         part = salvaged(found, overrides=overrides)
         if part is not None and part.store_path.exists():
-            # What happened can be read whatever is wrong with the file by now.
+            # The record stays readable even if the team file has become invalid.
             path = shorter(part.store_path)
             click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
             return path
@@ -76,8 +76,8 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
 
 
 def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
-    """Return the key with which the team, if there is one, encrypts what was redacted."""
-    from remit.config.composition import vault_key_of  # loads more than most commands need
+    """Return the key with which the team, if there is one, encrypts redacted values."""
+    from remit.config.composition import vault_key_of  # imports more than most commands need
 
     found = find_team(team_file)
     if found is None:
@@ -92,8 +92,8 @@ def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
 
 
 def cards_of(team: Team) -> dict[str, AgentCard]:
-    """Return the cards of a team's agents, as a hub would have them; no hub is opened, so no secret is needed."""
-    from remit.config.composition import hub_of  # loads more than most commands need
+    """Return the cards of a team's agents as a hub would have them; no hub is opened, so no secret is needed."""
+    from remit.config.composition import hub_of  # imports more than most commands need
 
     with importing():
         return hub_of(team, environ=stand_ins(team)).cards
@@ -105,7 +105,7 @@ def stand_ins(team: Team) -> dict[str, str]:
 
 
 def known_agent(name: str, known: Iterable[str]) -> str:
-    """Return the name of an agent that is there, or raise a `RemitError` that names those that are."""
+    """Return the name of an existing agent, or raise a `RemitError` that lists those that exist."""
     if name in known:
         return name
     near = did_you_mean(name, known) or f"; known agents: {', '.join(known) or 'none'}"
@@ -124,7 +124,7 @@ def shorter(path: Path) -> Path:
 
 
 def existing(path: Path) -> Path:
-    """Return the path of a store that is there, or raise a `StoreError`: looking at one must not make it."""
+    """Return the path of an existing store, or raise a `StoreError`: reading must not create one."""
     if path.exists():
         return path
     raise StoreError(
@@ -146,14 +146,14 @@ def reading(path: Path) -> Generator[SqliteConnection]:
             yield connection
         finally:
             connection.close()
-    # No OSError: SQLite has errors of its own, and whoever reads may be writing what they read to somewhere else.
+    # Not OSError: SQLite has its own errors, and an OSError may come from the caller's own output.
     except (apsw.Error, msgspec.DecodeError) as error:
         raise translate(error, path) from error
 
 
 @asynccontextmanager
 async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
-    """Open a store that is there to write to it, beside whoever else does."""
+    """Open an existing store for writing, beside other processes."""
     store = SqliteStore(existing(path), make_key=False)
     await store.open()
     try:
@@ -166,5 +166,5 @@ def whoever_types() -> str:
     """Return the current user's name."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # no such user, and no variable that says who it is
+    except (OSError, KeyError):  # no such user, and no variable with the name
         return "someone"

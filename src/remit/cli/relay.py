@@ -8,7 +8,7 @@ from remit.cli.options import json_option
 
 FOLDER = Path(".remit/relay")
 PORT = 8_765
-# Listening there is listening everywhere; no device can reach a gateway by that name.
+# Listening on this address means listening on all; no device can reach a gateway by this name.
 EVERYWHERE = ("0.0.0.0", "::", "")
 
 

@@ -10,12 +10,12 @@ from remit.cli.drive.order import Duration
 from remit.cli.options import json_option, jsonl_option, store_option, team_options
 
 STATES = ("waiting", "running", "silent", "success", "partial", "failed", "timeout", "refused", "cancelled")
-# So many of the newest are looked at for those in a certain state.
+# How many of the newest runs are searched for those in a certain state.
 LOOKED_AT = 10_000
 
 
 def store_options(command: Any) -> Any:
-    """Add `--store`, `--team` and `--set`: which record is meant."""
+    """Add `--store`, `--team` and `--set`: the options that select a record."""
     return store_option(team_options(command))
 
 

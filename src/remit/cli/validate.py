@@ -11,7 +11,7 @@ from remit.cli.show.screen import many, print_json, print_text
 from remit.documents.team import TeamProblem, Validation
 from remit.protocol.errors import Problem, RemitError
 
-# How a team file's problems name their place; what overrides the file is named otherwise.
+# The pattern of places in a team file; overrides have other places.
 _PLACE = re.compile(r"[^ ]+:(?P<line>\d+)(?: (?P<key>.+))?")
 
 
@@ -64,14 +64,14 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
     try:
         with importing():
             team = load_team(file, overrides=overrides, code=code, thorough=True)
-            # Not opened: it only shows whether all of it fits together.
+            # The hub is not opened; creating it shows whether all parts fit together.
             tools = hub_of(team).tool_cards if code else sketched(team)
     except RemitError as error:
         why = error.fault
         if not why.problems and not file.is_file():
             raise
         problems = _placed(why.problems)
-        # That the parts do not fit each other has no one place.
+        # A mismatch between parts has no single place in the file.
         problems = problems or (TeamProblem(where=str(file), message=why.message),)
         return Validation(ok=False, file=str(file), imported=code, problems=problems)
     return Validation(

@@ -35,10 +35,10 @@ from remit.text.intent import THRESHOLDS, WHY, Case, Route, ScoredCapability, pl
 def placed(
     team: Team, cards: Mapping[str, AgentCard], call: Call, request: Request, *, simple: bool, lacks_data: bool
 ) -> Placing | None:
-    """Return what the agent that would have the request should do with it; None if it is not known what it asks for.
+    """Return whether the responsible agent should delegate a request; None if its capability is unknown.
 
-    For a request of a user's that is the agent that is asked, which may hand it on to all that it may call; for one of
-    an agent's it is that agent, which could do the work itself instead of asking.
+    For a user's request that is the callee, which may delegate it to any agent that it may call. For an agent's request
+    it is that agent, which could do the work itself.
     """
     asked = request.origin == USER
     agent = cards.get(request.target if asked else request.origin)
@@ -96,12 +96,12 @@ def _best_capability(team: Team, cards: Mapping[str, AgentCard], call: Call) -> 
     return next(iter(train(tuple(offered.values())).scores(said)), None)
 
 
-# ── how it went so far ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── track records ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _tracks(team: Team, capability: str) -> dict[str, TrackRecord]:
-    """Return how each agent did at a capability, by the newest records; nothing of those that were never asked."""
-    # However long ago: what is asked here is how good they are, and not who is to be asked this minute.
+    """Return the track record of each agent at a capability, from the newest records; none for agents never called."""
+    # Undecayed: the question here is how good the agents are, and not which one to call this minute.
     found = tracks(_newest(team), lambda _: 0.0)
     return {
         name: each for (code, name), each in found.items() if code == capability and (each.successes or each.failures)
@@ -114,12 +114,12 @@ def _newest(team: Team) -> list[Record]:
     try:
         with reading(team.store_path) as connection:
             return recent(NEWEST)(connection)
-    except StoreError:  # what the guards say can be told without it
+    except StoreError:  # the guards can be explained without it
         return []
 
 
 Said = Verdict | Exception
-"""What a guard says, or how it fails."""
+"""The verdict of a guard, or its exception."""
 
 
 def explained(
@@ -127,7 +127,7 @@ def explained(
 ) -> Explanation:
     """Return what would happen to a call; no agent is called, and nothing is recorded.
 
-    *simple* and *lacks_data* say what nobody but its caller knows: that it needs no specialist, or what others have.
+    *simple* and *lacks_data* are known only to the caller: it needs no specialist, or other agents have data for it.
     """
     with importing():
         hub = hub_of(team, environ=stand_ins(team))  # it is not opened
@@ -190,7 +190,7 @@ def sentence_of(guard: Guard) -> str:
 
 
 def _judge(guard: Guard, request: Request, facts: Facts) -> Said:
-    """Return what a guard says, with nothing in its words that redaction would strike."""
+    """Return the verdict of a guard, with its texts redacted."""
     try:
         ((_, verdict),) = explain(request, facts, (guard,))
     except Exception as error:  # noqa: BLE001 - a detector of the team's own may fail, and that is what is shown
@@ -231,7 +231,7 @@ def _failed(error: Exception) -> Fault:
 def _outcome(
     team: Team, said: Sequence[tuple[Guard, Said]], request: Request
 ) -> tuple[Literal["allowed", "asks", "refused"], str, Ask | Fault | None]:
-    """Return what happens, which guard decides it, and why: the first objection stands."""
+    """Return the outcome, the deciding guard and the reason: the first objection decides."""
     for guard, verdict in said:
         match verdict:
             case Allow() | Rewrite():
@@ -267,14 +267,14 @@ def _exit_code(objection: Ask | Fault | None) -> int:
             return TABLE[code].exit_code
 
 
-# ── what would be struck ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _clean = Redactor(None, None).clean
 
 
 def _redacted(request: Request, facts: Facts, last: Said) -> tuple[Request, Held]:
-    """Return the request as it would be recorded, and what was struck from it."""
+    """Return the request as it would be recorded, and the redacted values."""
     match last:
         case Rewrite(request=clean, struck=struck):
             return clean, struck
@@ -285,7 +285,7 @@ def _redacted(request: Request, facts: Facts, last: Said) -> tuple[Request, Held
 
 
 def _struck(clean: Request, struck: Held, card: AgentCard | None) -> Iterator[Struck]:
-    """Return what was found and where, and whether the callee may see it as it is."""
+    """Return the findings with their places, and whether the callee may see each one."""
     seen = clean if card is None else reveal(clean, struck, card)
     hidden = set(tokens_in(_said_in(seen)))
     for where, token in tokens_in(_said_in(clean)):

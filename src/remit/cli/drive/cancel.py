@@ -21,8 +21,8 @@ from remit.runtime.redactor import Redactor
 from remit.runtime.root_runs import LEASE_MS
 from remit.stores.sqlite import SqliteStore
 
-# A hub hears of it within a fifth of a second and gives its agents three seconds to clean up; one that is dead has lost
-# its claim after a lease. Either way it is known by then how it went.
+# A hub reads the command within a fifth of a second and gives its agents three seconds to clean up. A dead hub has lost
+# its lease by then. Either way the outcome is known after this time.
 WAIT_S = LEASE_MS / 1_000 + 1
 POLL_S = 0.1
 

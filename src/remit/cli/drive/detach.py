@@ -19,7 +19,7 @@ from remit.documents.runs import Detached
 from remit.protocol.errors import Code, RemitError, fault
 from remit.text.terminal import several_lines
 
-# The last messages before a process died are at the end.
+# The last messages of a process that died are at the end.
 LAST_WORDS = 2_000
 
 

@@ -1,6 +1,6 @@
 """The background process of a run: `python -m remit.cli.drive.detached AGENT REPORT LOG`.
 
-It reads its order from stdin, says on the file REPORT once whether the run is durable, and writes everything else to
+It reads its order from stdin, reports once in the file REPORT whether the run is durable, and writes everything else to
 its log.
 """
 
@@ -30,7 +30,7 @@ from remit.runtime.ports import RunSummary
 
 
 class Report:
-    """What whoever started this process is told, once; they may be gone by then."""
+    """The single report to the process that started this one, which may have exited by then."""
 
     def __init__(self, number: int, log: Path) -> None:
         self._number: int | None = number
@@ -63,7 +63,7 @@ class Report:
 
 
 async def _standing(hub: Hub, run: str) -> RunSummary:
-    """Return how the run stands; of one that waits for a person, once a team that answers for them has done so."""
+    """Return the state of a run; if it waits for a person, after the team's own answers were applied."""
     (known,) = await hub.store.runs(run=run, limit=1)
     if known.state == "waiting":
         await asyncio.sleep(ANNOUNCE_S)

@@ -34,7 +34,9 @@ def installed() -> None:
 
 
 async def attend(team: Team, user: str, stdin: int, data: Data) -> None:
-    """Serve a team to the host at the other end of *stdin* until it hangs up, or this process is told to end."""
+    """Serve a team to the host at the other end of *stdin*, until the host closes it or this process is told to
+    stop.
+    """
     from remit.server.mcp.stdio import serve
 
     async with hub_of(team) as hub:
@@ -58,7 +60,7 @@ async def attend(team: Team, user: str, stdin: int, data: Data) -> None:
 
 
 def list_tools(team: Team, server: str, *, as_json: bool) -> None:
-    """Print the tools of an MCP server, each with what it is called in the hub, if it is let in."""
+    """Print the tools of an MCP server, each with its name in the hub if the team allows it."""
     if server not in team.mcp:
         near = did_you_mean(server, team.mcp) or f"; known servers: {', '.join(team.mcp) or 'none'}"
         raise RemitError(fault(Code.TEAM_INVALID, f"no such MCP server `{server}`{near}"))
@@ -106,9 +108,9 @@ async def _tools_of(settings: Settings) -> McpTools:
 
 @contextmanager
 def stdin_only() -> Generator[int]:
-    """Keep stdin for the protocol: yield it, while whoever else reads it finds it empty.
+    """Reserve stdin for the protocol: yield it, while any other reader finds it empty.
 
-    It is never closed: a thread may still wait for what comes next, under a number that must not become another file's.
+    It is never closed: a thread may still read from its file descriptor, which must not be reused for another file.
     """
     kept = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -37,12 +37,12 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retry_of: str | None = None
     """The id of the request that it retries."""
     besides: dict[str, Any] = {}
-    """What else was said of that one, and is said again."""
+    """Other properties of that request, which are sent again."""
     team_file: str
     overrides: tuple[str, ...] = ()
 
     def options(self) -> AskOptions:
-        """Return what a hub is told besides agent, text and user."""
+        """Return the options for a hub besides agent, text and user."""
         return AskOptions(
             input=self.input,
             capability=self.capability,
@@ -115,9 +115,9 @@ class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] -
 
 
 def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: int | None) -> Order:
-    """Return the order for the run that *name* means, once more, with the time and tokens that are given or it had.
+    """Return an order that repeats the run *name*, with the given time and tokens or those that it had.
 
-    Raises a `RemitError` if there is nothing to be tried again, or it is not known any more what was asked.
+    Raises a `RemitError` if the run cannot be retried, or its request is no longer stored.
     """
     with reading(team.store_path) as connection:
         run = find_run(connection, name)
@@ -156,7 +156,7 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
 
 
 async def _whole(team: Team, run: str, request: Request) -> Request:
-    """Return a request as it was said, before anything of it was redacted."""
+    """Return a request with its original values restored."""
     async with writing(team.store_path) as store:
         redactor = Redactor(None, vault_key_of(team))
         redactor.open(store)

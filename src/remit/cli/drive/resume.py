@@ -33,11 +33,11 @@ from remit.stores.connection import SqliteConnection
 from remit.text.terminal import one_line
 
 POLL_S = 0.1
-# By then whoever died has lost its claim, and this hub has looked for what it can take up.
+# After this time a dead process has lost its lease, and this hub has looked for runs that it can resume.
 SETTLED_S = LEASE_MS * 4 / 3_000 + 1
-# A hub that takes up what was left behind does so at once.
+# A hub resumes abandoned runs at once when it opens.
 AT_ONCE_S = 1.0
-# More are looked through for those that have not ended than anyone has under way.
+# How many of the newest runs are searched for unfinished ones: more than anyone has in progress.
 LOOKED_AT = 10_000
 
 
@@ -92,7 +92,7 @@ def _not_of_this_team(known: RunSummary, team: Team) -> RemitError:
     )
 
 
-# ── what came of it ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the outcome ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _report(
@@ -105,7 +105,7 @@ def _report(
     as_json: bool,
     is_named: bool,
 ) -> int:
-    """Say and print what became of each run, and return the exit code: of several, the first that is no success."""
+    """Print the outcome of each run, and return the exit code; for several, that of the first without success."""
     trees = pursuit.trees if pursuit else {}
     over = [each.run for each in found if each.response is not None or _ended(trees.get(each.run))]
     responses = asyncio.run(answered(path, over, vault_key_of(team))) if over else {}
@@ -151,16 +151,16 @@ async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool
 
 
 class _Several(LineDisplay):
-    """One line per record, with the run that it is of."""
+    """One line per record, with its run."""
 
     def show(self, record: Record, node: Node) -> None:
         self.say(f"{short(record.run)}  {sentence(record, node)}")
 
 
 class Pursuit:
-    """Follows runs that this process takes up, or others are at work on, by what is recorded of them.
+    """Follows runs by their records, whether this process or another executes them.
 
-    One that is *patient* waits for persons and other processes; else it leaves to them what is theirs.
+    If it is *patient*, it waits for people and other processes; otherwise it leaves those runs to them.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Pursuit:
         self._at_terminal = at_terminal
         self._seen = dict.fromkeys(trees, 0)
         self._fresh: set[str] = set()
-        """Delegations of which something was heard since this process has been here."""
+        """Delegations with records since this process started to follow them."""
         self._heard_at = dict.fromkeys(trees, 0.0)
         self._here: set[str] = set()
         """Runs of which this hub recorded something."""
@@ -191,12 +191,12 @@ class Pursuit:
         self._elsewhere: set[str] = set()
 
     def stop(self, _: str) -> None:
-        """Leave; what can go on later is handed back."""
+        """Stop; runs that can be continued later are released."""
         self.stopped = True
         self._display.say("Exiting; press Ctrl-C again to exit at once.")
 
     async def run(self) -> None:
-        """Return once all have ended, are left to others, or are left alone because someone said so."""
+        """Return once all runs have ended, are left to others, or were stopped by the user."""
         for run in self.trees:
             self._look(run, show=False)
         async with self._hub:
@@ -208,7 +208,7 @@ class Pursuit:
                 await asyncio.wait([listening])
 
     def left_alone(self) -> Resumed:
-        """Say of each run that has not ended why it is not waited for, and return them."""
+        """Report why each unfinished run is not waited for, and return these runs."""
         for run, consent in self._waiting.items():
             question = consent.approval
             click.echo(
@@ -260,7 +260,7 @@ class Pursuit:
                 self._heard_at[run] = time.monotonic()
 
     def _leave_to_others(self, elapsed: float) -> None:
-        """Put aside what only a person, or another process, can go on with."""
+        """Stop following the runs that only a person or another process can continue."""
         for run in self._open():
             tree = self.trees[run]
             asked = [] if self._at_terminal else list(_unanswered(tree))
@@ -272,7 +272,7 @@ class Pursuit:
                 self._elsewhere.add(run)
 
     def _announce(self) -> None:
-        """Say once of each question that waits how to answer it."""
+        """Print once for each pending question how to answer it."""
         if self._at_terminal or not self._patient:
             return
         for tree in self.trees.values():

@@ -17,7 +17,7 @@ from remit.text.terminal import json_for_terminal, one_line, several_lines
 
 T = TypeVar("T")
 
-# What cleans up has had its grace from the hub; this is for what is cancelled only now.
+# Clean-up has already had its grace period from the hub; this is for tasks that are cancelled only now.
 LAST_S = 0.5
 
 

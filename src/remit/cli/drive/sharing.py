@@ -25,7 +25,7 @@ from remit.text.terminal import one_line
 
 
 class Documents(NamedTuple):
-    """Where documents go, and whether one goes there for everything that happens."""
+    """The output for documents, and whether there is one for every event."""
 
     data: Data
     everything: bool
@@ -82,7 +82,7 @@ async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents 
         if not told_to_end.done():
             told_to_end.set_result(signal)
 
-    with using_device(team) as own:  # what is missing is said before the hub is opened
+    with using_device(team) as own:  # report what is missing before the hub is opened
         known = Peers(own.state).list()
     watching = _Watching(known, to)
     for about, says, todo in doubts(team, known, shared):
@@ -133,7 +133,7 @@ def _tell(
 
 
 def said_of(what: serve_shared.SharingEvent, name: str) -> str:
-    """Return in a sentence who asked whom, or what that came to; *name* is what the device is called here."""
+    """Return a sentence about a call or its outcome; *name* is the local name of the device."""
     who = f"{name} ({what.requester})" if what.requester else name
     match what.event:
         case "asked":
@@ -145,7 +145,7 @@ def said_of(what: serve_shared.SharingEvent, name: str) -> str:
 
 
 class _Watching:
-    """Says what happens, each in a line."""
+    """Prints one line for each event."""
 
     def __init__(self, known: Iterable[PeerDevice], to: Documents | None) -> None:
         self._names = {each.device: each.card.name for each in known}
@@ -155,7 +155,7 @@ class _Watching:
         self.look_up: Callable[[str], PeerDevice | None] = lambda _: None
 
     def told(self, what: serve_shared.SharingEvent) -> None:
-        """Say who asked whom, or what that came to."""
+        """Print a call or its outcome."""
         name = self.name(what.device)
         if self._to is not None and self._to.everything:
             self._to.data.document(
@@ -173,7 +173,7 @@ class _Watching:
         self._say(said_of(what, name))
 
     def trouble(self, device: str, why: Fault | None) -> None:
-        """Say that a device cannot be reached, or can be again; if it fails as it did before, nothing."""
+        """Report that a device is unreachable, or reachable again; nothing if it fails as before."""
         said = None if why is None else why.message
         if self._troubles.pop(device, None) != said:
             self._say(f"{self.name(device)}: {f'{said}; retrying' if said else 'recovered'}")
@@ -181,7 +181,7 @@ class _Watching:
             self._troubles[device] = said
 
     def linked(self, state: connection.State, why: str) -> None:
-        """Say that the gateway is lost or found; of an attempt that fails like the one before, nothing."""
+        """Report that the gateway connection is lost or restored; nothing if an attempt fails like the one before."""
         if state == "connected":
             self._is_linked = True
             self._say(why)
@@ -190,7 +190,7 @@ class _Watching:
             self._say(f"{why.rpartition('; ')[0]}; retrying until it is available")
 
     def name(self, device: str) -> str:
-        """Return what a device is called here."""
+        """Return the local name of a device."""
         if device not in self._names and (found := self.look_up(device)) is not None:
             self._names[device] = found.card.name
         return self._names.get(device, device)

@@ -24,7 +24,7 @@ from remit.stores.sqlite import SqliteStore
 
 # Short enough to look live, long enough not to load the store.
 POLL_S = 0.1
-# How often it is looked whether the run's process is still heard of.
+# How often to check whether the run's process is alive.
 STANDING_S = 1.0
 
 
@@ -72,7 +72,7 @@ def _follow(connection: SqliteConnection, run: str, tree: Tree, display: Display
 
 
 def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
-    """Say once of each question that waits how to answer it, or where, if it is put at another hub."""
+    """Print once for each pending question how to answer it, or where, if another hub asks it."""
     for question, consent in tree.consents.items():
         if consent.answered_ms is None and question not in announced and tree.response is None:
             announced.add(question)
@@ -80,7 +80,7 @@ def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
 
 
 def _say_if_silent(connection: SqliteConnection, run: str, display: Display, *, before: bool) -> bool:
-    """Say once that nobody carries the run out any more."""
+    """Print once that no process executes the run any more."""
     known = summary_of(connection, run)
     silent = known is not None and known.state == "silent"
     if silent and not before:

@@ -17,9 +17,9 @@ Footer = Callable[[int, int], list[str]]
 
 
 class Board:
-    """Lines on stderr, above a footer and the line that is being typed, where the terminal can draw over itself.
+    """Lines on stderr, above a footer and the input line, if the terminal can redraw.
 
-    Where it cannot, or nobody types, there are lines alone, and whoever has a question says it again.
+    Otherwise, or without keyboard input, there are only lines, and a pending question is printed again.
     """
 
     def __init__(self, line: InputLine | None, footer: Footer) -> None:
@@ -50,7 +50,7 @@ class Board:
     def tell(self, lines: Iterable[str], *, fg: str | None = None, bold: bool = False, dim: bool = False) -> None:
         """Print lines above the footer; lines printed while the terminal is lent out appear afterwards."""
         text = list(lines)
-        if self._line is None:  # lines are read by a program, or by somebody else's terminal later
+        if self._line is None:  # a program reads the lines, or they are shown in another terminal later
             self._print(text)
             return
         width = shutil.get_terminal_size().columns
@@ -83,7 +83,7 @@ class Board:
                 self._print(kept)
 
     def abandon(self) -> None:
-        """Give the terminal back at once: the process is about to end."""
+        """Restore the terminal at once, because the process is about to end."""
         if self._line is not None:
             self._line.restore()
 
@@ -102,7 +102,7 @@ class Board:
         """Return the footer and the prompt."""
         room = max(10, width - 1)
         footer = self._footer(room, height)
-        # In a window that is too low the last lines are shown: they say what can be typed.
+        # In a window that is too low the last lines are shown, because they list the possible commands.
         footer = [self._fitting(each, room) for each in footer[max(0, len(footer) - max(1, height - 2)) :]]
         styles = [""] * len(footer)
         if footer:

@@ -50,7 +50,7 @@ class Tell(Struct, frozen=True):
 
     lines: tuple[str, ...]
     again: str = ""
-    """What they typed, to be sent later."""
+    """The typed text, to be sent later."""
 
 
 class Edit(Struct, frozen=True):
@@ -138,7 +138,7 @@ def _command(typed: str, run: Overlay) -> Meaning:
     return _possible(events[name], run) if name in events else alone[name]
 
 
-# ── what is for the run ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── commands for the run ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _approve(rest: str, run: Overlay) -> Meaning:

@@ -25,7 +25,7 @@ from remit.text.terminal import one_line
 
 # Refresh interval of the elapsed time, which counts seconds.
 TICK_S = 0.5
-# So often it is looked whether the other device has said what it shares.
+# How often to check whether the other device has announced what it shares.
 POLL_S = 0.1
 
 EXIT: dict[Reason, int] = {
@@ -43,7 +43,7 @@ _ANSWERS = (moves.Approve, moves.Reject)
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Which run is wanted: a new one, or one to go on with."""
+    """The requested run: a new one, or one to continue."""
 
     profile: str
     device: str
@@ -51,7 +51,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     device_name: str
     objective: str | None = None
     agent: str = ""
-    """What the device shares that agent as; empty: the only one that it shares."""
+    """The name under which the device shares that agent; empty: the only one that it shares."""
     mode: Mode | None = None
     continued: str | None = None
     """The id of a run, a part of it, or `newest`."""
@@ -75,7 +75,7 @@ class SharedConversation:
         self.code = 0
         """The exit code."""
 
-    # ── from its beginning to its end ─────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def hold(self, host: SessionService, wanted: Wanted, ended: "asyncio.Future[RemitError]") -> None:
         """Execute the run until it ends or the person exits, which pauses it."""
@@ -95,7 +95,7 @@ class SharedConversation:
         view.finish()
 
     def changed(self, run: Overlay) -> None:
-        """Show what the host did with the run."""
+        """Show a change of the run."""
         if self._view.run is None or run.id != self._view.run.id:
             return
         self._view.show(run)
@@ -109,7 +109,7 @@ class SharedConversation:
             self.code = EXIT[run.ended]
             self._over.set()
         elif run.state is SessionState.ERROR and self._line is None:
-            # Nobody is here to decide what comes next.
+            # There is no person to decide what comes next.
             self.code = TABLE[Code.DELEGATION_FAILED].exit_code
             self._over.set()
 
@@ -125,7 +125,7 @@ class SharedConversation:
             await asyncio.sleep(TICK_S)
             self._view.board.tick()
 
-    # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── input ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def entered(self, line: str | None) -> None:
         """Handle a typed line; None is the end of input."""
@@ -187,7 +187,7 @@ class SharedConversation:
 
     async def _leave(self, run: Overlay) -> None:
         if (run.state, moves.Pause) in moves.TABLE:
-            with suppress(RemitError):  # it has ended meanwhile, or a host that comes back pauses it
+            with suppress(RemitError):  # it has ended meanwhile, or the host pauses it when it returns
                 await self._do(moves.Pause())
         self._over.set()
 
@@ -220,7 +220,7 @@ class SharedConversation:
             return
         await self._do(moves.Approve(run.pending.id, text))
 
-    # ── what the local agent asks leave for ───────────────────────────────────────────────────────────────────────────
+    # ── permission requests of the local agent ────────────────────────────────────────────────────────────────────────
 
     async def permit(self, question: PermissionRequest) -> str | None:
         """Ask the person at the terminal; without one, the answer is no."""
@@ -239,7 +239,7 @@ class SharedConversation:
                 self._view.asked(None)
 
     def _answered(self, typed: str) -> bool:
-        """Return whether what was typed answers what the agent asks leave for."""
+        """Return whether a typed line answers the agent's permission request."""
         asks, answer, word = self._view.asks, self._answer, typed.strip().lower()
         if asks is None or answer is None or answer.done():
             return False
@@ -255,7 +255,7 @@ class SharedConversation:
 class _Typed(NamedTuple):
     line: str
     draft: str | None
-    """The draft that stood there when it was entered."""
+    """The draft that was shown when the line was entered."""
 
 
 def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
@@ -283,7 +283,7 @@ async def _begun(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
 
 
 async def _started(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
-    """Start a run; of a device that has never said what it shares, that is waited for, for a moment."""
+    """Start a run; if the device has never announced what it shares, wait for that for a moment."""
     may = wanted.device in host.profiles[wanted.profile].allowed_shared_device_ids
     for _ in range(round(NEWS_S / POLL_S)):
         if not may or await host.offers(wanted.device) is not None:

@@ -21,7 +21,7 @@ def turn(run: Overlay, entry: TimelineEntry) -> SharedTurn:
 
 
 def draft(run: Overlay, device_name: str) -> SharedDraft | None:
-    """Return the draft that waits, or was left unsent at the end."""
+    """Return the pending draft, or the one that was unsent at the end."""
     if run.draft is None:
         return None
     return SharedDraft(

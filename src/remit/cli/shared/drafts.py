@@ -20,7 +20,7 @@ from remit.relay.session.moves import Approve, Reject
 from remit.relay.session.repository import RemoteCommand
 from remit.runtime.keys import HubKeys
 
-# A host looks for answers four times a second; with one that is busy nobody waits longer than this.
+# A host checks for answers four times a second; if it is busy, nobody waits longer than this.
 HEARD_S = 2.0
 _LOOK_S = 0.05
 
@@ -42,9 +42,9 @@ def answer(
     *,
     by: str,
 ) -> bool:
-    """Leave an answer for the host that has the draft's run; say whether it was carried out already.
+    """Leave an answer for the process that hosts the draft's run; return whether it was applied already.
 
-    Raises a `RemitError` if it cannot be any more: the draft was answered in the chat, or is gone.
+    Raises a `RemitError` if it is too late: the draft was answered in the chat, or is gone.
     """
     with _opened(path, team_file, overrides) as file:
         name = repository.leave(file, RemoteCommand(run=draft.run, event=event, by=by))
@@ -71,7 +71,7 @@ def is_at_work(path: Path) -> bool:
             flock(file, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True
-    except (ImportError, OSError):  # nobody was ever at work, or it cannot be told here
+    except (ImportError, OSError):  # no process ever represented it, or that is not known here
         return False
     return False
 
@@ -87,7 +87,7 @@ def _opened(path: Path, team_file: Path | None, overrides: Sequence[str]) -> Gen
 
 @cache
 def _keys(path: Path, passphrase: str) -> HubKeys:
-    """Return the device's keys; whoever watches does not stretch a passphrase, which takes half a second, each time."""
+    """Return the device's keys; cached, because deriving them from a passphrase takes half a second."""
     return open_keys(path, passphrase)
 
 

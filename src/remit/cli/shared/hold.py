@@ -39,7 +39,7 @@ from remit.relay.session.run import Overlay
 from remit.server.shared import TOKEN_FILE, Changes, serve_shared
 from remit.text.terminal import one_line
 
-# Whoever presses Ctrl-C again while the chat is being left does not want to wait.
+# A second Ctrl-C while the chat exits means that the user does not want to wait.
 PATIENCE = 2
 
 
@@ -49,7 +49,7 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
     profile: str
     device: str
     agent: str
-    """What the device shares the other agent as; empty: the only one, or the one that is chosen when asked."""
+    """The name under which the device shares the other agent; empty: the only one, or the one that the user chooses."""
     objective: str | None
     mode: Mode | None
     continued: str | None
@@ -64,7 +64,7 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
 
     @property
     def team(self) -> str:
-        """How the team is named in the next command, if it has to be."""
+        """The option that names the team in a suggested command, if one is needed."""
         return same_team(self.named_team)
 
 
@@ -73,14 +73,14 @@ def hold_shared(order: SharedOrder) -> int:
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides)
         _refuse_unknown(team, order.profile)
-        with using_device(team) as own:  # who is not known is said before anything connects
+        with using_device(team) as own:  # unknown names are reported before anything connects
             find_device(Peers(own.state).list(), order.device)
         order = _clear(order, team)
         held = _Held(order, data)
         stuck = True
         try:
             _, stuck = running.run(held.serve(team))
-        except asyncio.CancelledError:  # told to end before the run was there
+        except asyncio.CancelledError:  # stopped before the run existed
             return INTERRUPTED
         if held.hint:
             click.echo(held.hint, err=True)
@@ -105,7 +105,7 @@ def _refuse_unknown(team: Team, profile: str) -> None:
 
 
 def _clear(order: SharedOrder, team: Team) -> SharedOrder:
-    """Return the order with the agent that whoever sits here chooses, if the device shares several."""
+    """Return the order with the agent that the user chooses, if the device shares several."""
     if order.agent or order.continued is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return order
     with using_device(team) as own:
@@ -129,7 +129,7 @@ def _clear(order: SharedOrder, team: Team) -> SharedOrder:
 
 
 def _in_words_of_the_file(error: RemitError, team: Team, peer: PeerDevice, profile: str) -> RemitError:
-    """Return an error that says what to write into the team file, where that is what is missing."""
+    """Return an error that says what to add to the team file, if that is the problem."""
     if error.fault.code is not Code.PERMISSION_DENIED:
         return error
     said, where = team.profiles[profile], f"[profiles.{profile}] in {team.file}"
@@ -181,7 +181,8 @@ class _Held:
                 self.chat.changed(run)
                 changes.changed(run)
 
-            # What this team shares is shared while one chats: only one process at a time speaks for a device.
+            # The team's agents are also shared during a chat, because only one process at a time can represent a
+            # device.
             if team.shared or team.profiles[order.profile].agent is not None:
                 hub = await stack.enter_async_context(hub_of(team))
             relay = await stack.enter_async_context(
@@ -229,12 +230,12 @@ class _Held:
             self.hint = self._go_on(relay.host.runs, wanted)
 
     def _troubled(self, device: str, why: Fault | None) -> None:
-        # What the team shares with others besides is told to them when they are there; nobody here waits for that.
+        # Other devices are told what the team shares once they connect; the chat does not wait for that.
         if device == self._device:
             self._view.troubled(device, why)
 
     def _told(self, what: SharingEvent) -> None:
-        """Say what others ask of what this team shares meanwhile."""
+        """Print the calls of other devices to the agents that this team shares."""
         name = self._names.get(what.device, what.device)
         self._view.shared(f"{clock_time(now_ms())}  {one_line(said_of(what, name))}")
 
@@ -255,7 +256,7 @@ class _Held:
 
     @contextmanager
     def _printing(self) -> Generator[None]:
-        """Have what agents print said above the footer."""
+        """Print the output of agents above the footer."""
         if not self._view.board.redraws:
             yield
             return
@@ -280,7 +281,7 @@ class _Held:
             if not self.chat.is_leaving:
                 heard = 0
 
-        # Not `loop.add_signal_handler`: an agent that blocks the loop must not make the last one wait.
+        # Not `loop.add_signal_handler`: an agent that blocks the loop must not delay the last signal.
         def hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
             nonlocal heard
             heard += 1

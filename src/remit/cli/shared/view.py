@@ -18,7 +18,7 @@ from remit.text.terminal import one_line
 
 
 class SharedRunDisplay:
-    """One run as somebody sees it. What happened is data on stdout where that is no terminal; the rest is on stderr."""
+    """Shows one run. If stdout is not a terminal, events are data on stdout; everything else goes to stderr."""
 
     def __init__(self, data: Data, *, as_json: bool, as_jsonl: bool, line: InputLine | None) -> None:
         self._data = data
@@ -31,10 +31,10 @@ class SharedRunDisplay:
         self.asks: PermissionRequest | None = None
         """The permission that the local agent asks for."""
         self.answer_elsewhere: Callable[[Overlay], str] = lambda _: ""
-        """Says what to type elsewhere to answer a draft, where nobody can type here."""
+        """Returns the command that answers a draft from elsewhere, if nobody can type here."""
         self._device = ""
         self._told = 0
-        """How much of what was said was shown."""
+        """How many messages were shown."""
         self._draft = ""
         self._documented: object = None
         self._outage = False
@@ -43,13 +43,13 @@ class SharedRunDisplay:
     # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, run: Overlay, device: str) -> None:
-        """Show a run for the first time, with all that was said before."""
+        """Show a run for the first time, with all earlier messages."""
         self._device = device
         self.board.tell(wording.heading(run, device, typed=self._line is not None))
         self.show(run)
 
     def show(self, run: Overlay) -> None:
-        """Show what has changed in the run."""
+        """Show the changes in the run."""
         before, self.run = self.run, run
         self._document_state(run)
         said = (*run.timeline, *run.kept)
@@ -111,7 +111,7 @@ class SharedRunDisplay:
         if self._line is None:
             self.board.tell([*wording.draft_lines(run), self.answer_elsewhere(run)])
             return
-        # What was typed before the question was there is no answer to it; a command is no answer.
+        # Text that was typed before the question appeared is not an answer, and neither is a command.
         if run.decides == "agent" and not self._line.text.startswith("/"):
             self._line.take()
         if not self.board.redraws:
@@ -123,7 +123,7 @@ class SharedRunDisplay:
         self.board.tell(wording.draft_lines(run) if run is not None and run.waits else ["No pending draft."])
 
     def remind(self) -> None:
-        """Say again what waits for an answer, where it does not stay in sight by itself."""
+        """Print again what waits for an answer, if it does not stay visible by itself."""
         if self.board.redraws or self.run is None or self._line is None:
             return
         if self.asks is not None:
@@ -132,18 +132,18 @@ class SharedRunDisplay:
             self.board.say(f"The draft for turn {self.run.turn + 1} needs your review: {wording.KEYS} · /show")
 
     def finish(self) -> None:
-        """Give the document of the whole run, if that is wanted."""
+        """Print the document of the whole run, if requested."""
         if self._as_json and self.run is not None:
             self._document(documents.whole(self.run, self.connection, self._device))
 
-    # ── around it ─────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── connection and requests ───────────────────────────────────────────────────────────────────────────────────────
 
     def linked(self, connection: Connection, why: str) -> None:
         """Show the state of the connection to the gateway, and why it broke."""
         before, self.connection = self.connection, connection
         if connection == "waiting" and not self._outage:
             self._outage = True
-            # What follows is for who knows sockets; --verbose has it.
+            # The rest is technical detail; --verbose shows it.
             self._note(f"No connection: {one_line(re.split('[;:]', why)[0])}. Retrying.")
         elif connection == "connected":
             if self._outage:
@@ -167,13 +167,13 @@ class SharedRunDisplay:
             self._note(says.rstrip())
 
     def unable(self, wish: RemoteCommand, why: str) -> None:
-        """Say that what somebody wanted of the run in another terminal cannot be done."""
+        """Report that a command from another terminal cannot be executed."""
         if self.run is not None and wish.run == self.run.id:
             who = one_line(wish.by, 60) or "somebody"
             self._note(f"The command of {who} in another terminal failed: {one_line(why)}.")
 
     def shared(self, *lines: str) -> None:
-        """Say what others ask of this team's agents meanwhile."""
+        """Print the calls of other devices to this team's agents."""
         self._note(*lines)
 
     def asked(self, question: PermissionRequest | None) -> None:

@@ -31,20 +31,20 @@ CONNECTIONS: dict[Connection, str] = {
 }
 KEYS = "a approve · e edit · r WHY reject · /help"
 
-# Of a draft the footer shows as much as leaves the talk above it readable; /show shows all of it.
+# The footer shows as much of a draft as leaves the messages above readable; /show shows all of it.
 _SHARE = 3
 _FEWEST_ROWS = 2
-# Less says nothing: which draft, a line of it, and how much more there is.
+# The minimum that is useful: which draft, one line of it, and how much more there is.
 _FEWEST_ASKED = 3
-# The line that is typed, and one of what was said above, are left of a window that is too low.
+# In a window that is too low, the input line and one line of messages stay visible.
 _SPARED = 2
-# Has some terminals show the sign before it as a picture, which takes one cell more.
+# Makes some terminals show the character before it as an emoji, which takes one more cell.
 _EMOJI = "\ufe0f"
-# Most answers have come by then; after the second, whoever waits wonders whether one will come at all.
+# Most answers have arrived by the first time; after the second, the user wonders whether one will come at all.
 _SHOWN_MS, _LONG_MS = 5_000, 30_000
 
 
-# ── above: what was said, as it comes ─────────────────────────────────────────────────────────────────────────────────
+# ── above the footer: messages as they arrive ─────────────────────────────────────────────────────────────────────────
 
 
 def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
@@ -110,18 +110,18 @@ def permission_lines(question: PermissionRequest) -> Iterator[str]:
     kind = f" ({one_line(question.kind, 40)})" if question.kind else ""
     yield f"Your agent asks for permission{kind}: {one_line(question.title, 300)}"
     if question.details:
-        # All that the agent says of it: nobody shall agree to what they cannot see.
+        # The whole text of the agent: nobody should approve something that they cannot see.
         yield f"    {one_line(question.details, 2_000)}"
     yield permission_keys(question)
 
 
 def permission_keys(question: PermissionRequest) -> str:
-    """Return what to type in answer."""
+    """Return the possible answers."""
     choices = [f"{number} {one_line(each.name, 60)}" for number, each in enumerate(question.choices, 1)]
     return " · ".join([*choices, "n no"])
 
 
-# ── below: what stays in sight ────────────────────────────────────────────────────────────────────────────────────────
+# ── the footer ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def footer(
@@ -134,10 +134,10 @@ def footer(
     height: int,
     device: str = "",
 ) -> list[str]:
-    """Return the lines that stay at the bottom: the objective, what a person is asked, how far it is.
+    """Return the footer lines: the objective, the pending question, and the progress.
 
-    In a window that is too low for all of it the draft is shortened, then the objective is left out; what can be typed
-    is always there.
+    In a window that is too low the draft is shortened, then the objective is left out; the possible commands are always
+    there.
     """
     status, meter = f"{_waiting(run, connection, now_ms)} · {run.mode} · {CONNECTIONS[connection]}", meters(run, now_ms)
     both = f"{status} · {meter}"
@@ -165,7 +165,7 @@ def footer(
 
 
 def able(run: Overlay) -> str:
-    """Return what can be typed now; nothing where that is said with what is asked."""
+    """Return the commands that are possible now; nothing if the pending question already lists them."""
     match run.state:
         case SessionState.READY_TO_SEND if run.pending is not None:
             return KEYS
@@ -180,9 +180,11 @@ def able(run: Overlay) -> str:
 
 
 def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
-    """Return a draft in at most so many lines, with why a person is asked; the text has at most *most* of them."""
+    """Return a draft in at most that many lines, with the reasons for its review; the text has at most *most*
+    of them.
+    """
     assert run.pending is not None, "asked only of a run with a draft"
-    # Folded and not cut: nobody shall agree to the end of a line that they cannot see.
+    # Wrapped and not cut: nobody should approve the end of a line that they cannot see.
     whole = several_lines(run.pending.text).expandtabs(4).splitlines() or [""]
     text = [f"  │ {part}" for line in whole for part in folded(line, max(1, width - 4))]
     why = [f"Draft for turn {run.turn + 1}; needs your review because of", *why_lines(run)]
@@ -206,9 +208,9 @@ def _titled(title: str, width: int) -> str:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """Return a line in parts that take at most so many cells, broken between words, each indented as the first is."""
+    """Return a line wrapped to at most that many cells, broken between words, each part indented like the first."""
     text = line.lstrip(" ")
-    # The widest letters take two cells; beside the indent there is room for one of them.
+    # The widest characters take two cells; next to the indent there is room for one of them.
     indent = " " * min(len(line) - len(text), max(0, width - 2))
     room, parts, part = max(1, width - len(indent)), list[str](), ""
     for word in _words(text):
@@ -223,7 +225,7 @@ def folded(line: str, width: int) -> list[str]:
 
 
 def _chopped(word: str, room: int) -> list[str]:
-    """Return a word in parts that take at most so many cells; the last has the spaces behind it."""
+    """Return a word in parts of at most that many cells; the last part has the trailing spaces."""
     parts, used = [""], 0
     for letter in word:
         wide = 0 if letter == " " else cells(letter)
@@ -236,7 +238,7 @@ def _chopped(word: str, room: int) -> list[str]:
 
 
 def cells(text: str) -> int:
-    """Return how many cells a text takes at most: terminals differ in what letters of several parts take."""
+    """Return the maximum width of a text in cells: terminals differ in the width of combined characters."""
     return len(text) if text.isascii() else sum(map(_cells_of, text))
 
 
@@ -247,7 +249,7 @@ def _cells_of(letter: str) -> int:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield each word with the spaces behind it."""
+    """Yield each word with its trailing spaces."""
     start = 0
     for end in range(1, len(text) + 1):
         if end == len(text) or (text[end - 1] == " " and text[end] != " "):
@@ -267,7 +269,7 @@ def meters(run: Overlay, now_ms: int) -> str:
 
 
 def doing(run: Overlay, connection: Connection = "connected") -> str:
-    """Return what a run is waiting for, as one would say it."""
+    """Return in words what a run is waiting for."""
     match run.state:
         case SessionState.PLANNING | SessionState.PROCESSING_REMOTE if run.decides == "person":
             return "your turn to write"
@@ -294,7 +296,7 @@ def _waiting(run: Overlay, connection: Connection, now_ms: int) -> str:
 
 
 def _waited_ms(run: Overlay, now_ms: int) -> int:
-    """Return for how long the last message has had no reply."""
+    """Return how long the last message has been without a reply."""
     if run.state is not SessionState.WAITING_REMOTE:
         return 0
     return max((now_ms - each.at_ms for each in run.timeline[-1:]), default=0)

@@ -1,1 +1,1 @@
-"""What is shown of runs: trees, tables, sentences, and nothing that a terminal could take for a command."""
+"""Shows runs as trees, tables and sentences, without control codes from untrusted text."""

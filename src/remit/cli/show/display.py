@@ -21,11 +21,11 @@ class Display(Protocol):
     """Shows a run; everything goes to stderr, because stdout is data."""
 
     def show(self, record: Record, node: Node) -> None:
-        """Show what a record tells, which the tree knows already."""
+        """Show a record that the tree has already processed."""
         ...
 
     def tick(self) -> None:
-        """Show that time has passed."""
+        """Show the elapsed time."""
         ...
 
     def say(self, text: str) -> None:
@@ -54,7 +54,7 @@ class LineDisplay:
 
     def show(self, record: Record, node: Node) -> None:
         if isinstance(record.body, Delta):
-            return  # a word or two; the answer comes as a whole
+            return  # only a word or two; the answer is printed as a whole
         if self._began_ms is None:
             self._began_ms = record.at_ms
         elapsed = max(0, record.at_ms - self._began_ms) / 1_000
@@ -87,16 +87,16 @@ def display_for(tree: Tree, now_ms: Callable[[], int] = now_ms) -> Display:
 
 
 def can_redraw() -> bool:
-    """Return whether stderr is a terminal in which a line can be written over."""
+    """Return whether stderr is a terminal in which a line can be overwritten."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-# Beside the text: how many seconds it has taken.
+# The elapsed seconds beside the text.
 ROOM_FOR_SECONDS = 8
 
 
 class PlainDisplay:
-    """A `Display` of what is said by those who speak to users: the orchestrator, and workflows."""
+    """A `Display` of what the agents that address users say: the orchestrator, and workflows."""
 
     def __init__(self, speakers: Collection[str], now_s: Callable[[], float] = time.monotonic) -> None:
         self._speakers = speakers
@@ -136,7 +136,7 @@ class PlainDisplay:
 
     def close(self) -> None:
         if self._redraws and self._text:
-            click.echo("\n", err=True)  # the answer stands apart from what was said before it
+            click.echo("\n", err=True)  # separate the answer from the text before it
         self._text, self._may_draw = "", False
 
     def abandon(self) -> None:

@@ -1,4 +1,4 @@
-"""The tree of a run, redrawn in place on a terminal; what others print appears above it."""
+"""The tree of a run, redrawn in place on a terminal; other output appears above it."""
 
 import os
 import sys
@@ -14,10 +14,10 @@ from remit.cli.show.tree_lines import in_columns, lines_of, plain_ascii
 from remit.protocol.records import Record
 from remit.text.terminal import several_lines, speaks_unicode
 
-# Below the tree: the cursor's line. Above it: one line of what was there before, so that one sees where it begins.
+# Below the tree: the cursor's line. Above it: one line of earlier output, so that its beginning is visible.
 ROOM_AROUND = 2
 HEIGHT_FOR_HEAD = 10
-# Below the tree, the end of what the agent is saying may take one part of so many, and what the tree leaves.
+# Below the tree, the end of the agent's text may take this share of the height, and the lines that the tree leaves.
 SHARE_FOR_SAYING = 3
 
 STYLES = {
@@ -54,7 +54,7 @@ class LiveTree:
         self._may_draw = True
 
     def show(self, record: Record, node: Node) -> None:
-        pass  # drawn with the next tick: a thousand records a second would be a thousand drawings
+        pass  # drawn at the next tick: otherwise a thousand records a second would be drawn a thousand times
 
     def tick(self) -> None:
         if not self._may_draw or self._tree.root is None:
@@ -76,31 +76,33 @@ class LiveTree:
             self._may_draw = True
 
     def close(self) -> None:
-        """Leave the tree on the screen as it is now."""
+        """Leave the current tree on the screen."""
         if self._may_draw and self._tree.root is not None:
             self._stop()
             self._console.print(self.drawn(self._console.height - ROOM_AROUND))
         self._may_draw = False
 
     def abandon(self) -> None:
-        """Show the cursor again; rich may be in the middle of a drawing, and would keep back what it is given now."""
+        """Show the cursor again, without rich: it may be in the middle of a drawing, and would hold back
+        further output.
+        """
         if self._may_draw:
             os.write(sys.stderr.fileno(), b"\x1b[?25h\r\n")
 
     def drawn(self, height: int) -> Group:
-        """Return the tree as it stands, in at most *height* lines."""
+        """Return the current tree, in at most *height* lines."""
         size = self._tree.root.size if self._tree.root else 0
         saying = self._saying(max(height // SHARE_FOR_SAYING, height - size - 1))
         height -= len(saying)
-        # The line above the columns takes one, where there is one to spare.
+        # The heading of the columns takes one line, if there is room.
         head = height >= HEIGHT_FOR_HEAD
         lines = lines_of(self._tree, self._now_ms(), height - head)
-        # Terminals break a line that is as wide as they are.
+        # Terminals wrap a line that is as wide as the window.
         rows = in_columns(lines, self._console.width - 1, unicode=self._unicode, head=head)
         return Group(*(coloured(row) for row in rows), *saying)
 
     def _saying(self, height: int) -> list[Text]:
-        """Return the end of the answer that the run's own agent is giving; once it has, it is printed as a whole."""
+        """Return the end of the answer that the root agent is writing; the finished answer is printed as a whole."""
         root = self._tree.root
         if root is None or root.response is not None or not root.saying.strip() or height < 1:
             return []

@@ -7,28 +7,30 @@ from remit.documents.shared import PendingQuestion, SharedDraft
 from remit.protocol.codec import text_of
 from remit.runtime.ports import Question
 
-# As much of a draft as tells it from others; `remit pending show` has all of it.
+# Enough of a draft to recognise it; `remit pending show` prints all of it.
 DRAFT_SHOWN = 80
 
 Asked = Question | SharedDraft
 
 
 def id_of(asked: Asked) -> str:
-    """Return the id by which something is answered."""
+    """Return the id by which an item is answered."""
     return asked.id if isinstance(asked, Question) else asked.draft
 
 
 def short_id(asked: Asked) -> str:
-    """Return as much of an id as tells it from all others: the end of the run, its place in it, and what is asked.
+    """Return the shortest unique id: the end of the run's id, the position in the run, and the digest of the question.
 
-    What is asked alone would not do: the same may be asked again, of another run, and be approved by mistake.
+    The digest alone would not do: another run may ask the same question, which would then be approved by mistake.
     """
     name, run = id_of(asked), asked.request.run if isinstance(asked, Question) else asked.run
     return name[max(0, len(run) - 6) :] if name.startswith(run) else name
 
 
 def row_of(asked: Asked, among: Sequence[Asked]) -> tuple[str, str, str, str]:
-    """Return a line of the table: an id that fits no other *among* them, who asks whom, what, and for how long."""
+    """Return a row of the table: an id that is unique *among* the items, caller and callee, the question, and
+    its age.
+    """
     name = short_id(asked)
     if sum(id_of(each).endswith(name) for each in among) > 1:
         name = id_of(asked)
@@ -41,7 +43,7 @@ def row_of(asked: Asked, among: Sequence[Asked]) -> tuple[str, str, str, str]:
 
 
 def fields_of(asked: Asked) -> Iterator[tuple[str, str]]:
-    """Return all its fields."""
+    """Return all fields of an item."""
     return _question_fields(asked) if isinstance(asked, Question) else _draft_fields(asked)
 
 
@@ -57,12 +59,12 @@ def _draft_fields(draft: SharedDraft) -> Iterator[tuple[str, str]]:
 
 
 def document_of(asked: Asked) -> PendingQuestion | SharedDraft:
-    """Return it as programs read it."""
+    """Return an item as a document."""
     return question_of(asked) if isinstance(asked, Question) else asked
 
 
 def question_of(question: Question) -> PendingQuestion:
-    """Return a question as programs read it."""
+    """Return a question as a document."""
     left_ms = max(0, question.expires_ms - now_ms())
     return PendingQuestion(question=question, run=question.request.run, left_ms=left_ms)
 

@@ -14,7 +14,7 @@ from remit.text.terminal import one_line
 
 PAGE = 1_000
 LAST = "last"
-# More than this could have been meant is not worth listing.
+# A list of more candidates is of no use.
 MANY = 10
 
 
@@ -25,14 +25,14 @@ def find_run(connection: SqliteConnection, name: str) -> str:
         if not newest:
             raise _not_found("no runs yet", "Start one: remit run AGENT TASK")
         return newest[0].run
-    if not name:  # of a shell variable that was never set; every id begins with it
+    if not name:  # an unset shell variable; every id starts with it
         raise _not_found("empty run id", "List them with `remit runs list`.")
     fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
     if not fitting and (shared := reader.shared_runs(name, 1)(connection)):
         says = f"{shared[0]} is a run with an agent of another device, not a run of the hub"
         raise _not_found(says, f"See its steps: remit audit tail --run {shared[0]}")
     if name in fitting or reader.records(name, None, 0, 1)(connection):
-        return name  # one that was refused before it began has records, and is no run that could be listed
+        return name  # a run that was refused before its start has records, but is not listed
     if not fitting:
         raise _not_found(f"no run id starts with `{one_line(name, 60)}`", "List them with `remit runs list`.")
     if len(fitting) > 1:
@@ -43,7 +43,7 @@ def find_run(connection: SqliteConnection, name: str) -> str:
 
 
 def find_recorded(connection: SqliteConnection, name: str) -> str:
-    """Return the same, also for a run with another device's agent, of which the record has the steps."""
+    """Return the same, also for a run with another device's agent, whose steps are in the record."""
     if name and not reader.runs(None, name, 1, now_ms())(connection):
         shared = reader.shared_runs(name, MANY + 1)(connection)
         if name in shared or len(shared) == 1:
@@ -54,12 +54,12 @@ def find_recorded(connection: SqliteConnection, name: str) -> str:
 
 
 def summary_of(connection: SqliteConnection, run: str) -> RunSummary | None:
-    """Return how a run stands; None for one that was refused before it began."""
+    """Return the summary of a run; None if it was refused before its start."""
     return next((each for each in reader.runs(None, run, 1, now_ms())(connection) if each.run == run), None)
 
 
 def records_of(connection: SqliteConnection, run: str | None, after: int = 0) -> Iterator[Record]:
-    """Yield what is recorded of a run, or of all, in order."""
+    """Yield the records of a run, or of all runs, in order."""
     while page := reader.records(run, None, after, PAGE)(connection):
         yield from page
         after = page[-1].seq
@@ -74,7 +74,7 @@ def tree_of(connection: SqliteConnection, run: str) -> Tree:
 
 
 def standing(summary: RunSummary) -> str:
-    """Return how a run ended, or where it stands, in a word."""
+    """Return the outcome or current state of a run, in one word."""
     return summary.response.status if summary.response else summary.state
 
 

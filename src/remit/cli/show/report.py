@@ -19,19 +19,19 @@ from remit.text.terminal import one_line
 
 State = Literal["waiting", "running", "silent", "finished"]
 
-# An id begins with the time of its run: so much of it names one run among all that one person starts.
+# An id begins with the time of its run: this much of it is unique among the runs of one person.
 SHORT_ID = 16
 
 
 def exit_code(response: Response) -> int:
-    """Return the exit code for how a run ended; a partial answer is an answer."""
+    """Return the exit code for the outcome of a run; a partial answer is an answer."""
     if response.ok:
         return 0
     return TABLE[response.fault.code if response.fault else Code.DELEGATION_FAILED].exit_code
 
 
 def short(run: str) -> str:
-    """Return as much of a run's id as one needs to name it."""
+    """Return a run's id, shortened to what is needed to name it."""
     return run[:SHORT_ID]
 
 
@@ -39,7 +39,7 @@ def short(run: str) -> str:
 
 
 def summary(tree: Tree, response: Response, *, interrupted: bool = False, plainly: bool = False) -> Iterator[str]:
-    """Yield how a run ended, what it took, and what to keep in mind; why it was interrupted is known.
+    """Yield the outcome of a run, its cost and its warnings; for one that the user *interrupted*, without the reason.
 
     Said *plainly*, for a user, it names neither agents nor codes.
     """
@@ -70,7 +70,7 @@ def headline(tree: Tree, response: Response) -> str:
 
 
 def join_parts(parts: tuple[str, ...], most: int = 10) -> str:
-    """Return names of parts, the first of them if there are many."""
+    """Return the names of parts; if there are many, only the first ones."""
     shown = ", ".join(one_line(part, 60) for part in parts[:most])
     return f"{shown} and {len(parts) - most:,} more" if len(parts) > most else shown
 
@@ -79,7 +79,7 @@ def join_parts(parts: tuple[str, ...], most: int = 10) -> str:
 
 
 def details(tree: Tree, run: str, state: State, store: Path, now_ms: int) -> RunDetails:
-    """Return all that is known of a run."""
+    """Return everything that is known about a run."""
     root, response = tree.root, tree.response
     assert root is not None, "there is no run without a record"
     request = root.request
@@ -147,7 +147,7 @@ def delegation(node: Node, now_ms: int) -> DelegationLine:
 
 
 def spent(usage: Usage) -> Spent:
-    """Return what was spent, with every figure."""
+    """Return the usage, with every figure."""
     return Spent(
         total=usage.total,
         prompt=usage.prompt,
@@ -158,11 +158,11 @@ def spent(usage: Usage) -> Spent:
 
 
 def branches(tree: Tree, run: str, now_ms: int) -> RunTree | None:
-    """Return who asked whom, as a tree; None if nothing is known."""
+    """Return the delegations as a tree; None if nothing is known."""
     if tree.root is None:
         return None
     made: dict[str, Branch] = {}
-    # Children are asked after their parents, so from the end on each finds its own made already.
+    # Children are called after their parents, so in reverse order each node finds its children already made.
     for node in reversed(tree.nodes.values()):
         children = tuple(made.pop(child.path) for child in node.children)
         made[node.path] = Branch(delegation=delegation(node, now_ms), children=children)

@@ -19,7 +19,7 @@ from remit.protocol.records import Record, Refusal, ToolUse
 from remit.runtime.ports import RunSummary
 from remit.text.terminal import one_line, speaks_unicode
 
-# Where no terminal says how wide it is: wide enough for what a line has to say.
+# The width without a terminal: enough for a whole line.
 WIDTH = 120
 
 
@@ -40,7 +40,7 @@ def print_runs(found: Iterable[RunSummary]) -> None:
         for each in found
     ]
     headings = ("run", "started", "agent", "state", "time", "tokens", "user", "via", "task")
-    # Most teams are asked here alone.
+    # Most teams have only local callers.
     kept = [place for place, name in enumerate(headings) if name != "via" or any(row[place] for row in rows)]
     print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
@@ -65,7 +65,7 @@ def run_line(summary: RunSummary) -> RunLine:
 
 
 def print_details(found: RunDetails, tree: Tree) -> None:
-    """Print all that is known of a run."""
+    """Print everything that is known about a run."""
     print_fields(
         [
             ("run", found.run),
@@ -105,7 +105,7 @@ def print_details(found: RunDetails, tree: Tree) -> None:
 
 
 def print_tree(tree: Tree) -> None:
-    """Print who asked whom, each in a line of its own."""
+    """Print the delegations as a tree, one per line."""
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns - 1 if is_terminal else WIDTH
     rows = in_columns(lines_of(tree, now_ms()), width, unicode=speaks_unicode(sys.stdout))
@@ -140,7 +140,7 @@ def _asked(approval: ApprovalLine, *, waits: bool) -> str:
     return f"{text}: {one_line(approval.by) or 'the approver'} {answer}{reason}{edited}"
 
 
-# So much of a preview fits beside what happened before it wraps.
+# This much of a preview fits beside the event without wrapping.
 STEP_WIDTH = 100
 
 
@@ -150,7 +150,7 @@ def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
     for record in records:
         node = tree.feed(record)
         began_ms = record.at_ms if began_ms is None else began_ms
-        # Each is dated by who wrote it, a moment before it found its place: the place is what counts.
+        # A record is dated shortly before it gets its place in the order; the place counts.
         elapsed_ms = max(elapsed_ms, record.at_ms - began_ms)
         steps.append(
             ReplayStep(
@@ -167,7 +167,7 @@ def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
 
 
 def _content(record: Record) -> Json:
-    """Return what a record holds besides what its sentence tells."""
+    """Return the content of a record that its sentence does not mention."""
     match record.body:
         case Request(input=content) | Response(result=content) | ToolUse(input=content):
             return content
@@ -178,7 +178,7 @@ def _content(record: Record) -> Json:
 
 
 def print_replay(found: Replay) -> None:
-    """Print one line for each step, and below it how what was given, or what came of it, begins."""
+    """Print one line for each step, and below it the start of its input or result."""
     for step in found.steps:
         indent = "  " * step.delegation.removeprefix(found.run).count(".")
         print_text(f"{step.elapsed_ms / 1_000:8.2f}  {indent}{step.text}")

@@ -15,7 +15,7 @@ from remit.cli.options import same_team
 from remit.protocol.errors import TABLE, Fault, RemitError
 from remit.text.terminal import json_for_terminal, one_line, several_lines
 
-# Where no terminal says how wide it is, a cell ends here.
+# The maximum width of a cell without a terminal.
 _CELL = 80
 
 
@@ -27,23 +27,23 @@ def print_json(value: object) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a text that may hold what agents said."""
+    """Print a text that may contain output of agents."""
     click.echo(several_lines(text))
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text as one line that is not longer than *width*."""
+    """Return a text as one line of at most *width* cells."""
     shown = one_line(text, width + 1)
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns: fitted to the terminal where there is one, aligned text elsewhere."""
+    """Print rows in columns: fitted to a terminal, or else as aligned text."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     if sys.stdout.isatty() and not without_style():
         _print_fitted(headings, cells)
         return
-    # The last column may be as long as it is: nothing stands beside it.
+    # The last column may have any width, because nothing follows it.
     cells = [
         [heading.upper() for heading in headings],
         *([*(cut(cell, _CELL) for cell in row[:-1]), row[-1]] for row in cells),
@@ -60,7 +60,7 @@ def _print_fitted(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Non
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
-        # What identifies a row is typed into the next command, so it is never broken.
+        # The identifier of a row is typed into the next command, so it is never wrapped.
         table.add_column(heading, no_wrap=heading == headings[0], overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
@@ -68,7 +68,7 @@ def _print_fitted(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Non
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one below the other; what is empty is left out."""
+    """Print names and values, one per line; empty ones are left out."""
     shown = [(name, clean) for name, value in fields if (clean := several_lines(value).strip("\n"))]
     width = max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
@@ -79,29 +79,29 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-    """Return a text in colour, bold or dim; as it is where that is not wanted (https://no-color.org) or possible."""
+    """Return a text in colour, bold or dim; unchanged if that is not wanted (https://no-color.org) or not possible."""
     return text if without_style() else click.style(text, fg=fg, bold=bold or None, dim=dim or None)
 
 
 def without_style() -> bool:
-    """Return whether texts are shown as they are, whatever the terminal could do."""
+    """Return whether texts are printed without styles, even if the terminal supports them."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def now_ms() -> int:
-    """Return the time, as records have it."""
+    """Return the current time, in the unit of records."""
     return time.time_ns() // 1_000_000
 
 
 def clock_time(at_ms: int) -> str:
-    """Return a time as people here read it, with the date if that is not today's."""
+    """Return a local time, with the date if that is not today."""
     moment = datetime.fromtimestamp(at_ms / 1_000).astimezone()
     form = "%H:%M:%S" if moment.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M:%S"
     return moment.strftime(form)
 
 
 def spoken(ms: float) -> str:
-    """Return how long something takes, in the unit in which one would say it."""
+    """Return a duration in a suitable unit."""
     seconds = ms / 1_000
     if seconds < 1:
         return f"{round(ms)} ms"
@@ -112,20 +112,20 @@ def spoken(ms: float) -> str:
 
 
 def many(count: int, what: str) -> str:
-    """Return a number of things in words: `1 agent`, `2 agents`, `3 capabilities`."""
+    """Return a count with its noun: `1 agent`, `2 agents`, `3 capabilities`."""
     if count == 1:
         return f"1 {what}"
     return f"{count} {what[:-1]}ies" if what.endswith("y") else f"{count} {what}s"
 
 
-# A command of a team, as a suggestion has it: the last of a sentence, or between backquotes.
+# A command of a team in a suggestion: at the end of a sentence, or between backquotes.
 _COMMAND = re.compile(r"(?:(?<=`)|(?<=: ))remit (?:agents|audit|devices|pending|runs) [^`,.;]*(?=`|$)")
 
 
 def explain(error: Exception, *, as_json: bool = False, named_team: Path | None = None) -> int:
-    """Say on stderr what went wrong and return the exit code for it; what is not ours is raised on.
+    """Print an error on stderr and return its exit code; foreign exceptions are raised again.
 
-    Where a document was asked for, stdout gets one too. What is to be typed next is for the team that was named.
+    If a document was requested, stdout gets one, too. Suggested commands include the team that was given.
     """
     if not isinstance(error, RemitError):
         raise error
@@ -142,7 +142,7 @@ def explain(error: Exception, *, as_json: bool = False, named_team: Path | None 
 
 
 def worded(fault: Fault) -> str:
-    """Return a fault as a few lines: the sentence, each place that is wrong, and what to do."""
+    """Return a fault as a few lines: the message, each invalid place, and the suggestion."""
     lines = [f"{fault.code}: {fault.message}"]
     lines += [f"  {fault.detail}"] if fault.detail else []
     lines += [f"  {problem.path}: {problem.message}" for problem in fault.problems]

@@ -11,11 +11,12 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 
 Unended = Literal["waiting", "running", "asking", "not begun", "unknown"]
-"""Waiting: for agents that it has asked, or to begin. Asking: a person has to agree first. If the run is over, and
-nothing was recorded of how this part of it ended: not begun, or unknown."""
+"""Waiting: for agents that it called, or for its start. Asking: a person must approve first. After the end of
+the run, if no outcome of this part was recorded: not begun, or unknown.
+"""
 
 
-# More than a terminal shows at once nobody reads of an answer that is being made.
+# Nobody reads more of an unfinished answer than a terminal shows at once.
 SAYING = 4_000
 
 
@@ -28,7 +29,7 @@ class Node:
         self.place = len(parent.children) if parent else 0
         self.agent = agent
         self.request: Request | None = None
-        """None: it is known only by what was said of it."""
+        """None if it is known only from other records."""
         self.response: Response | None = None
         self.lost = False
         """Whether the run ended without recording its outcome."""
@@ -43,19 +44,19 @@ class Node:
         self.question = ""
         self.tools: Counter[str] = Counter()
         self.using = ""
-        """The tool that it uses now, as far as that was said beforehand."""
+        """The tool that it currently uses, if its start was recorded."""
         self.said = ""
-        """What it reported last, or what was noted of it."""
+        """Its last progress report, or the last note about it."""
         self.saying = ""
-        """The end of what it has said of its answer so far."""
+        """The end of its streamed answer so far."""
         self.below = Usage()
-        """What the children that have ended have spent."""
+        """The usage of the children that have ended."""
         self.pauses = 0
         self.paused_ms = self.paused_since = 0
 
     @property
     def state(self) -> Status | Unended:
-        """Where it stands."""
+        """Its current state."""
         if self.response is not None:
             return self.response.status
         if self.lost:
@@ -70,28 +71,28 @@ class Node:
 
     @property
     def usage(self) -> Usage:
-        """What it and all below have spent; until it has ended, only what those below have said."""
+        """The usage of itself and all below; until it has ended, only the reported usage of those below."""
         return self.response.usage if self.response else self.below
 
     @property
     def granted(self) -> int | None:
-        """The tokens that it may spend, if it has begun."""
+        """The tokens that it was granted, if it has begun."""
         return self.request.remit.tokens if self.request else None
 
     @property
     def shown(self) -> int | None:
-        """The tokens that it was given to read, if it was shown anything of the conversation."""
+        """The tokens of its context, if it was shown any of the conversation."""
         return self.request.view.tokens if self.request and self.request.view else None
 
     def taken_ms(self, now_ms: int) -> int:
-        """Return how long it took, or has taken so far, without the time in which a person was asked."""
+        """Return how long it took, or has taken so far, without the time that it waited for a person."""
         if self.response is not None:
             return self.response.duration_ms
         paused = self.paused_ms + (now_ms - self.paused_since if self.pauses else 0)
         return max(0, now_ms - self.started_ms - paused)
 
     def lineage(self) -> "Iterator[Node]":
-        """Yield this one and all above it, the root last."""
+        """Yield this node and its ancestors, the root last."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -99,18 +100,18 @@ class Node:
 
 
 class TreeNote(NamedTuple):
-    """Something that an operator should know of a delegation."""
+    """A note to the operator about a delegation."""
 
     at_ms: int
     notice: Notice
 
 
-# What the id of a question has behind the delegation that it is about.
+# The part of a question's id after the id of its delegation.
 _MARK = re.compile(r"[0-9a-f]{8}")
 
 
 class Consent(NamedTuple):
-    """A question to a person, and what they said, if they have."""
+    """A question to a person, with the answer if there is one."""
 
     at_ms: int
     approval: Approval
@@ -118,7 +119,7 @@ class Consent(NamedTuple):
 
     @property
     def is_here(self) -> bool:
-        """Whether this hub asks: the id of a question of another hub goes on with all of what it is called there."""
+        """Whether this hub asks: the id of another hub's question also contains its whole id there."""
         return _MARK.fullmatch(self.approval.id.removeprefix(f"{self.approval.delegation}-")) is not None
 
     @property
@@ -137,7 +138,7 @@ class Tree:
         self.nodes: dict[str, Node] = {}
         self.in_flight: dict[str, Node] = {}
         self.over: list[Node] = []
-        """Those that have ended, in the order in which they did."""
+        """Delegations that have ended, in order."""
         self.tally: Counter[Status] = Counter()
         self.notes: list[TreeNote] = []
         self.consents: dict[str, Consent] = {}
@@ -145,7 +146,7 @@ class Tree:
 
     @property
     def response(self) -> Response | None:
-        """How the run ended, if it has."""
+        """The response of the run, if it has ended."""
         return self.root.response if self.root else None
 
     def feed(self, record: Record) -> Node:
@@ -195,14 +196,14 @@ class Tree:
         return node
 
     def _node(self, record: Record, path: str, agent: str, parent: str | None = None) -> Node:
-        """Return the delegation at *path*; one of which nothing was said before gets its place now."""
+        """Return the delegation at *path*; one that is not known yet is added."""
         known = self.nodes.get(path)
         if known is not None:
             known.agent = agent if known.agent == NOBODY else known.agent
             return known
         above = None
         if path != record.run:
-            # Whoever listened too slowly has lost some records: what they said of is there, if only by its place.
+            # A slow listener may have lost records: their delegations are still added, with only their position.
             above = self._node(record, parent or path.rpartition(".")[0] or record.run, NOBODY)
         node = self.nodes[path] = self.in_flight[path] = Node(path, above, agent, record.at_ms)
         if above is None:
@@ -234,7 +235,7 @@ class Tree:
         return node
 
     def _reopen(self, node: Node) -> None:
-        """Take a delegation for one under way that ended when a hub closed, and is carried out again by another."""
+        """Mark a delegation as running again: it ended when its hub closed, and another hub has resumed it."""
         assert node.response is not None
         status = node.response.status
         node.response = None
@@ -278,7 +279,7 @@ class Tree:
             self._unpause(node, at_ms)
 
     def _pause(self, node: Node, at_ms: int) -> None:
-        """Stop the clocks of all above, as the hub does while a person is asked."""
+        """Stop the clocks of all ancestors, as the hub does while it waits for a person."""
         for above in _above(node):
             above.pauses += 1
             if above.pauses == 1:

@@ -15,9 +15,9 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from remit.text.terminal import one_line
 
-# How many times the height is looked at for what deserves a line; the rest would not fit anyway.
+# How many candidates are examined, as a multiple of the height; the rest would not fit anyway.
 CANDIDATES = 8
-# Below these widths of a terminal, what a line says beside name and state is left out, the least telling first.
+# Below these terminal widths, details beside name and state are left out, the least important first.
 WIDTH_FOR_TOKENS = 72
 WIDTH_FOR_TIME = 48
 MAX_NAME_SHARE = 0.4
@@ -27,7 +27,7 @@ _ASCII = str.maketrans("├└│─…×“”→·═", '|`|-.x"">-=')
 
 
 class TreeLine(NamedTuple):
-    """One line of the tree, in columns; *style* names how it stands, for whoever colours it."""
+    """One line of the tree, in columns; *style* names its state, for colouring."""
 
     guides: str
     name: str
@@ -46,7 +46,7 @@ Part = tuple[str, str]
 
 
 def lines_of(tree: Tree, now_ms: int, height: int | None = None) -> list[TreeLine]:
-    """Return the tree in at most *height* lines; what has no room is counted where it would stand."""
+    """Return the tree in at most *height* lines; nodes without a line are counted in their place."""
     if tree.root is None:
         return []
     shown = None if height is None or tree.root.size <= height else _worth_showing(tree, tree.root, max(height, 1))
@@ -54,14 +54,14 @@ def lines_of(tree: Tree, now_ms: int, height: int | None = None) -> list[TreeLin
 
 
 class _Shown:
-    """The delegations that get a line, and how many lines that makes."""
+    """The delegations that get a line, and the number of lines."""
 
     def __init__(self, root: Node) -> None:
         self.children: dict[Node, list[Node]] = {root: []}
         self.lines = 1
 
     def cost(self, node: Node) -> int:
-        """Return how many lines it takes to show *node*, with those above it that are not shown yet."""
+        """Return how many lines it takes to show *node*, with its ancestors that are not shown yet."""
         return sum(1 + self._rest_with(each) - self._rest(each) for each in self._missing(node))
 
     def add(self, node: Node) -> None:
@@ -86,7 +86,7 @@ class _Shown:
 
 
 def _worth_showing(tree: Tree, root: Node, height: int) -> dict[Node, list[Node]]:
-    """Choose what waits for a person; what is under way, oldest first, so that it stays; faults; what ended last."""
+    """Yield nodes by importance: waiting for a person; running, oldest first, so that they stay; failed; ended last."""
     shown = _Shown(root)
     latest = list(islice(reversed(tree.over), CANDIDATES * height))
     faults = [node for node in latest if node.fault is not None]
@@ -101,14 +101,14 @@ def _worth_showing(tree: Tree, root: Node, height: int) -> dict[Node, list[Node]
 
 
 def _with_a_lone_one(node: Node, shown: list[Node]) -> list[Node]:
-    """Return the children in order; a single one that is missing takes no more room than to say so."""
+    """Return the children in order; a single hidden one is shown, because its count would take a line, too."""
     if shown and len(node.children) - len(shown) == 1:
         return node.children
     return sorted(shown, key=lambda each: each.place)
 
 
 def _walk(root: Node, shown: dict[Node, list[Node]] | None, now_ms: int) -> Iterator[TreeLine]:
-    # A stack of our own: a tree may be deeper than Python's.
+    # An explicit stack: a tree may be deeper than Python's recursion limit.
     waiting: list[tuple[Node, str, str] | TreeLine] = [(root, "", "")]
     while waiting:
         each = waiting.pop()
@@ -136,17 +136,17 @@ def _more(node: Node, shown: list[Node], guides: str) -> TreeLine:
 
 
 def tallied(ended: Counter[Status], under_way: int = 0) -> str:
-    """Return how many ended how, the successful ones first."""
+    """Return the number of each outcome, successes first."""
     parts = [f"{ended[status]:,} {status}" for status in Status if ended[status] > 0]
     return ", ".join([*parts, *([f"{under_way:,} under way"] if under_way else [])])
 
 
-# ── what a line says ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the content of a line ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _line(node: Node, guides: str, now_ms: int, below: int) -> TreeLine:
     state = node.state
-    # What never began took no time, and how long the rest took is not known.
+    # A delegation that never began took no time; how long the others took is unknown.
     time = "" if state is Status.REFUSED or node.lost else spell_ms(node.taken_ms(now_ms))
     tokens = _tokens(node)
     if node.response is None and node.request is not None and not node.lost:
@@ -164,11 +164,11 @@ def _tokens(node: Node) -> str:
 
 
 def _detail(node: Node) -> str:
-    """Return the most telling thing: why it failed, whom it waits for, what it does, what it is for."""
+    """Return the most important detail: why it failed, what it waits for, what it does, or its objective."""
     tools = tools_used(node)
     used = f"[{tools}]" if tools else ""
     if node.fault is not None:
-        # Why the whole run failed is told below the tree, in full.
+        # The reason why the whole run failed is printed below the tree.
         return f"{node.fault.code}: {one_line(node.fault.message)}" if node.parent else str(node.fault.code)
     if node.response is not None:
         unfinished = node.response.unfinished
@@ -191,7 +191,7 @@ def tools_used(node: Node) -> str:
 
 
 def spell_ms(ms: int) -> str:
-    """Return a time as one says it: the longer, the coarser."""
+    """Return a duration in words: the longer, the coarser."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 9_950:
@@ -230,7 +230,7 @@ def _parts(row: TreeLine, name_width: int, state_width: int, time_width: int, to
         yield row.guides, "guides"
         yield f"{row.name}: {row.detail}", row.style
         return
-    # Deep down, the guides alone would leave no room for the name.
+    # Deep in the tree, the guide lines would leave no room for the name.
     guides = row.guides[-max(name_width // 2, name_width - cell_len(row.name)) :]
     room = name_width - len(guides)
     yield guides, "guides"
@@ -256,14 +256,14 @@ def _fitted(parts: Iterable[Part], width: int, *, unicode: bool) -> Iterator[Par
 
 
 def _cut(text: str, width: int) -> str:
-    """Return a text in at most *width* cells, with a sign that there was more."""
+    """Return a text in at most *width* cells, with an ellipsis if it was cut."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else text[:0]
 
 
 def plain_ascii(text: str) -> str:
-    """Return a text for a terminal that knows no other letters."""
+    """Return a text for a terminal that supports only ASCII."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
@@ -341,7 +341,7 @@ def _why(fault: Fault | None) -> str:
     return f", {fault.code}: {one_line(fault.message)}" if fault else ""
 
 
-# What a model is asked to do can be pages long; `runs show` has all of it.
+# An objective can be pages long; `runs show` prints all of it.
 MAX_TASK = 200
 
 
@@ -365,7 +365,7 @@ def return_line(node: Node) -> str:
 
 
 def history(calls: Iterable[DelegationLine]) -> Iterator[str]:
-    """Yield a few lines for each call, oldest first; what the user asked themselves is none."""
+    """Yield a few lines for each call, oldest first; the user's own requests are not calls."""
     for call in calls:
         if call.parent is not None:
             yield _headline(call)

@@ -46,7 +46,7 @@ def request_in(text: str) -> str:
 
 
 class ChatCommands:
-    """What is told of one conversation."""
+    """The slash commands of one conversation."""
 
     def __init__(
         self, order: Order, past: ConversationHistory, cards: Callable[[], dict[str, AgentCard]], limits: Limits
@@ -111,7 +111,7 @@ class ChatCommands:
 
 
 def format_messages(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield a conversation, each message below who said it and when."""
+    """Yield the messages of a conversation, each below its author and time."""
     for message, answered in _with_answers(messages):
         yield f"{clock_time(message.at_ms)}  {_speaker(message)}"
         yield from (f"    {line}" for line in several_lines(message.text).splitlines())

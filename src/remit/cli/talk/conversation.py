@@ -37,9 +37,9 @@ from remit.runtime.approvers import InboxApprover
 from remit.runtime.ports import Decision, Question
 from remit.text.terminal import one_line
 
-# Of an earlier conversation: as much as reminds one of it.
+# As much of an earlier conversation as a reminder needs.
 REMINDED = 6
-# As many earlier requests as one would go back through with the arrow keys.
+# As many earlier requests as anyone would browse with the arrow keys.
 RECALLED = 200
 
 LEAVING = ("quit", "exit")
@@ -51,7 +51,7 @@ def new_session() -> str:
 
 
 class ChatSession:
-    """A hub with one agent of it that somebody talks to; everything but `hear` happens in its event loop."""
+    """A hub and the agent that the user chats with; everything but `hear` happens in its event loop."""
 
     def __init__(
         self, order: Order, team: Team, data: Data, *, as_jsonl: bool, verbose: bool, terminal: int | None
@@ -72,21 +72,21 @@ class ChatSession:
         self._asking = asyncio.Lock()
         self._telling: set[asyncio.Task[None]] = set()
         self._inbox: asyncio.Queue[str | None] = asyncio.Queue()
-        """What was entered and waits for its turn."""
+        """Entered requests that wait for their turn."""
         self._reading: asyncio.Task[str | None] | None = None
         self._working = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signals = 0
-        """How many stop signals came since a request was awaited."""
+        """The number of stop signals since the chat last waited for a request."""
         self._over = False
-        """Whether somebody wants to leave."""
+        """Whether the user wants to exit."""
         self.code = 0
-        """The exit code for how the last run ended."""
+        """The exit code of the last run."""
 
-    # ── from its beginning to its end ─────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def serve(self) -> None:
-        """Open the hub and answer requests until the input ends or somebody leaves."""
+        """Open the hub and answer requests until the input ends or the user exits."""
         self._loop = asyncio.get_running_loop()
         hub = self._hub = hub_of(self._team, approver=self._approve if self._approver else None)
         refuse_unknown(self._order.agent, hub)
@@ -124,7 +124,7 @@ class ChatSession:
 
     @contextmanager
     def _printing(self) -> Generator[None]:
-        """Print the output of agents above the input line, where that stays in sight."""
+        """Print the output of agents above the input line, if that stays visible."""
         if self._line is None or not self._line.redraws:
             yield
             return
@@ -134,7 +134,7 @@ class ChatSession:
         printed.finish()
 
     async def _begin(self, hub: Hub) -> list[Message]:
-        """Show what the conversation is, and return what was said in it before."""
+        """Show the session, and return its earlier messages."""
         order, session = self._order, self._order.session
         assert session is not None, "a conversation has a session"
         past = ConversationHistory(hub.store, session, order.user, order.agent, vault_key_of(self._team))
@@ -158,7 +158,7 @@ class ChatSession:
     # ── stop signals ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def hear(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as Python calls it
-        """Handle a stop signal; a second one, before the next request is awaited, exits at once."""
+        """Handle a stop signal; a second one, before the chat waits for the next request, exits at once."""
         self._signals += 1
         if self._signals > 1:
             self.transcript.abandon()
@@ -166,7 +166,7 @@ class ChatSession:
         if self._loop is None:
             self._leave()
             return
-        with suppress(RuntimeError):  # the loop is closed: this is leaving already
+        with suppress(RuntimeError):  # the loop is closed: the chat is exiting already
             self._loop.call_soon_threadsafe(self._stop_or_leave, number)
 
     def _stop_or_leave(self, number: int) -> None:
@@ -185,7 +185,7 @@ class ChatSession:
         if self._reading is not None:
             self._reading.cancel()
 
-    # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── input ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _take(self, text: str) -> None:
         """Execute a command or a request."""
@@ -196,12 +196,12 @@ class ChatSession:
             await self._answer(request)
 
     def _stop(self, why: str) -> None:
-        """Cancel the run that goes on; what it has finished is kept."""
+        """Cancel the current run; its finished parts are kept."""
         if self._attendance is not None and not self._attendance.stopping:
             self._attendance.stop(why)
 
     def _entered(self, line: str | None) -> None:
-        """Take a line that was entered at the terminal; a request waits until the one before is answered."""
+        """Handle a line from the terminal; a request waits until the previous one is answered."""
         if not self._working:
             if line is not None:
                 self.transcript.echo(line)
@@ -245,10 +245,10 @@ class ChatSession:
         order = replace(self._order, text=request)
         try:
             with self.transcript.run(tree):
-                # A task of its own: one that is cancelled before anything of it was recorded ends alone.
+                # A separate task, so that a run that is cancelled before its first record ends alone.
                 task = asyncio.get_running_loop().create_task(self._attend(order, tree))
                 await asyncio.wait({task})
-                async with self._asking:  # a question of a run that was taken up from elsewhere has the terminal first
+                async with self._asking:  # a question of a resumed run uses the terminal first
                     attendance, self._attendance = self._attendance, None
                 if not task.cancelled():
                     self.transcript.answer(task.result().result)
@@ -283,7 +283,7 @@ class ChatSession:
             self.transcript.remark(f"→ remit runs show {short(response.run)}")
 
     async def _approve(self, question: Question) -> Decision:
-        """Ask whoever sits here, unless they are typing: then the question waits in the inbox."""
+        """Ask the person at the terminal, unless they are typing: then the question waits in the inbox."""
         async with self._asking:
             if self._approver is not None and self._attendance is not None:
                 return await self._approver(question)
@@ -291,7 +291,7 @@ class ChatSession:
 
 
 def hint(order: Order, named_team: Path | None) -> str:
-    """Return what to type to go on with a conversation later."""
+    """Return the command that continues a conversation later."""
     team = f" --team {shlex.quote(str(named_team))}" if named_team else ""
     user = f" --user {shlex.quote(order.user)}" if order.user != whoever_types() else ""
     return f"→ remit chat {shlex.quote(order.agent)} --session {shlex.quote(order.session or '')}{user}{team}"

@@ -31,12 +31,12 @@ from remit.cli.show.screen import without_style
 from remit.cli.talk.input_line import PROMPT, Entered, Fragments
 from remit.text.terminal import CONTROL_BUT_LAYOUT, REPLACEMENT, speaks_unicode
 
-# No pasted-text marks, a visible cursor, wrapped lines, no style: what prompt_toolkit changes while it reads.
+# Undoes what prompt_toolkit changes while it reads: paste marks, hidden cursor, unwrapped lines, style.
 _UNDO = b"\x1b[?2004l\x1b[?25h\x1b[?7h\x1b[0m\r\n"
 
 
 class LineEditor:
-    """An `InputLine` with cursor keys, history, completion and pasting; it is there from `open` on."""
+    """An `InputLine` with cursor keys, history, completion and pasting; visible from `open` on."""
 
     redraws = True
 
@@ -49,7 +49,7 @@ class LineEditor:
         self._styled = not without_style()
         self._lent = False
         self._rows = 0
-        """How many lines stood above the input when it was drawn last."""
+        """The number of lines above the input at the last drawing."""
         self.shown: Callable[[int, int], Fragments] = lambda _width, _height: [("bold", PROMPT)]
         more = "… " if speaks_unicode(sys.stderr) else ". "
         self._session = PromptSession[str](
@@ -116,14 +116,14 @@ class LineEditor:
 
     def in_turn(self, action: Callable[[], None]) -> None:
         if self._loop is not None and self._thread != get_ident():
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more for what prints this
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits for this output any more
                 self._loop.call_soon_threadsafe(action)
             return
         action()
 
     def redraw(self) -> None:
         rows = "".join(text for _, text in self._drawn()).count("\n")
-        # prompt_toolkit keeps the height that it once had, until it is erased.
+        # prompt_toolkit keeps its earlier height until it is erased.
         if rows < self._rows and self._app.is_running and not self._lent:
             self._app.renderer.erase()
         self._rows = rows
@@ -160,7 +160,7 @@ class LineEditor:
 
     def _drawn(self) -> Fragments:
         width, height = shutil.get_terminal_size()
-        # What is typed may take several rows; the lines above it make room for them, down to half of the window.
+        # The input may take several rows; the lines above it give way, down to half of the window.
         typed = sum(-(-(get_cwidth(line) + len(PROMPT)) // width) for line in self._buffer.text.split("\n"))
         shown = self.shown(width, height - min(typed - 1, height // 2))
         return [(style if self._styled else "", text) for style, text in shown]
@@ -189,7 +189,9 @@ class LineEditor:
 
 
 class _Keys(Vt100Input):
-    """Keys of a terminal on which Ctrl-C stays a signal, so that an agent that blocks the event loop can be left."""
+    """Keys of a terminal on which Ctrl-C stays a signal, so that the user can exit even if an agent blocks the
+    event loop.
+    """
 
     @contextmanager
     def raw_mode(self) -> Generator[None]:
@@ -216,7 +218,7 @@ class _Commands(Completer):
 
 
 class _Harmless(Processor):
-    """Shows one sign for each character that a terminal would act on; the text itself stays as it is."""
+    """Shows a placeholder for each character that a terminal would act on; the text itself is not changed."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         fragments = transformation_input.fragments

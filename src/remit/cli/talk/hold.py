@@ -30,7 +30,7 @@ def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None
 
 
 def _refuse_profile(team: Team, name: str) -> None:
-    """Raise a `RemitError` for who named a profile, and not with whom its agent shall work."""
+    """Raise a `RemitError` if a profile was named without a device."""
     if name in team.everyone or name not in team.profiles:
         return
     raise RemitError(

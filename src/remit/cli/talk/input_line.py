@@ -23,7 +23,7 @@ class InputLine(Protocol):
 
     @property
     def text(self) -> str:
-        """The text that is typed and not entered yet."""
+        """The typed text that is not entered yet."""
         ...
 
     def take(self) -> str:
@@ -35,7 +35,7 @@ class InputLine(Protocol):
         ...
 
     def ask(self) -> None:
-        """Show that a line is expected, where the prompt does not stay in sight by itself."""
+        """Show that a line is expected, if the prompt does not stay visible by itself."""
         ...
 
     def open(self, history: Sequence[str] = ()) -> AbstractAsyncContextManager[None]:
@@ -47,11 +47,11 @@ class InputLine(Protocol):
         ...
 
     def in_turn(self, action: Callable[[], None]) -> None:
-        """Run an action in the thread of the event loop: now if this is it, else soon."""
+        """Run an action in the thread of the event loop: now if this is that thread, else soon."""
         ...
 
     def redraw(self) -> None:
-        """Draw again what has changed."""
+        """Redraw what has changed."""
         ...
 
     def aside(self) -> AbstractAsyncContextManager[None]:

@@ -16,12 +16,12 @@ from remit.protocol.records import Record
 from remit.runtime.ports import Store
 from remit.runtime.redactor import Redactor
 
-# As many as anybody would read again; a model's room is no matter here.
+# As many as anybody would read again; the limits of a model do not matter here.
 _TOKENS = 10_000_000
 
 
 class ConversationUsage(NamedTuple):
-    """What all requests of a conversation have taken so far."""
+    """The usage of all requests in a conversation so far."""
 
     requests: int
     usage: Usage
@@ -43,7 +43,7 @@ class ConversationHistory:
         owner = await self._store.owner(self._session)
         if owner is None or owner == (self._user, self._agent):
             return
-        # Of another's conversation not even the agent is told.
+        # Another user's conversation reveals not even its agent.
         whose = f"with {owner.agent}, not with {self._agent}" if owner.user == self._user else "of another user"
         other = f"`remit chat {owner.agent}` continues it" if owner.user == self._user else "--user sets the user"
         code = Code.PERMISSION_DENIED if owner.user == self._user else Code.USER_MISMATCH
@@ -56,7 +56,7 @@ class ConversationHistory:
         )
 
     async def messages(self, last: int) -> list[Message]:
-        """Return what was said last, oldest first, with what was redacted as far as it is still known."""
+        """Return the last messages, oldest first, with their original values as far as these are still stored."""
         wanted = ContextFilter(last_messages=last)
         found = await self._store.messages(self._session, wanted, now_ms=now_ms(), tokens=_TOKENS)
         texts = await self._as_typed([message.text for message in found])
@@ -73,7 +73,7 @@ class ConversationHistory:
         return found
 
     async def spent(self) -> ConversationUsage:
-        """Return what it has taken so far."""
+        """Return the usage so far."""
         requests, usage, duration_ms = set[str](), Usage(), 0
         async for record in self._records(session=self._session):
             match record.body:
@@ -97,7 +97,7 @@ class ConversationHistory:
             after = page[-1].seq
 
     async def _as_typed(self, texts: list[str]) -> list[str]:
-        """Return texts with what was redacted in them for others, and came from this user."""
+        """Return texts with the original values that came from this user."""
         self._redactor.open(self._store)
         whole = Response(
             version=VERSION,

@@ -37,7 +37,8 @@ class PipedLines:
             with suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
                 loop.call_soon_threadsafe(settle, text, error)
 
-        # A thread, since an event loop cannot watch files; a daemon, since nothing ends its reading.
+        # A thread, because an event loop cannot watch files; a daemon thread, because nothing can interrupt its
+        # reading.
         Thread(target=work, name="remit-stdin", daemon=True).start()
         return await found
 
@@ -64,7 +65,7 @@ class PipedLines:
 
 
 class PlainLine:
-    """An `InputLine` that the terminal itself edits: it echoes what is typed, where the cursor is."""
+    """An `InputLine` that the terminal itself edits: typed text appears at the cursor."""
 
     redraws = False
     text = ""
@@ -75,7 +76,7 @@ class PlainLine:
         self._prompts = prompts
         self._err = sys.stderr
         self._begun = ""
-        """The lines of a request whose last one ended with a backslash."""
+        """The lines of a request so far, each of which ended with a backslash."""
         self._asking = False
         # Agents print and log from their own threads.
         self._lock = RLock()

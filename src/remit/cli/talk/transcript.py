@@ -23,16 +23,16 @@ from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.records import Approval, Delta, Record, Refusal, ToolUse
 from remit.text.terminal import Pieces, one_line, several_lines, speaks_unicode
 
-# What is said is heard at once, and what is recorded after it is committed: so long the one waits for the other.
+# Streamed text arrives at once, records only after their commit: how long text waits for the records before it.
 LATE_S = 0.05
 
 
 class Transcript:
-    """A `Display` of one run after the other.
+    """A `Display` of successive runs.
 
-    Where stdout is a terminal, an answer is written as it comes; into a file it goes as a whole. Below it is the input
-    line. While an answer is made, the prompt says which agent is at work and for how long, and the line of the answer
-    that has not ended yet stands above it.
+    On a terminal, an answer is written as it is streamed; to a file, it is written as a whole. The input line is below
+    it. While an agent answers, the prompt shows which agent works and for how long, and the unfinished line of the
+    answer stands above it.
     """
 
     def __init__(self, data: Data, *, as_jsonl: bool, line: InputLine | None) -> None:
@@ -52,10 +52,10 @@ class Transcript:
         self._coming: deque[tuple[int, str]] = deque()
         self._pieces = Pieces()
         self._partial = ""
-        """The last line of the answer so far, if it has not ended yet."""
+        """The unfinished last line of the answer."""
         self._at_work = False
         self.asked = ""
-        """Who is asked here whether something may go on."""
+        """The agent for which a person is asked for approval."""
 
     # ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -74,7 +74,7 @@ class Transcript:
             self.tick()
 
     def answer(self, result: Json) -> None:
-        """Write the answer, as far as it has not been written yet."""
+        """Write the part of the answer that has not been written yet."""
         if self._as_jsonl:
             return
         self._speak()
@@ -104,7 +104,7 @@ class Transcript:
                 self._coming.append((record.at_ms, record.body.text))
                 asyncio.get_running_loop().call_later(LATE_S, self._speak)
             return
-        # What an agent says after a call has returned must not stand before it.
+        # Text that an agent streams after a call has returned must not appear before that call.
         self._speak(record.at_ms + isinstance(record.body, Request))
         match record.body:
             case Request():
@@ -118,11 +118,11 @@ class Transcript:
                     self._tell(call_line(node), node)
                     self._tell(return_line(node), node)
             case ToolUse(begun=begun):
-                # What sub-agents use is told with what they return.
+                # The tools of sub-agents are shown with their results.
                 if node.parent is None and not begun:
                     self._tell(sentence(record, node), node)
             case Approval(agreed=agreed, by=by):
-                # A question is put to whoever sits here, or announced; and they know what they said.
+                # Questions are asked at this terminal or announced, and the user knows their own answers.
                 if agreed is not None and by != self.asked:
                     self._tell(sentence(record, node), node)
             case _:
@@ -139,11 +139,11 @@ class Transcript:
             self._say(text)
 
     def remark(self, text: str) -> None:
-        """Say something that is of less weight than an answer."""
+        """Print a remark, which is less important than an answer."""
         self.say(styled(text, dim=True) if self._err.isatty() else text)
 
     def echo(self, text: str) -> None:
-        """Keep what was entered in sight."""
+        """Keep the entered text visible."""
         if self._redraws:
             more = "\n… " if self.unicode else "\n. "
             self.say(styled(PROMPT, bold=True) + several_lines(text).replace("\n", more))
@@ -154,7 +154,7 @@ class Transcript:
             self._line.ask()
 
     def drop_line(self) -> None:
-        """Clear the input, and say how to exit."""
+        """Clear the input, and print how to exit."""
         if self._line is not None:
             self.echo(self._line.take())
         self.say("(Ctrl-D or /quit to exit.)")
@@ -178,19 +178,19 @@ class Transcript:
     # ── how ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _speak(self, before_ms: float = math.inf) -> None:
-        """Write what was said before a time."""
+        """Write the text that was streamed before a time."""
         with self._lock:
             while self._coming and self._coming[0][0] < before_ms:
                 self._hear(self._coming.popleft()[1])
 
     def _hear(self, text: str) -> None:
         if not self._answer.text:
-            text = text.lstrip("\n")  # models like to begin with some
+            text = text.lstrip("\n")  # models often begin with line breaks
         self._answer.add(text)
         self._write(self._pieces.add(text))
 
     def _write(self, text: str) -> None:
-        """Write a part of the answer; a line that has not ended is drawn above the input, where that can be."""
+        """Write a part of the answer; an unfinished line is drawn above the input, if that is possible."""
         if not text:
             return
         *lines, self._partial = (self._partial + text).split("\n")
@@ -203,7 +203,7 @@ class Transcript:
             self.tick()
 
     def _say(self, text: str) -> None:
-        # A terminal that is gone must not keep a run from being stopped: its signal says so first.
+        # A closed terminal must not prevent the run from being stopped; its signal arrives first.
         with self._lock, suppress(OSError) if self._line is not None else nullcontext():
             self._end_line()
             with self._above():
@@ -215,7 +215,7 @@ class Transcript:
         self.remark("  " * max(1, depth) + text)
 
     def _end_line(self) -> None:
-        """Put the cursor at the beginning of a line that is empty."""
+        """Move the cursor to the start of an empty line."""
         self._write(self._pieces.rest())
         if self._partial:
             self._write("\n")
@@ -225,8 +225,8 @@ class Transcript:
         return nullcontext() if self._line is None else self._line.above()
 
     def _shown(self, width: int, height: int) -> Fragments:
-        """Return the line of the answer that has not ended, and the prompt."""
-        # As much of a long line as leaves room for what is typed; all of it is written once it has ended.
+        """Return the unfinished line of the answer, and the prompt."""
+        # As much of a long line as leaves room for the input; all of it is written once it is complete.
         rows = chop_cells(self._partial.expandtabs(8), width)[-max(1, height - 2) :] if self._partial else []
         return [("", "".join(f"{row}\n" for row in rows)), self._prompt(width)]
 
@@ -240,15 +240,15 @@ class Transcript:
         return "", status if self.unicode else plain_ascii(status)
 
 
-# So much of a text stands nowhere by chance.
+# A text of this length does not match by chance.
 TELLING = 8
-# And so far back is looked for it.
+# How far back to search for it.
 LATELY = 5_000
 _WORD = re.compile(r"(?<!\S)\S")
 
 
 class AnswerSoFar:
-    """What has been written of an answer so far, to know what of it is missing."""
+    """The written part of an answer, to find out what is missing."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -258,11 +258,11 @@ class AnswerSoFar:
         self.text += text
 
     def interrupt(self) -> None:
-        """Note that something else was written: what was said before may have been no part of the answer."""
+        """Note that other text was written: the text before it may not be part of the answer."""
         self._since = len(self.text)
 
     def missing_of(self, answer: str) -> str | None:
-        """Return what has still to be written of an answer; None if what was written is no part of it."""
+        """Return the part of an answer that is not written yet; None if the written text is not part of it."""
         answer, said = answer.strip(), self.text
         if not answer or said.rstrip().endswith(answer):
             return ""
@@ -277,7 +277,7 @@ class AnswerSoFar:
 
 
 class Printed(io.TextIOBase):
-    """A stream that hands on each line that is printed to it."""
+    """A stream that passes on each printed line."""
 
     def __init__(self, stream: TextIO, hand_on: Callable[[str], None]) -> None:
         self._stream = stream
@@ -306,7 +306,7 @@ class Printed(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Hand on what was left without an end."""
+        """Pass on an unfinished last line."""
         with self._lock:
             rest, self._rest = self._rest, ""
         if rest:
