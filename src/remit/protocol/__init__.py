@@ -1,1 +1,1 @@
-"""What is said: pure values, without clock, socket, task, log or chance."""
+"""The messages of the protocol: pure values, without clock, sockets, tasks, logs or randomness."""

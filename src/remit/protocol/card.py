@@ -1,4 +1,4 @@
-"""The card of an agent: its abilities, and what its team lets it do."""
+"""The card of an agent: its abilities, and what its team allows it to do."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,7 +17,7 @@ QUEUE = 1_024
 
 
 class Rate(Struct, frozen=True, forbid_unknown_fields=True):
-    """How often an agent may be asked: *calls* in each window of *seconds*."""
+    """How often an agent may be called: *calls* in each window of *seconds*."""
 
     calls: Annotated[int, Meta(ge=1)]
     seconds: Annotated[float, Meta(gt=0)]
@@ -26,7 +26,7 @@ class Rate(Struct, frozen=True, forbid_unknown_fields=True):
 if TYPE_CHECKING:
 
     class SchemaField:
-        """A field that is given a JSON Schema, or a type that has one, and holds the schema."""
+        """A field that accepts a JSON Schema, or a type that has one, and holds the schema."""
 
         def __get__(self, instance: object, owner: type[object], /) -> Schema | None: ...
 
@@ -55,7 +55,7 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     public: bool = False
     """Whether users may get each other's answers."""
     hedge_ms: Count | None = None
-    """After how long a second agent that offers it is asked too, if the first has not answered by then."""
+    """After how long a second agent with this capability is called too, if the first has not answered by then."""
     examples: tuple[str, ...] = ()
     sees: Names = frozenset()
     """Kinds of personal data that it needs (`IBAN`): it gets them raw."""
@@ -100,7 +100,7 @@ class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     input_schema: Schema
     safe_to_repeat: bool = False
     sees: Sees = frozenset()
-    """What it gets raw, as its team says; its agents get tokens, also for what it returns."""
+    """The kinds of personal data that it gets raw, set by its team; its agents get tokens, also in its results."""
 
 
 Authority = Literal["own", "caller"]
@@ -129,7 +129,7 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     max_sub_agent_depth: Count | None = None
     """How many levels of delegation may follow below this agent."""
     authority: Authority | None = None
-    """Whether it is limited to the tools and targets of its caller; None: as its hub says."""
+    """Whether it is limited to the tools and targets of its caller; None: the default of its hub."""
     passes_on: bool = False
     """Whether it acts for its caller, as a workflow does: its callees have the caller's authority."""
     concurrency: Annotated[int, Meta(ge=1)] = CONCURRENCY

@@ -41,7 +41,7 @@ _USABLE = (Status.SUCCESS, Status.PARTIAL)
 
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A document or record, and whose it is."""
+    """A document or record, and its owner."""
 
     owner_scope: Name
     source_id: Name
@@ -49,7 +49,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 HandOn = Literal["result", "artifacts"]
-"""What each step of a chain is given of the one before it."""
+"""What each step of a chain receives from the step before it."""
 
 
 class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -82,14 +82,14 @@ class Usage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
 
 class Handoff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What the callee is told of the work so far, so that nothing is asked or analysed twice."""
+    """What the callee is told about the work so far, so that nothing is asked or analysed twice."""
 
     original_request: Text = ""
-    """What the user said, in the user's words."""
+    """The user's request, in the user's words."""
     history: str | None = None
     """The session in which the conversation so far is kept."""
     position: str = ""
-    """Where in the workflow this is: "Step 3 of 5 (Financial Analysis)"."""
+    """The position in the workflow: "Step 3 of 5 (Financial Analysis)"."""
     prior_agents: tuple[Name, ...] = ()
     prior_outputs: dict[str, Json] = {}
     decisions: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     include_workspace: bool = False
     workspace_files: Annotated[tuple[FilePath, ...], Meta(max_length=100)] | None = None
     include_contents: bool = False
-    """Whether the named files are shown themselves, as far as there is room, and not only that they are there."""
+    """Whether the content of the named files is shown, as far as there is room, and not only their names."""
     max_age_seconds: Count | None = None
     known: Known | None = None
     """Which notes of the conversation the callee may see, never more than its caller may. None: an agent that is called
@@ -123,31 +123,31 @@ class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """One thing that was said in a conversation."""
+    """One message of a conversation."""
 
     role: Literal["user", "assistant"]
     text: str
     name: str = ""
-    """Who said it: `user`, or an agent."""
+    """Its author: `user`, or an agent."""
     tokens: Count = 0
     at_ms: Count = 0
     seq: Count = 0
     """The number of the record that holds its text, which is stored once. 0: it has none here."""
     delegation: str = ""
-    """The request that it is, or answers."""
+    """The request that it belongs to."""
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """Something that is known in a conversation, so that nobody asks for it, or works it out, again."""
+    """A known fact of a conversation, so that no agent asks for it or works it out again."""
 
     kind: Literal["fact", "decision", "constraint", "answer"]
     text: str
     by: str = ""
-    """The agent that says so; empty: the user."""
+    """The agent that stated it; empty: the user."""
 
 
 class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What a callee is shown of the conversation that it is called in: no tool call, no reasoning, nothing twice."""
+    """What a callee sees of the conversation in which it is called: no tool calls, no reasoning, nothing twice."""
 
     messages: tuple[Message, ...] = ()
     summary: str = ""
@@ -159,7 +159,9 @@ class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The tokens of everything that the callee is given to read: this view and the task."""
 
     def recorded(self) -> "View":
-        """Return the view as it is stored: which messages it showed, and how the rest began, but no text twice."""
+        """Return the view as it is stored: the numbers of its messages, and the start of the rest, but no text
+        twice.
+        """
         return View(
             # Messages without a number were said at another hub, and are recorded nowhere else here.
             messages=tuple(
@@ -175,7 +177,7 @@ class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A delegation that someone wants: what `delegate` takes, and what an agent may answer with instead of a result.
+    """A delegation that an agent requests: the arguments of `delegate`, or part of an answer in place of a result.
 
     Each limit left at None takes the default of the capability, the callee or the team; none can exceed what is left.
     """
@@ -207,11 +209,11 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     correlation: str | None = None
     retry_of: Name | None = None
     step: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_~-]{0,99}\Z")] | None = None
-    """Its name among its caller's calls: it identifies the call after a restart, in whichever order calls are made."""
+    """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """One agent, or a person, asks another agent for something, within a remit."""
+    """A request of an agent, or a person, to another agent, within a remit."""
 
     version: str
     id: Name
@@ -219,7 +221,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     target: Name
     remit: Remit
     objective: Text = ""
-    """The short goal: what is asked for."""
+    """The objective: a short goal."""
     input: Json = None
     """The full message or the capability's inputs."""
     capability: Name | None = None
@@ -240,11 +242,11 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     correlation: str | None = None
     retry_of: Name | None = None
     created_ms: Count | None = None
-    """When it was asked, in milliseconds since 1970, for people to read; no deadline is counted from it."""
+    """When it was made, in milliseconds since 1970, for people to read; no deadline depends on it."""
     traceparent: str | None = None
     """Its parent span in a trace that began elsewhere (W3C); None: the run is its own trace."""
     via: Name | None = None
-    """Who sent it here from elsewhere: a hub, or a client of this one."""
+    """The sender, if it came from elsewhere: a hub, or a client of this one."""
 
     @property
     def path(self) -> str:
@@ -258,28 +260,29 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class Strategy(StrEnum):
-    """Which of several responses make the answer."""
+    """How several responses become one answer."""
 
     FIRST_SUCCESS = "first-success"
-    """The first that succeeds, in time: the others need not be waited for."""
+    """The first success in time; the others are not waited for."""
     BEST_CONFIDENCE = "best-confidence"
-    """The one that is surest of itself."""
+    """The response with the highest confidence."""
     MERGE_ALL = "merge-all"
-    """All that succeed, one after another."""
+    """All successes, one after another."""
     AI_BLEND = "ai-blend"
-    """All that succeed, told as one by a model, if it adds nothing; else as `merge-all`."""
+    """All successes, combined into one text by a model if it adds nothing; otherwise as `merge-all`."""
     DEFAULT = "default"
-    """All that succeed, but nothing twice.
+    """All successes, without repetitions.
 
-    Who asks several and does not say why wants to know what they know: to choose one would lose the rest, and to blend
-    them needs a model. What they all say is said once; and what only one says keeps the structure that it has.
+    The default, because a caller of several agents usually wants all that they know: choosing one would lose the rest,
+    and blending needs a model. What they all say appears once, and what only one says keeps its structure.
     """
 
 
 class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What an agent's code gives back; the runtime makes the response from it.
+    """The return value of an agent's code, from which the runtime makes the response.
 
-    With `calls` the agent says who should do it instead: the runtime carries them out in the agent's name.
+    With `calls` the agent names agents that should do the work instead: the runtime executes these calls in the agent's
+    name.
     """
 
     result: Json = None
@@ -293,7 +296,7 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     warnings: tuple[str, ...] = ()
     finished: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
-    """What was asked and is not in the result; naming anything makes the answer partial."""
+    """Requested parts that are not in the result; naming any makes the answer partial."""
     calls: tuple[Call, ...] = ()
     metadata: dict[str, Json] = {}
     strategy: Strategy = Strategy.MERGE_ALL
@@ -301,7 +304,7 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """How a request ended: always a value, whatever happened."""
+    """The outcome of a request: always a value, whatever happened."""
 
     version: str
     id: Name
@@ -310,7 +313,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     status: Status
     run: Name = ""
     session: Name | None = None
-    """Where the callee's conversation is kept."""
+    """The session of the callee's conversation."""
     result: Json = None
     summary: str = ""
     confidence: Share | None = None
@@ -321,7 +324,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     duration_ms: Count = 0
     queued_ms: Count = 0
     waited_ms: Count = 0
-    """How long its clock stood still because a person was asked."""
+    """How long its clock was stopped while a person was asked."""
     requires_followup: bool = False
     fault: Fault | None = None
     tool_calls: tuple[str, ...] = ()
@@ -329,7 +332,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     finished: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     path: tuple[Name, ...] = ()
-    """The agents that the answer came through, if the callee handed the request over."""
+    """The agents that the answer passed through, if the callee handed the request over."""
     agent_version: str = "1.0"
     capability_version: str | None = None
     cache: Literal["none", "miss", "hit", "similar"] = "none"
@@ -342,7 +345,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         return self.status in _USABLE
 
     def outward(self) -> "Response":
-        """Return the response as everyone but its hub's own programs gets it: see `Fault.outward`."""
+        """Return the response for everyone except its hub's own programs: see `Fault.outward`."""
         told = self.fault and self.fault.outward()
         return self if told is self.fault else replace(self, fault=told)
 

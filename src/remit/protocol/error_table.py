@@ -1,4 +1,4 @@
-"""The table of errors: a code for programs, who is to blame, a sentence for people, and what to do."""
+"""The table of errors: a code for programs, the blame, a message for people, and a suggestion."""
 
 from enum import StrEnum
 from typing import NamedTuple

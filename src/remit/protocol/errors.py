@@ -32,14 +32,14 @@ __all__ = [
 
 
 class Problem(Struct, frozen=True, forbid_unknown_fields=True):
-    """One wrong field: where it is and what was expected there."""
+    """One invalid field: its place and what was expected there."""
 
     path: str
     message: str
 
 
 class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of a program that was being carried out when an exception was raised."""
+    """A line of a program on the stack when an exception was raised."""
 
     file: str
     line: int
@@ -51,13 +51,13 @@ class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where in an agent's own code an exception was raised. It is told in the agent's own hub, and nowhere else."""
+    """Where in an agent's own code an exception was raised. Only the agent's own hub shows it."""
 
     agent: str
     tool: str = ""
     """The tool in which it was raised, if it was one."""
     error: str = ""
-    """The exception's type and text, where the fault's message quotes it; empty if the agent chose the words."""
+    """The exception's type and text, if the fault's message quotes it; empty if the agent chose the message."""
     frames: tuple[SourceLine, ...] = ()
     """The last frames of the agent's own code, the innermost last; those of libraries are left out."""
 
@@ -86,10 +86,10 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     origin: Origin | None = None
     """Where in the code of an agent of this hub it was raised; never sent to others."""
     detail: str = ""
-    """What only the hub's operator is told: addresses, and the words of the system; never sent to others."""
+    """Details for the hub's operator alone: addresses, and messages of the system; never sent to others."""
 
     def outward(self) -> "Fault":
-        """Return the fault as others are told of it: without origin, detail, and the text of an exception."""
+        """Return the fault for others: without origin, detail, and the text of an exception."""
         if self.code is Code.STORE_UNAVAILABLE:
             # The file's path and the system's message are useful to the operator alone.
             return fault(self.code, _STORE_TOLD, retry_after_ms=self.retry_after_ms, suggestion=_STORE_ADVICE)
@@ -171,7 +171,7 @@ def in_sentences(*parts: str) -> str:
 
 
 class RemitError(Exception):
-    """A fault that a caller asked to have raised."""
+    """A fault as an exception, for callers that want one."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)

@@ -1,4 +1,4 @@
-"""Python values as JSON: how each is written, and where a value cannot be."""
+"""Python values as JSON: how each is written, and where a value cannot be written."""
 
 import math
 import re
@@ -85,7 +85,7 @@ def _refused(value: object, path: str) -> Iterator[Problem]:
     try:
         write(value)
     except UNWRITABLE as error:
-        # The message may hold the cause: half a character, which no log could take.
+        # The message may contain the cause: half of a surrogate pair, which no log could store.
         words = str(error).encode(errors="replace").decode()[:_LONGEST_WORDS]
         yield Problem(path, f"cannot be written as JSON: {words}")
 

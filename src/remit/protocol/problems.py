@@ -1,4 +1,4 @@
-"""What is wrong with a value that was read, field by field."""
+"""Describes what is wrong with an invalid value, field by field."""
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -33,7 +33,7 @@ def path_of(steps: Iterable[str | int]) -> str:
 
 
 def shown_step(step: str | int) -> str:
-    """A peer's field name may be long and hold anything; messages about it go to logs and terminals."""
+    """Return a peer's field name, shortened and escaped: messages about it go to logs and terminals."""
     return repr(step[:SHOWN] if isinstance(step, str) else step)
 
 

@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 class Delta(Struct, frozen=True, kw_only=True):
-    """A piece of what an agent is about to answer, as it comes."""
+    """A piece of an agent's streamed answer."""
 
     delegation: Name
     agent: Name
@@ -50,7 +50,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent says of its work while it is at it."""
+    """An agent's progress report."""
 
     delegation: Name
     agent: Name
@@ -60,7 +60,7 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent used a tool, or was kept from it."""
+    """An agent used a tool, or was denied it."""
 
     delegation: Name
     agent: Name
@@ -68,16 +68,16 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     input: Json = None
     duration_ms: int = 0
     begun: bool = False
-    """About to be used: recorded beforehand for a tool that is not safe to repeat."""
+    """Recorded before the use, for a tool that is not safe to repeat."""
     replayed: bool = False
     """Answered from the journal after a restart."""
     revealed: tuple[Name, ...] = ()
-    """Kinds of personal data that the tool was given as they are, where its agent has tokens."""
+    """Kinds of personal data that the tool got raw, while its agent has tokens."""
     fault: Fault | None = None
 
 
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something an operator should know of a delegation: it overran, would not stop, came late, was taken up again."""
+    """A notice to the operator about a delegation: it overran, did not stop, came late, or was resumed."""
 
     delegation: Name
     agent: Name
@@ -86,60 +86,60 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A person was asked whether a delegation may go on, or has said."""
+    """A question to a person whether a delegation may continue, or the answer."""
 
     delegation: Name
     agent: Name
-    """The agent that would be asked."""
+    """The agent that would be called."""
     id: Name
     question: str
     agreed: bool | None = None
-    """None: the question has been put; nobody has answered yet."""
+    """None: nobody has answered yet."""
     by: str = ""
-    """Who answered: a person's name, or what answered in their place."""
+    """Who answered: the name of a person, or of the policy that answered for them."""
     reason: str = ""
     edited: tuple[str, ...] = ()
-    """What the person changed before agreeing."""
+    """The person's edits before approval."""
 
 
 class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A step of what two devices' agents have to do with each other, without a word of what was said."""
+    """A step of a run between agents of two devices, without its content."""
 
     side: Literal["asks", "shares"]
-    """Whether the agent of this device asks, or is the one that is shared."""
+    """Whether this device's agent is the caller or the shared agent."""
     profile: str
-    """The profile that asks; on the side that shares, what the agent is shared as, empty if that is not clear."""
+    """The calling profile; on the sharing side, the name of the shared agent, empty if that is unclear."""
     device: str
     """The other device."""
     requester: str = ""
-    """In whose name is asked; on the side that shares, as the other device says."""
+    """The user; on the sharing side, as the other device reports it."""
     event: str
-    """What happened: an event of a run; or `asked`, `answered`, `declined`."""
+    """The event: an event of a run, or `asked`, `answered`, `declined`."""
     turn: int = 0
     mode: str = ""
     state: str = ""
-    """Where the run is after it."""
+    """The state of the run after it."""
     active_ms: int = 0
-    """The time at work until then."""
+    """The working time until then."""
     label: str = ""
-    """How a message that goes by this step was let go: `auto_sent`, `approved`, `edited`, `yours`."""
+    """How a message sent in this step was approved: `auto_sent`, `approved`, `edited`, `yours`."""
     rules: tuple[str, ...] = ()
-    """The rules because of which a person is asked about a draft."""
+    """The rules that require a person's review of a draft."""
     by: str = ""
-    """Who did it, where it was a person."""
+    """The person who did it, if it was one."""
     via: str = ""
-    """By what they did it: `chat`, `pending`, `api`."""
+    """The means by which they did it: `chat`, `pending`, `api`."""
     origin: str = ""
-    """On the side that shares: the device where the task began."""
+    """On the sharing side: the device where the task began."""
     hops: int = 0
     task: str = ""
-    """On the side that shares: the run of the hub that it became."""
+    """On the sharing side: the hub's run for it."""
     code: str = ""
     failure: str = ""
 
 
 class ChainBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A store was opened whose signed checkpoints did not fit its rows or its key; verification reports it."""
+    """A store was opened whose signed checkpoints did not match its rows or its key; verification reports it."""
 
     finding: str
     """The name of the finding: `key changed`, `checkpoint missing`, …"""
@@ -175,7 +175,7 @@ class Record(Struct, frozen=True, kw_only=True):
     at_ms: int
     run: Name
     session: Name
-    """The session in whose conversation it stands: the callee's."""
+    """The callee's session, whose conversation it is part of."""
     body: Body
 
 
@@ -208,7 +208,7 @@ def read_response(raw: bytes) -> Response:
 
 
 def outward(record: "Record") -> "Record":
-    """Return a record as everyone but its hub's own programs gets it: see `Fault.outward`."""
+    """Return a record for everyone except its hub's own programs: see `Fault.outward`."""
     match record.body:
         case Response(fault=Fault()) as response:
             return replace(record, body=response.outward())
@@ -236,7 +236,7 @@ def outline(body: Body) -> Body | None:
 
 
 class Delegation(Struct, frozen=True, kw_only=True):
-    """One line for one delegation: who asked whom for what, and how it ended (None: still under way)."""
+    """One delegation: caller, callee, objective, and outcome (None: in progress)."""
 
     id: Name
     parent: Name | None
@@ -255,7 +255,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
 
 
 def delegations(records: Iterable[Record]) -> list[Delegation]:
-    """Return the delegations of a run in the order in which they were asked for."""
+    """Return the delegations of a run in the order of their requests."""
     found: dict[str, Delegation] = {}
     asked: dict[str, tuple[Request, int]] = {}
     for record in records:

@@ -25,7 +25,7 @@ Chain = Annotated[tuple[Name, ...], Meta(max_length=100)]
 
 
 class Priority(StrEnum):
-    """Who is served first when an agent is busy."""
+    """The order in which requests to a busy agent are served."""
 
     HIGH = "HIGH"
     NORMAL = "NORMAL"
@@ -36,10 +36,11 @@ URGENCY: dict[Priority, int] = {Priority.LOW: 0, Priority.NORMAL: 1, Priority.HI
 
 
 class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What a callee may do and spend, for whom, and how it came to be asked.
+    """What a callee may do and spend, for which user, and by which chain of callers.
 
-    `time_ms` is what was left when the remit was made: a clock reading never travels. `tools` and `targets` bound what
-    the callee's own card allows; None bounds nothing further. `chain` holds the `agent@hub` addresses above the callee.
+    `time_ms` is the time that was left when the remit was made: a clock reading is never sent. `tools` and `targets`
+    bound what the callee's own card allows; None sets no further bound. `chain` holds the `agent@hub` addresses above
+    the callee.
     """
 
     user: Name

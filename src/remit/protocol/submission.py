@@ -9,14 +9,16 @@ from remit.protocol.remit import Chain, Count, Name, Names, Priority, Remit
 class Submission(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A request that is still to be received; every `Request` reads as one.
 
-    A hub sends the remit under which it asks. A client has none: it says for which user it asks, and what it wants to
-    bound; what it leaves out takes the defaults of the hub.
+    A hub sends its remit. A client has none: it names the user, and the limits that it wants; the hub's defaults apply
+    to the rest.
     """
 
     target: Name
     version: str = VERSION
     id: Name | None = None
-    """The sender's own: sent again with the same content, it is answered once. None: every sending is a new one."""
+    """The sender's own id: if it is sent again with the same content, it is executed once. None: every
+    submission is new.
+    """
     origin: Name = USER
     user: Name | None = None
     remit: Remit | None = None
@@ -24,7 +26,7 @@ class Submission(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     deadline_ms: Count | None = None
     max_depth: Count | None = None
     depth: Count = 0
-    """How deep the callee is, as a sender counts that has no remit; never less than its chain is long."""
+    """The depth of the callee, from a sender without a remit; never less than the length of its chain."""
     chain: Chain = ()
     context_tokens: Count | None = None
     tools: Names | None = None
