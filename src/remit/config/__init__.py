@@ -1,1 +1,1 @@
-"""The team file: what it may say, how it is read, and what is said of a wrong one."""
+"""The team file: its sections, its loader, and the messages about errors in it."""

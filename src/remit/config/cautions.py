@@ -13,7 +13,7 @@ from remit.protocol.problems import WrongPart
 
 
 def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[WrongPart]:
-    """Return warnings; *tools* are those of the team's hub, or what can be read of them from the source."""
+    """Return warnings; *tools* are those of the team's hub, or those that the source shows."""
     yield from unencrypted(team)
     if team.redaction.enabled:
         yield from _blind_tools(team, tools or {})

@@ -1,4 +1,4 @@
-"""Checks that the parts of a team file agree with each other and with what they name outside the file."""
+"""Checks that the parts of a team file agree with each other and with the files, code and secrets that they name."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean
 from remit.runtime.schemas import check_schema
 
-# Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may use.
+# Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may also use.
 SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
 
 Names = Mapping[str, Collection[str]]

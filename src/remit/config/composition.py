@@ -217,7 +217,7 @@ def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str
 
 
 def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "DeviceLender":
-    """Return what lends the team's device to a hub: the one that runs in this process, or one that it starts."""
+    """Return the connection of the hub to the team's device: one that runs in this process, or one that it starts."""
     from remit.relay.remote_agents import DeviceLender  # most hubs call no agents on other devices
 
     def at_work() -> AbstractAsyncContextManager[object]:
@@ -241,7 +241,7 @@ def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device
     about = _elsewhere(team, agent)
     about["capabilities"] = tuple(about["capabilities"])
     about["concurrency"] = errand.max_concurrent_shared_calls
-    # If it is called again after a restart, the other side returns what it has done already.
+    # If it is called again after a restart, the other side returns what it has already done.
     hub.register(AgentCard(name=name, resumable=True, **about), DeviceAgent(errand, outpost), outpost.close)
 
 
@@ -305,7 +305,7 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 
 # ── a changed team ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# What a running hub can take over: these sections, and of agents these keys.
+# What a running hub can apply: these sections, and these keys of agents.
 _SECTIONS = ("limits", "budgets", "breaker", "rules")
 _OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time", "tokens")
 

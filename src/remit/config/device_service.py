@@ -69,7 +69,7 @@ class Relaying(Struct, frozen=True, kw_only=True):
     ended: "asyncio.Future[RemitError]"
     """Done, with the reason, once the device has stopped for good."""
     refresh: Callable[[], Awaitable[None]]
-    """Read changes of the known devices now; changes by other processes are read within a second."""
+    """Reads changes of the known devices now; changes by other processes are read within a second."""
 
 
 @asynccontextmanager
@@ -173,7 +173,7 @@ async def _start(
     *,
     shares_nothing: bool,
 ) -> Relaying:
-    """Lend the device to the hub's remote agents, and start the tasks that read and watch until the stack closes."""
+    """Connect the device to the hub's remote agents, and start the tasks that read and watch until the stack closes."""
     sealer, post = device.sealer, device.post
     calls = RemoteCalls(sealer, post, now_ms=_now_ms, control_of=sharer and sharer.control)
     for outpost in lenders_of(hub) if hub is not None else ():
@@ -207,7 +207,7 @@ async def _start(
 
 
 def _after(wake: Callable[[], None], listener: Callable[[T], None]) -> Callable[[T], None]:
-    """Return a listener that first has the device's steps recorded."""
+    """Return a listener that first records the device's steps."""
 
     def hear(step: T) -> None:
         wake()

@@ -252,8 +252,8 @@ def _sound_part(said: dict[str, Any], wrong: Iterable[WrongPart]) -> TeamFile | 
     """Return a file without its invalid keys, so that the rest is checked as well."""
     sound = deepcopy(said)
     for place, message in wrong:
-        # An item cannot be taken out of a list without moving those behind it, so that the whole list goes, unless the
-        # item is a table that can do without what is wrong.
+        # An item cannot be removed from a list without moving the items after it. So the whole list is removed, unless
+        # the item is a table that is valid without the invalid key.
         keys = place if _can_be_left_out(place) else tuple(takewhile(lambda step: isinstance(step, str), place))
         if keys == place and message.startswith(_MISSING):
             if place[-1] == "run":

@@ -9,7 +9,7 @@ from remit.runtime.registry import NAME
 
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a team file in which a key that is not known is an error."""
+    """A part of a team file in which an unknown key is an error."""
 
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -188,7 +188,7 @@ DeviceName = Annotated[
         extra={"rule": "expected the name or the id of a device, as `remit devices list` shows them"},
     ),
 ]
-# For whom is asked: a name, or anyone.
+# The user of a request: a name, or anyone.
 UserName = Annotated[
     str,
     Meta(
@@ -212,7 +212,7 @@ def duration_ms(text: str) -> int:
 
 
 def duration(ms: float) -> str:
-    """Return milliseconds as a team file says them, in the largest unit that leaves a whole number."""
+    """Return milliseconds as a duration in a team file, in the largest unit that gives a whole number."""
     unit = next((unit for unit in ("d", "h", "m", "s") if ms and ms % _UNITS_MS[unit] == 0), "ms")
     return f"{ms / _UNITS_MS[unit]:g}{unit}" if unit != "ms" else f"{round(ms)}ms"
 

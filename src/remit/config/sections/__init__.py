@@ -1,1 +1,1 @@
-"""What a team file may say: every section and key, with its default and what it means."""
+"""The content of a team file: every section and key, with its default and meaning."""
