@@ -145,7 +145,7 @@ class Checkpoints:
             connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (at_ms,))
 
     def committed(self, seq: int) -> None:
-        """Take note that the rows up to *seq* are committed."""
+        """Record that the rows up to *seq* are committed."""
         self.head = seq
         self._noted = seq > self._sealed
 
@@ -178,7 +178,7 @@ class Checkpoints:
         self._noted = False
 
     def _catch_up(self, connection: SqliteConnection) -> bool:
-        """Store a line that a crash or a failed commit left out of the database; say whether there was one."""
+        """Store a line that a crash or a failed commit left out of the database; return whether there was one."""
         mark, last = read_mark(connection), newest_checkpoint(self._path)
         if mark is None or last is None or last.number <= mark.number:
             return False

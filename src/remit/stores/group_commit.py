@@ -94,18 +94,18 @@ class GroupCommit(Generic[Item]):
     # ── in the event loop ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def wake_soon(self) -> None:
-        """Have the queue written after all ready tasks have run: what they queue shares the same commit."""
+        """Write the queue after all ready tasks have run: items that they queue share the same commit."""
         if not self._planned and not self._signalled:
             self._planned = True
             self._loop.call_soon(self.wake)
 
     def wake_within(self, seconds: float) -> None:
-        """Have the queue written after this time, unless it is written earlier."""
+        """Write the queue after this time, unless it is written earlier."""
         if self._timer is None and not self._signalled:
             self._timer = self._loop.call_later(seconds, self.wake)
 
     def wake(self) -> None:
-        """Have the queue written now."""
+        """Write the queue now."""
         self._planned = False
         if self._timer is not None:
             self._timer.cancel()
@@ -124,8 +124,8 @@ class GroupCommit(Generic[Item]):
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def tell(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Call *callback* in the event loop, after everything that was told before."""
-        # Measured here, because the call may give the interpreter to the loop for a while.
+        """Call *callback* in the event loop, after all earlier callbacks."""
+        # Measured here, because the call may give the interpreter lock to the loop for a while.
         self._quick = self._in_loop > 0 and time.perf_counter() - self._began < QUICK_S
         try:
             self._loop.call_soon_threadsafe(callback, *args)

@@ -1,8 +1,8 @@
 """The messages of each session in a SQLite file: an index over the record, which alone has their texts.
 
-A session is indexed when somebody asks for its messages, never when they are written. `word` has the trigrams of their
-texts, under numbers of which each conversation and role has a range of its own: so a full-text query for one of them
-passes over what else is in the file. What it finds are candidates; whether they match is seen from the text.
+A session is indexed when its messages are first read, never when they are written. `word` has the trigrams of the
+texts. Each conversation and role has its own range of row numbers there, so a full-text query for one of them skips the
+rest of the file. Its results are candidates; the text decides whether they match.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,18 +22,18 @@ from remit.stores.schema import KINDS
 
 T = TypeVar("T")
 
-# So many messages are looked through one by one before their words are indexed: a few are not worth the write, and
-# words that are indexed in few large pieces are found in few places.
+# This many messages are searched one by one before their words are indexed: a few are not worth the write, and words in
+# few large segments are found faster.
 UNSPELT = 16
-# How many messages' words are indexed at once, and of which length in all, and how many pages of them are merged: the
-# writer does nothing else for some 20 ms.
+# How many messages' words are indexed at once, their total length, and how many pages of them are merged: this blocks
+# the writer for some 20 ms.
 SPELT, SPELT_LENGTH = 250, 50_000
 MERGED = 100
-# How many candidates are looked up at first, where no number is asked for, and at the most.
+# How many candidates are read at first, if no number is requested, and at most.
 FIRST_PAGE, LARGEST_PAGE = 64, 1_024
-# How many trigrams of a keyword are looked up: each costs, and the text is looked at anyway.
+# How many trigrams of a keyword are searched: each one costs, and the text is checked anyway.
 MOST_TRIGRAMS = 6
-# More messages than a file will ever hold; what is left of 63 bits is for 60 million conversations.
+# More messages than a file will ever hold; the rest of 63 bits is for 60 million conversations.
 _IDS = 2**36
 
 _ROLES = {"user": 1, "assistant": 2}
@@ -75,9 +75,9 @@ _read_numbers = msgspec.json.Decoder(list[int]).decode
 def choose(
     session: str, wanted: ContextFilter, now_ms: int, tokens: int, *, behind: bool = False
 ) -> Query[list[Message] | None]:
-    """Return the query for what `policy.context.select` chooses in a session.
+    """Return the query for the messages that `policy.context.select` selects in a session.
 
-    It gives None if the index is behind the record; with *behind*, what the index has.
+    It returns None if the index is behind the record; with *behind*, the messages in the index.
     """
     roles = [number for role, number in _ROLES.items() if wanted.roles is None or role in wanted.roles]
     last, spelt, nothing = wanted.last_messages, by_words(wanted), wanted.keywords == ()
@@ -117,7 +117,7 @@ def by_words(wanted: ContextFilter) -> bool:
 
 
 def seen(session: str, messages: Collection[int], *, behind: bool = False) -> Query[frozenset[int] | None]:
-    """Return the query for which of these messages stand in a session; None and *behind* as with `choose`."""
+    """Return the query for which of these messages belong to a session; None and *behind* as with `choose`."""
     numbers = _json(sorted(messages))
 
     def query(connection: SqliteConnection) -> frozenset[int] | None:
@@ -138,7 +138,7 @@ _SEEN = """
 
 
 def _in_snapshot(query: Query[T]) -> Query[T]:
-    """Return the same query, to which the file does not change between two statements."""
+    """Return the same query, run in one snapshot, so that the file does not change between two statements."""
 
     def unchanging(connection: SqliteConnection) -> T:
         connection.execute("BEGIN")
@@ -190,7 +190,7 @@ def _rows(connection: SqliteConnection, sql: str, values: Sequence[Any]) -> list
     return _read_rows(raw)
 
 
-# A page comes as one row, as those of records do.
+# A page is returned as one row, as for records.
 _SCAN = """
     SELECT json_group_array(json_array(id, seq, tokens) ORDER BY id DESC) FROM (
         SELECT id, seq, tokens FROM message
@@ -206,9 +206,9 @@ _HITS = """
 
 
 def _range(conversation: int, role: int) -> int:
-    """Return where a range of numbers in `word` ends; a message's own is before that by its id.
+    """Return the end of a range of numbers in `word`; a message's number is the end minus its id.
 
-    So the newest come first, and those SQLite finds three times as fast as what comes last.
+    So the newest come first, which SQLite finds three times as fast as the last ones.
     """
     return (2 * conversation + role) * _IDS
 
@@ -262,7 +262,7 @@ def extend(connection: SqliteConnection, session: str, count: Count) -> bool:
     return more
 
 
-# What a callee was shown before is ignored here: it stands where it was first shown.
+# Messages that a callee was shown before are ignored here: they are indexed where they were first shown.
 _INSERT = """
     INSERT OR IGNORE INTO message (conversation, seq, role, at_ms, tokens)
     SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?2) ORDER BY key
@@ -270,7 +270,7 @@ _INSERT = """
 
 
 def _asked(connection: SqliteConnection, session: str, upto: int, runs: Collection[str]) -> dict[str, int]:
-    """Return the last form of each delegation that these runs have asked for in a session before."""
+    """Return the last form of each delegation that these runs requested earlier in a session."""
     rows = connection.execute(_FORMS, (_json(sorted(runs)), session, upto))
     return {read_request(body).path: seq for seq, body in rows}
 
@@ -282,7 +282,7 @@ _FORMS = f"""
 
 
 def spell(connection: SqliteConnection, session: str, *, begun: bool = False) -> bool:
-    """Index the words of the next messages of a session; False: there are no more, or not enough to begin with."""
+    """Index the words of the next messages of a session; False: there are no more, or too few to begin with."""
     place = _place(connection, session)
     if place is None or not (begun or _worth_spelling(connection, place)):
         return False
@@ -300,7 +300,7 @@ def spell(connection: SqliteConnection, session: str, *, begun: bool = False) ->
             last = id
             break
     if words:
-        # In rising order: at a lower number than the last, SQLite would begin a new piece.
+        # In ascending order: SQLite would begin a new segment at a lower number.
         connection.execute(_spelling(len(words)), list(chain.from_iterable(sorted(words))))
     connection.execute("UPDATE conversation SET words = ? WHERE number = ?", (last, place.number))
     return True
@@ -319,10 +319,10 @@ def _spelling(rows: int) -> str:
 
 
 def merge(connection: SqliteConnection) -> bool:
-    """Merge some of the pieces in which words were indexed; False: there are no more for which it is worth it."""
+    """Merge some segments of the word index; False: no more are worth merging."""
     before = connection.total_changes()
     connection.execute("INSERT INTO word (word, rank) VALUES ('merge', ?)", (MERGED,))
-    # That it was asked to is one change.
+    # The merge command itself counts as one change.
     return connection.total_changes() - before > 1
 
 
@@ -330,12 +330,12 @@ def merge(connection: SqliteConnection) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return a text as it is indexed and looked for: in no case, and without what SQLite cannot read."""
+    """Return a text as it is indexed and searched: without case, and without characters that SQLite cannot read."""
     return text.casefold().replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def _expression(keywords: Sequence[str]) -> str:
-    """Return the full-text query for any of the keywords; what it finds may be more than what has one."""
+    """Return the full-text query for any of the keywords; it may find more than real matches."""
     return " OR ".join(f"({' AND '.join(map(_quoted, _trigrams(keyword)))})" for keyword in map(_plain, keywords))
 
 

@@ -1,4 +1,4 @@
-"""What a project is called and made with, as far as its manifests say."""
+"""The name and the technologies of a project, read from its manifests."""
 
 import json
 import re
@@ -6,19 +6,19 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-# A name longer than this is a text.
+# A longer name is not a name but a text.
 _LONGEST = 100
 
 
 class Project(NamedTuple):
-    """What is known of a project; empty where nothing is."""
+    """The known facts about a project; empty if unknown."""
 
     name: str = ""
     stack: tuple[str, ...] = ()
 
 
 Names = Callable[[str], Iterator[str]]
-"""Gives what a manifest calls its project, then what it builds on."""
+"""Yields the project's name from a manifest, then its dependencies."""
 
 
 def _pyproject(text: str) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _package(text: str) -> Iterator[str]:
 
 
 def _spelled(pattern: str) -> Names:
-    """Return a reader for manifests that are programs: only their name is looked for."""
+    """Return a reader for manifests that are programs: it only searches for the name."""
     compiled = re.compile(pattern, re.MULTILINE)
 
     def names(text: str) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _spelled(pattern: str) -> Names:
 
 
 def _pom(text: str) -> Iterator[str]:
-    # The first artifactId is the project's own, unless it has a parent, whose comes before. No XML is parsed.
+    # The first artifactId is that of the project, unless it has a parent, which comes before it. No XML is parsed.
     found = re.search(r"<artifactId>([^<>]{1,200})</artifactId>", text.rpartition("</parent>")[2])
     yield found[1].strip() if found else ""
     if "<artifactId>spring-boot" in text:
@@ -65,7 +65,7 @@ def _nothing(_: str) -> Iterator[str]:
     yield ""
 
 
-# File, what it is written in or for, and how it is read; the first that has a name gives the project's.
+# The file, its language or platform, and its reader; the first manifest with a name names the project.
 _MANIFESTS: dict[str, tuple[str, Names]] = {
     "pyproject.toml": ("Python", _pyproject),
     "package.json": ("JavaScript", _package),
@@ -93,7 +93,7 @@ _MANIFESTS: dict[str, tuple[str, Names]] = {
 _DOTNET = re.compile(r"(.{1,200})\.(?:cs|fs|vb)proj")
 MANIFESTS = re.compile("|".join([*map(re.escape, _MANIFESTS), _DOTNET.pattern]))
 
-# What a dependency by that name says about the project, wherever it stands.
+# The technology that a dependency of this name shows, in any manifest.
 _BUILT_ON = {
     "django": "Django",
     "flask": "Flask",
@@ -123,7 +123,7 @@ _NAME = re.compile(r"[@\w][\w./@-]{0,99}")
 
 
 def project_of(manifests: Sequence[str], read: Callable[[str], str | None]) -> Project:
-    """Return what the manifests of one folder say; *read* gives the text of each, or None."""
+    """Return the facts in the manifests of one folder; *read* returns the text of each, or None."""
     name, stack = "", dict[str, None]()
     for manifest in sorted(manifests, key=_rank):
         if dotnet := _DOTNET.fullmatch(manifest):
@@ -148,7 +148,7 @@ def _survived(names_of: Names, text: str) -> list[str]:
     try:
         return list(names_of(text))
     except (ValueError, RecursionError):
-        # A broken manifest still says by its file name what the project is made with.
+        # Even a broken manifest shows the technology by its file name.
         return [""]
 
 

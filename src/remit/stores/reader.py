@@ -70,14 +70,14 @@ _OF_PROFILE = f"""kind = {KINDS[Kind.SHARED]} AND
 
 
 def within(*, run: str | None = None, session: str | None = None, profile: str | None = None) -> tuple[str, list[str]]:
-    """Return the condition under which a row is of a run, a session or a profile, as far as asked, and its values."""
+    """Return the condition that a row belongs to a run, a session or a profile, if given, with its values."""
     wanted = {"run = ?": run, "session = ?": session, _OF_PROFILE: profile}
     given = {condition: value for condition, value in wanted.items() if value is not None}
     return " AND ".join(["TRUE", *given]), list(given.values())
 
 
 def shared_runs(begins_with: str, limit: int) -> Query[list[str]]:
-    """Return the query for the runs with other devices whose ids begin like that."""
+    """Return the query for the runs with other devices whose ids start with a text."""
     sql = f"SELECT DISTINCT run FROM record WHERE kind = {KINDS[Kind.SHARED]} AND run >= ? AND run <= ? LIMIT ?"
     bounds = (begins_with, begins_with + chr(sys.maxunicode))
     return lambda connection: [run for (run,) in connection.execute(sql, (*bounds, limit))]
@@ -132,14 +132,14 @@ def numbered(connection: SqliteConnection, numbers: Sequence[int]) -> list[Recor
     return [_record(*row) for row in _rows(raw)]
 
 
-# A page comes as one row of JSON, because each row lets go of the interpreter's lock, and a busy event loop gives it
-# back late: beside such a loop 1,000 records took 560 ms row by row, and take 17 ms so. A hundred of the largest
-# bodies stay below SQLite's limit for one value.
+# A page is returned as one row of JSON. Each row releases the interpreter lock, which a busy event loop returns late:
+# beside such a loop 1,000 records took 560 ms row by row, and take 17 ms this way. A hundred of the largest bodies stay
+# below SQLite's limit for one value.
 PAGE = 100
 _ROWS = "json_group_array(json_array(seq, kind, at_ms, run, session, json(CAST(body AS TEXT))) ORDER BY seq)"
 _PAGE = f"SELECT {_ROWS} FROM (SELECT * FROM record WHERE {{where}} ORDER BY seq LIMIT ?)"
 _NUMBERED = f"SELECT {_ROWS} FROM record WHERE seq IN (SELECT value FROM json_each(?))"
-# So much is read in some 30 ms.
+# This much is read in some 30 ms.
 RECENT_BYTES = 16 * 2**20
 _PLACES = ", ".join(f"'$.{name}'" for name in SAID)
 _ENVELOPES = ", ".join(str(KINDS[kind]) for kind in (Kind.STARTED, Kind.DELEGATION, Kind.RESULT))
@@ -176,11 +176,11 @@ def runs(
     """Return the query for the newest runs."""
     wanted = {"user = ?": [user]} if user is not None else {}
     if run:
-        # No name sorts behind one that goes on with the last character of all.
+        # No name sorts after one that continues with the last character of all.
         bounds = [run, run + chr(sys.maxunicode)]
         wanted[_BEGINS_WITH] = bounds * 2
     if correlation is not None:
-        # No index: it is looked for seldom, and each index costs every delegation.
+        # Without an index: the query is rare, and each index costs every delegation.
         wanted["coalesce(CAST(begun.body AS TEXT) ->> '$.correlation', request.run) = ?"] = [correlation]
     wanted |= _within(of)
     sql = _RUNS.format(where=" AND ".join(wanted) or "TRUE")
@@ -197,14 +197,14 @@ _RUNS = """
     WHERE {where} ORDER BY first_seq DESC LIMIT ?
 """
 
-# Two halves, each of which an index has.
+# Two halves, each of which has an index.
 _BEGINS_WITH = """first_seq IN (
     SELECT first_seq FROM request WHERE state < 2 AND run >= ? AND run <= ?
     UNION ALL SELECT first_seq FROM request WHERE state = 2 AND run >= ? AND run <= ?)"""
 
 
 def named(id: str, of: RunScope) -> Query[list[str]]:
-    """Return the query for the runs whose requests have that id."""
+    """Return the query for the runs whose requests have this id."""
     wanted = {"id = ?": [id], "state < 2": [], **_within(of)}
     sql = _NAMED.format(where=" AND ".join(wanted))
     values = [value for each in wanted.values() for value in each]
@@ -218,7 +218,7 @@ _NAMED = """
 
 
 def _within(of: RunScope) -> dict[str, list[str]]:
-    """Return the conditions under which a run is one of those, each with its values."""
+    """Return the conditions for these runs, each with its values."""
     wanted: dict[str, list[str]] = {}
     if of.users is not None:
         wanted["user IN (SELECT value FROM json_each(?))"] = [msgspec.json.encode(sorted(of.users)).decode()]
@@ -271,7 +271,7 @@ def states(agent: str, users: Sequence[str] | None, session: str | None, limit: 
     return lambda connection: [_state(*row) for row in connection.execute(sql, values)]
 
 
-# A notice that comes after the end of a run that asked back can only be that it was called off.
+# A notice after the end of a run that asked back can only mean that the run was cancelled.
 _STATES = """
     SELECT run, id, user, coalesce(text ->> '$.via', ''), session, coalesce(text ->> '$.correlation', ''),
         coalesce(called_off_ms, ended_ms, begun_ms), seq, status, coalesce(asks_back, 0), called_off_ms IS NOT NULL
@@ -316,7 +316,9 @@ def running(now_ms: int) -> Query[frozenset[str]]:
 
 
 def outcome(run: str) -> Query[tuple[Response | None] | None]:
-    """Return the query for how a run ended, or (None,) if it has not; it gives None if the run was never submitted."""
+    """Return the query for the outcome of a run, (None,) if it has not ended; the result is None if it was
+    never submitted.
+    """
     sql = (
         "SELECT body FROM request LEFT JOIN record ON seq = last_seq WHERE request.run = ?1 AND state < 2 UNION ALL"
         " SELECT body FROM request LEFT JOIN record ON seq = last_seq WHERE request.run = ?1 AND state = 2 LIMIT 1"

@@ -30,14 +30,14 @@ from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 Entry = tuple[Kind, int, str, str, Body]
 """A record before it has a number: kind, at_ms, run, session, body."""
 
-# One statement inserts many rows, because each statement lets go of the interpreter's lock, and a busy event loop
-# gives it back only after 5 ms: beside such a loop 500 records took 2.5 s row by row, and take 11 ms so. (For the same
-# reason the rest of this file does as much as it can in one statement.) apsw caches no SQL above 16 kB, which sets the
-# upper size.
+# One statement inserts many rows. Each statement releases the interpreter lock, which a busy event loop returns only
+# after 5 ms: beside such a loop 500 records took 2.5 s row by row, and take 11 ms this way. (For the same reason the
+# rest of this file does as much as it can in one statement.) apsw caches no SQL above 16 kB, which sets the upper size.
 _CHUNKS = (500, 200, 100, 50, 20, 10, 5, 2, 1)
 _COLUMNS = 7
 
-# A worker falls silent at most a lease before that ends: a question that was open then, it died waiting for.
+# A worker dies at most one lease before its lease expires. If a question was open at that time, the worker died while
+# it waited for the answer.
 _CLAIM = """
     UPDATE request SET epoch = epoch + 1, worker = ?, lease_until_ms = ?, spared = spared + (
         lease_until_ms > 0 AND epoch < ? AND (
@@ -156,8 +156,8 @@ class Transaction:
         return True
 
     def release(self, run: str, epoch: int) -> bool:
-        # The epoch moves on, so that whoever handed it back has no more say in it; neither this one nor the one that
-        # was handed back is an attempt.
+        # The epoch grows, so that the worker that released the request has no more control over it. Neither this claim
+        # nor the released one counts as an attempt.
         self.connection.execute(
             "UPDATE request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0"
             " WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
@@ -211,7 +211,7 @@ class Transaction:
         controls.forget(self.connection, now_ms)
         self.write()
         expired: list[OrphanedRun] = []
-        # The plus keeps SQLite from walking through every request there ever was, in order, for want of a sort.
+        # The plus keeps SQLite from scanning all requests in order, which it would do to avoid a sort.
         for run, epoch, attempts, waiting, body in self.connection.execute(
             "SELECT request.run, epoch, epoch - spared, waiting, body"
             " FROM request JOIN record ON seq = coalesce(begun_seq, first_seq)"
@@ -285,12 +285,14 @@ class Transaction:
 
     def session(self, session: str, user: str, agent: str) -> SessionOwner:
         owner = self.owner(session) or SessionOwner(user, agent)
-        # Also one that was in use without having been given: from now on it is gone on with, so its values are kept.
+        # Also a session that was used before it was assigned: it will be continued, so its values are kept.
         self.connection.execute("INSERT OR IGNORE INTO session (id, user, agent) VALUES (?,?,?)", (session, *owner))
         return owner
 
     def _first_owner(self, session: str) -> SessionOwner | None:
-        """Return whom the first request in that session names: a session in use is owned without having been given."""
+        """Return the user and agent of the first request in a session: a session in use has an owner even if
+        none was assigned.
+        """
         self.write()
         found = self._row(
             "SELECT body FROM record WHERE session = ? AND kind IN (?,?) ORDER BY seq LIMIT 1",
@@ -307,7 +309,7 @@ class Transaction:
 
     def incr(self, key: str, n: int, window_ms: int) -> int:
         start_ms = self.now_ms - self.now_ms % window_ms
-        # A clock that lags behind another process's counts into the other's window, which is the later one.
+        # A clock behind that of another process counts in the other's window, which is the later one.
         found = self._row(
             "INSERT INTO counter (key, start_ms, end_ms, total) VALUES (?,?,?,?) ON CONFLICT DO UPDATE SET"
             " total = iif(excluded.start_ms > start_ms, 0, total) + excluded.total,"

@@ -36,11 +36,11 @@ def unseal(connection: SqliteConnection, scope: str) -> list[SealedValue]:
 
 
 def forget(connection: SqliteConnection, before_ms: int) -> None:
-    """Delete old values of scopes that nothing is known of: neither a session, nor a run whose outcome is still kept.
+    """Delete old values of scopes that belong to neither a known session nor a run whose outcome is still kept.
 
-    Such a run was never submitted, or its values came after its outcome was forgotten: what was there before then went
-    with it, by a trigger. What belongs to a session stays as long as that can be gone on with. What belongs to facts
-    about a user stays as long as they do.
+    Such a run was never submitted, or its values came after its outcome was deleted; a trigger deleted the earlier ones
+    with the outcome. Values of a session stay as long as the session can be continued, and values of facts about a user
+    as long as the facts.
     """
     connection.execute(
         "DELETE FROM sealed WHERE at_ms <= ? AND NOT EXISTS"

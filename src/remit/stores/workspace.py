@@ -14,7 +14,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import TokenCounter
 from remit.stores.projects import MANIFESTS, project_of
 
-# Folders and files of the hub, of git and of a person's own tools, whose content opens other doors.
+# Folders and files of the hub, of git and of a person's own tools, which may contain credentials.
 _CLOSED = frozenset([
     ".remit", ".git", ".git-credentials", ".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker",
     ".dockercfg", ".netrc", "_netrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".boto",
@@ -40,16 +40,16 @@ _WHOLE = frozenset([
 
 
 def is_closed(name: str) -> bool:
-    """Return whether nothing of that name is shown, be it a file or a folder."""
+    """Return whether a file or folder of that name is hidden."""
     name = name.casefold()
     return name in _CLOSED or name.startswith(_BEGINNINGS) or name.endswith(_ENDINGS)
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a file of that name is never shown to an agent: by its name it holds keys, passwords or histories.
+    """Return whether a file is never shown to an agent, because its name suggests keys, passwords or histories.
 
-    One list for every way in which files reach an agent: the workspace of a hub, and the files that a local agent's
-    client reads for it. A name is a hint, not a proof: what a file with an ordinary name holds goes through redaction.
+    All ways in which files reach an agent use this list: the workspace of a hub, and the files that a local agent's
+    client reads for it. A name is a hint, not a proof: the content of a file with an ordinary name is redacted.
     """
     plain = name.casefold()
     return bool(is_closed(name) or plain in _WHOLE or _HISTORY.fullmatch(plain) or _NAMED.fullmatch(plain))
@@ -57,11 +57,11 @@ def is_secret(name: str) -> bool:
 
 # O3: more than this is bloat.
 _ENTRIES = 20
-# A folder with more entries than this is not listed to its end only to sort it.
+# A folder with more entries than this is not read completely just to sort it.
 _LOOKED_AT = 10_000
-# No more of a file is read than this: some 60,000 tokens, more than a callee is shown.
+# At most this much of a file is read: some 60,000 tokens, more than a callee is shown.
 _READ = 256 * 1024
-# As many as Linux follows.
+# As many symbolic links as Linux follows.
 _LINKS = 40
 
 _CLUTTER = frozenset(
@@ -76,7 +76,7 @@ class _Found(NamedTuple):
 
 
 class Folder:
-    """A directory as a workspace: its path is shown as it is given here."""
+    """A directory as a workspace; its path is shown as given here."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
@@ -139,7 +139,9 @@ def _refused(path: str, why: str) -> RemitError:
 
 
 class _Walk:
-    """Finds files from an open folder, part by part: what was checked is what is opened, whoever moves it meanwhile."""
+    """Finds files from an open folder, part by part: the checked file is the opened one, even if someone moves
+    it meanwhile.
+    """
 
     def __init__(self, root: int, spellings: Sequence[str]) -> None:
         self.root = root
@@ -147,7 +149,7 @@ class _Walk:
 
     @contextmanager
     def find(self, name: str, parts: Sequence[str]) -> Generator[_Found | None]:
-        """Give a file or folder, open while this lasts; None if there is none. Raises for what may not be shown."""
+        """Yield a file or folder, open within the block; None if it does not exist. Raises if it may not be shown."""
         with ExitStack() as stack:
             yield self._find(name, list(reversed(parts)), stack)
 
@@ -186,7 +188,7 @@ class _Walk:
                 else:
                     raise _refused(name, "is a device, pipe or socket")
             except OSError:
-                # It is not there, not a folder, not for this user, or was changed while it was looked at.
+                # It does not exist, is not a folder, is not readable for this user, or was changed meanwhile.
                 return None
         return _Found(os.fstat(folders[-1]), folders[-1])
 
@@ -221,7 +223,7 @@ def _file(name: str, part: str, info: os.stat_result, folder: int, stack: ExitSt
 _SECRET = "is not shown to agents: such files hold keys, or belong to a tool"
 
 
-# ── what is told ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the description ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _top_level(walk: _Walk) -> list[str]:
@@ -247,7 +249,7 @@ def _top_level(walk: _Walk) -> list[str]:
 
 
 def _kind(walk: _Walk, entry: os.DirEntry[str]) -> int:
-    """Return what an entry is; 0 for a link that leads out, and for what is neither a file nor a folder."""
+    """Return the type of an entry; 0 for a link that leads out, and for anything but files and folders."""
     if entry.is_dir(follow_symlinks=False):
         return stat.S_IFDIR
     if entry.is_file(follow_symlinks=False):
@@ -279,7 +281,7 @@ def _project(walk: _Walk) -> list[str]:
 
 
 def _contents(listed: Sequence[tuple[str, _Found]], before: str, room: int, count: TokenCounter) -> str:
-    """Return the files themselves, the smallest first: each gets an equal part of the room that the others left."""
+    """Return the content of the files, the smallest first: each gets an equal part of the room that the others left."""
     files = [(name, found) for name, found in listed if stat.S_ISREG(found.info.st_mode)]
     files.sort(key=lambda file: file[1].info.st_size)
     text = before
@@ -330,7 +332,7 @@ def _within(lines: Sequence[str], room: int, count: TokenCounter) -> str:
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the greatest number up to *limit* that fits, taking it that all smaller ones do."""
+    """Return the greatest number up to *limit* that fits, assuming that all smaller ones do."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

@@ -21,10 +21,10 @@ from remit.stores.transaction import Entry, Transaction
 T = TypeVar("T")
 Listener = Callable[[list[Record]], None]
 
-# So many records are worth waking the writer for (it costs 41 µs); fewer wait for company, or for the idle timer.
+# This many records are worth waking the writer (which costs 41 µs); fewer wait for more, or for the idle timer.
 WAKE_AT = 1_000
 IDLE_SECONDS = 0.1
-# While a batch is written, the loop steps back once in so many records, for so long.
+# While a batch is written, the loop pauses once in this many records, for this long.
 GIVE_WAY_EVERY = 16
 GIVE_WAY_SECONDS = 0.00002
 # After a disk error the writer retries by itself, so that the queue is written once the error has passed.
@@ -72,7 +72,7 @@ class StoreWriter:
         self.queue = self._group.queue
         """Items to write, oldest first."""
         self.sizes: dict[str, int] = {}
-        """The bytes recorded of runs that the loop put here. The thread adds, and never puts one here itself."""
+        """The recorded bytes of the runs that the loop watches. The thread adds to them, and never adds a run."""
         self.calm = sys.maxsize
         """Up to this queue length, callers that append need not `nudge`."""
         self._listeners: dict[object, Listener] = {}
@@ -98,7 +98,7 @@ class StoreWriter:
     # ── in the event loop ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def nudge(self) -> None:
-        """Have the queue written: now if it is long enough or there are listeners, else shortly."""
+        """Write the queue: now if it is long enough or there are listeners, else shortly."""
         if len(self.queue) >= WAKE_AT:
             self._group.wake()
         elif self._eager:
@@ -114,8 +114,8 @@ class StoreWriter:
             self.calm = WAKE_AT - 1
 
     def _give_way(self) -> None:
-        # A loop that is busy lets go of the interpreter at every turn, but takes it back before the writer, which each
-        # turn has woken, gets hold of it: both pay, and the writer starves. So the loop steps back for a moment.
+        # A busy loop releases the interpreter lock at every turn, but takes it back before the woken writer gets it:
+        # both pay, and the writer starves. So the loop pauses for a moment.
         time.sleep(GIVE_WAY_SECONDS)
 
     def do(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
@@ -185,7 +185,7 @@ class StoreWriter:
         self._connection.close()
 
     def _write_batch(self, batch: list[Item]) -> bool:
-        """Write the batch and say whether that worked; items without a caller are queued again if it did not."""
+        """Write the batch and return whether that worked; items without a caller are queued again if it did not."""
         if not batch:
             return True
         try:
