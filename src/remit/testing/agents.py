@@ -46,7 +46,7 @@ FOUND = "It is in the green tin."
 OWN_TOOL = "own_tool"
 OWN_FOUND = "It was in the drawer."
 
-# Long enough not to be taken for the text before a tool call.
+# Long enough not to be mistaken for the text before a tool call.
 PIECES = (
     "The kettle is on, and the water in it is drawn fresh, because what has boiled once tastes of nothing any more. ",
     "The cups are out, seven of them, each warmed with water that was poured away again before the leaves went in. ",
@@ -259,7 +259,7 @@ class AgentConformance:
         async with self.opened(Behaviour.SPENDS) as hub:
             response = await hub.ask(TESTED, "Think", user="u-1", max_tokens=granted)
         assert _code(response) is Code.TOKEN_BUDGET_EXCEEDED
-        # Whether the model was called and used too much, or was not called at all, for it would have.
+        # Either the model was called and used too much, or it was not called because it would have.
         assert response.usage.total in (0, PROMPT + COMPLETION)
 
     async def test_its_budget_ends_a_loop(self) -> None:
@@ -310,7 +310,7 @@ class AgentConformance:
         assert response.tool_calls == (OWN_TOOL,)
 
     async def test_a_tool_of_its_own_that_its_remit_does_not_name_is_not_run(self) -> None:
-        """O6: the caller can restrict the callee's tools, also those that the hub does not know."""
+        """O6: the caller can restrict the callee's tools, including those that the hub does not know."""
         self._unless(self.no_own_tools)
         async with self.opened(Behaviour.USES_OWN_TOOL) as hub:
             response = await hub.ask(TESTED, "Where is the tea?", user="u-1", tools=(TOOL,))

@@ -114,7 +114,7 @@ class TransportConformance(LimitConformance):
         assert heard == [[], ["first", "I heard first"]]
 
     async def test_a_returned_session_is_the_one_to_send(self) -> None:
-        """X16: a session that nobody named is gone on with by the id that came back, by an agent and by a user."""
+        """X16: an unnamed session is continued by its returned id, by an agent and by a user."""
         heard: list[list[str]] = []
 
         async def helper(brief: Brief) -> str:
@@ -261,7 +261,7 @@ class TransportConformance(LimitConformance):
         assert "joe" not in seen[0]
 
     async def test_no_time_passes_while_a_person_is_asked_at_the_callees(self) -> None:
-        """Decision 4: waiting for a person stops the clocks of all who wait."""
+        """Decision 4: waiting for a person stops the clocks of all callers that wait."""
         if self.no_persons:
             raise SkipTest(self.no_persons)
 
@@ -269,7 +269,7 @@ class TransportConformance(LimitConformance):
             return Ask("May it?") if request.target == "helper" else ALLOW
 
         near, far = self.hubs(guards=[ask_first], approver="inbox")
-        if near is not far:  # a rule of the callee's hub is none of the caller's
+        if near is not far:  # a rule of the callee's hub does not apply to the caller's hub
             near, _ = self.hubs()
 
         async def helper(_: Brief) -> str:

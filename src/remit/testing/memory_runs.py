@@ -29,7 +29,7 @@ class SubmittedRun(Struct, kw_only=True):
     response: Response | None = None
     finished_ms: int = 0
     kept_since_ms: int = 0
-    """`finished_ms`, moved along with a clock that jumped."""
+    """`finished_ms`, shifted with a clock that jumped."""
     forgotten: bool = False
 
     def status(self, now_ms: int) -> Literal["waiting", "running", "silent", "finished"]:
@@ -49,7 +49,7 @@ class SubmittedRun(Struct, kw_only=True):
         )
 
     def follow_clock(self, jump_ms: int, now_ms: int) -> None:
-        """Move its times along with a clock that jumped."""
+        """Shift its times with a clock that jumped."""
         if jump_ms > 0 and self.kept_since_ms <= now_ms - jump_ms + LEAST_JUMP_MS:
             self.kept_since_ms += jump_ms
         if jump_ms > 0 and 0 < self.lease_until_ms <= now_ms - jump_ms + LEAST_JUMP_MS:

@@ -13,7 +13,7 @@ from remit.protocol.records import Progress, Record, SharedStep
 from remit.protocol.remit import Remit
 from remit.runtime.ports import Decision, Question, Store, StoreError
 
-# Far longer than any test takes, and nothing at all: a lease that has not ended, and one that has.
+# Far longer than any test takes, and zero: a lease that has not expired, and one that has.
 LONG_MS = 3_600_000
 OVER_MS = 0
 
@@ -27,7 +27,7 @@ YES = Decision(agreed=True, by="ann", reason="fine", edits={"objective": "Sort o
 
 
 def a_request(name: str = "one", *, id: str | None = None, user: str = "u-1", origin: str = "user") -> Request:
-    """Return a root request whose run, session and, if none is given, id are named for *name*."""
+    """Return a root request; its run, its session and, if none is given, its id are derived from *name*."""
     return Request(
         version=VERSION,
         id=id or f"id-{name}",
@@ -57,7 +57,7 @@ def a_response(request: Request, result: Json = "sorted") -> Response:
 def a_question(
     name: str = "one", *, run: str = "one", text: str = "May it?", asked_ms: int = 1, expires_ms: int = NEVER_MS
 ) -> Question:
-    """Return a question named for *name* about the request that `a_request` makes for *run*."""
+    """Return a question derived from *name*, about the request that `a_request` makes for *run*."""
     return Question(
         id=f"question-{name}",
         text=text,

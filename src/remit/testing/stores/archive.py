@@ -52,7 +52,7 @@ class ArchiveConformance(StoreCase):
             assert await store.load("run-one") == {"a": b"done"}
 
     async def test_whoever_lost_a_run_is_told_before_it_begins_anything_more(self) -> None:
-        """Decision 4: two hubs that both believe to have a run do not both carry out its next step."""
+        """Decision 4: two hubs that both believe to own a run do not both execute its next step."""
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="slow", lease_ms=OVER_MS)
             await store.claim("run-one", "quick", LONG_MS)
@@ -64,7 +64,7 @@ class ArchiveConformance(StoreCase):
             assert await store.load("run-one") == {"a": b"fresh"}
 
     async def test_the_journal_of_a_run_that_did_not_succeed_is_known_until_its_outcome_is_forgotten(self) -> None:
-        """Whoever tries it again need not do again what was done."""
+        """A retry need not repeat finished work."""
         failed = replace(a_response(a_request()), status=Status.PARTIAL)
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
@@ -137,7 +137,7 @@ class ArchiveConformance(StoreCase):
         ]
 
     async def test_runs_are_found_by_what_links_them(self) -> None:
-        """K1: by the correlation id; a run without one is found by its own."""
+        """K1: by the correlation id; a run without one is found by its own id."""
         async with self.opened() as store:
             for name, user, correlation in (("one", "u-1", "c"), ("two", "u-2", "c"), ("three", "u-1", None)):
                 request = replace(a_request(name, user=user), correlation=correlation)

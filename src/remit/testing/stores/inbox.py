@@ -151,7 +151,7 @@ class InboxConformance(StoreCase):
             assert await store.decision("question-one") == winner
 
     async def test_a_question_that_is_there_stays_as_it_is(self) -> None:
-        """A run that was taken up again asks the same again."""
+        """A resumed run asks the same question again."""
         async with self.opened() as store:
             await store.put(a_question())
             assert await store.put(a_question(text="May it now?", asked_ms=9)) == a_question()
@@ -168,7 +168,7 @@ class InboxConformance(StoreCase):
             assert [question.id for question in await store.pending()] == ["question-a", "question-c", "question-d"]
 
     async def test_a_question_that_has_expired_can_no_longer_be_answered(self) -> None:
-        """A yes that comes too late is no yes."""
+        """An approval that comes too late does not count."""
         async with self.opened() as store:
             await store.put(a_question(expires_ms=2))
             assert await store.pending() == []

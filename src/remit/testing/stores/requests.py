@@ -58,7 +58,7 @@ class RequestConformance(StoreCase):
                 assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == AcceptedRequest(1)
 
     async def test_the_same_id_brought_by_another_is_another_request(self) -> None:
-        """Decision 6: ids are their sender's own, and two senders do not know of each other's."""
+        """Decision 6: each sender chooses its own ids, and two senders do not know of each other's."""
         async with self.opened() as store:
             for place, via in enumerate((None, "web", "app")):
                 request = replace(a_request(str(place), id="same"), via=via)
@@ -103,7 +103,7 @@ class RequestConformance(StoreCase):
         assert last == Record(seq=2, kind=Kind.RESULT, at_ms=7, run="run-one", session="session-one", body=response)
 
     async def test_an_outcome_that_is_not_kept_lets_the_same_request_come_again(self) -> None:
-        """A request that was never begun may be sent again under its id; what happened stays in the record."""
+        """A request that never began may be sent again under its id; the events stay in the record."""
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
             assert await store.finish("run-one", 1, a_response(a_request()), 7, keep=False)

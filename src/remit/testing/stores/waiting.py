@@ -105,7 +105,7 @@ class WaitingConformance(StoreCase):
             assert runs == [("run-two", "Sort receipts", 1_000), ("run-one", "Sort one receipt", 1_000)]
 
     async def test_a_change_of_type_alone_is_a_change(self) -> None:
-        """In Python 1 is equal to true; to whoever reads the input it is not."""
+        """In Python 1 equals true; for a reader of the input they differ."""
         async with self.opened() as store:
             await store.submit(replace(a_request(), input=1), b"digest", worker="w", lease_ms=OVER_MS, waiting=True)
             await store.begin("run-one", 1, replace(a_request(), input=True))
@@ -124,7 +124,7 @@ class WaitingConformance(StoreCase):
             )
 
     async def test_a_request_may_be_said_to_begin_more_than_once(self) -> None:
-        """Whoever got no acknowledgement asks again; that is no new attempt, and wipes out none."""
+        """A hub without an acknowledgement asks again; that is neither a new attempt nor does it undo one."""
         changed = replace(a_request(), objective="Sort one receipt")
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS, waiting=True)
@@ -168,7 +168,7 @@ class WaitingConformance(StoreCase):
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="first", lease_ms=LONG_MS)
             assert await store.release("run-one", 1)
-            # Its worker goes on sending heartbeats for the rest of its work.
+            # Its worker continues to send heartbeats for the rest of its work.
             await store.heartbeat("first", LONG_MS)
             assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
             epoch = await store.claim("run-one", "second", LONG_MS)

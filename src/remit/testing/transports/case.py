@@ -28,9 +28,9 @@ class TransportCase:
     no_way_back = ""
     """Why a callee cannot call an agent of its caller's hub."""
     no_persons = ""
-    """Why the clock does not stop while a person is asked at the callee's hub."""
+    """Why the clock does not stop while the callee's hub asks a person."""
     no_envelope = ""
-    """Why the callee gets and gives less than the whole envelope: hints, artifacts, confidence and the like."""
+    """Why less than the whole envelope is sent: hints, artifacts, confidence and the like."""
     no_nesting = ""
     """Why the remit is not sent to the callee, but only enforced by the caller's hub."""
 
@@ -57,7 +57,7 @@ class TransportCase:
             return await near.ask("boss", "Go", user=USER)
 
     async def answered(self, callee: Act, **options: Any) -> Response:
-        """Return what `boss` gets from `helper`."""
+        """Return the response that `boss` gets from `helper`."""
         got: list[Response] = []
 
         async def boss(brief: Brief) -> str:
