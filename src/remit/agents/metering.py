@@ -164,7 +164,7 @@ def _as_called(response: ModelResponse, parameters: ModelRequestParameters) -> M
     if not tools:
         return response
     if any(isinstance(part, ToolCallPart) for part in response.parts):
-        return replace(response, parts=[_or_text(part) for part in response.parts])
+        return replace(response, parts=[_text_if_unreadable(part) for part in response.parts])
     calls = written_calls(response.text or "", {tool.name for tool in tools})
     if not calls:
         return response
@@ -174,7 +174,7 @@ def _as_called(response: ModelResponse, parameters: ModelRequestParameters) -> M
     return replace(response, parts=[*others, *meant])
 
 
-def _or_text(part: ModelResponsePart) -> ModelResponsePart:
+def _text_if_unreadable(part: ModelResponsePart) -> ModelResponsePart:
     """Return a model's answer; as plain text if its further fields cannot be read."""
     if not isinstance(part, ToolCallPart) or part.tool_name != STRUCTURED or isinstance(part.args, dict):
         return part

@@ -156,7 +156,7 @@ class RequestHandler:
         self._process = process
         self._brief = brief
         self._heard = 0
-        self._wishes: dict[int, asyncio.Task[None]] = {}
+        self._open_requests: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
         self._told: dict[tuple[Code, str], Fault] = {}
         """Faults that were sent to the agent without their origin, with that origin: the agent may pass one on."""
@@ -170,9 +170,9 @@ class RequestHandler:
             self._process.kill()
             raise
         finally:
-            if self._wishes:
+            if self._open_requests:
                 self._process.kill()  # it answered without waiting for its own requests, which must not go on
-                await self._end_wishes()
+                await self._cancel_requests()
 
     def _hand_over(self) -> None:
         brief = self._brief
@@ -220,33 +220,33 @@ class RequestHandler:
                     with suppress(RemitError):  # cancelled, or nothing left: the process counts that itself
                         self._brief.spend(prompt=prompt, completion=completion, estimated=estimated)
                 case WithdrawFrame(number=number):
-                    if number in self._wishes:
-                        self._wishes[number].cancel()
+                    if number in self._open_requests:
+                        self._open_requests[number].cancel()
                 case ReadyFrame():
                     raise self._process.broken("it was ready already")
-                case wish:
-                    await self._begin(wish)
+                case frame:
+                    await self._begin(frame)
 
-    async def _begin(self, wish: AgentRequest) -> None:
-        if wish.number in self._wishes:
-            raise self._process.broken(f"it wished twice for number {wish.number}")
+    async def _begin(self, frame: AgentRequest) -> None:
+        if frame.number in self._open_requests:
+            raise self._process.broken(f"it sent two requests with number {frame.number}")
         await self._room.acquire()
-        task = asyncio.get_running_loop().create_task(self._fulfil(wish))
-        self._wishes[wish.number] = task
-        task.add_done_callback(lambda task: self._fulfilled(wish.number, task))
+        task = asyncio.get_running_loop().create_task(self._fulfil(frame))
+        self._open_requests[frame.number] = task
+        task.add_done_callback(lambda task: self._fulfilled(frame.number, task))
 
-    async def _fulfil(self, wish: AgentRequest) -> None:
+    async def _fulfil(self, frame: AgentRequest) -> None:
         try:
-            self._reply(wish.number, await self._carry_out(wish))
+            self._reply(frame.number, await self._carry_out(frame))
         except RemitError as error:
-            self._reply(wish.number, why=error.fault)
+            self._reply(frame.number, why=error.fault)
         except Exception as error:  # noqa: BLE001 - logged without its words, which may hold what the agent said
-            log.error("a wish of %s failed: %s", self._brief.request.target, type(error).__name__)
-            self._reply(wish.number, why=fault(Code.DELEGATION_FAILED, f"the hub failed: {type(error).__name__}"))
+            log.error("a request of %s failed: %s", self._brief.request.target, type(error).__name__)
+            self._reply(frame.number, why=fault(Code.DELEGATION_FAILED, f"the hub failed: {type(error).__name__}"))
         await self._process.sent()
 
     def _fulfilled(self, number: int, task: asyncio.Task[None]) -> None:
-        del self._wishes[number]
+        del self._open_requests[number]
         self._room.release()
         # Sent here, because a task that is cancelled before its first step cannot send anything.
         if task.cancelled():
@@ -280,9 +280,9 @@ class RequestHandler:
             case _:
                 return value
 
-    async def _carry_out(self, wish: AgentRequest) -> Json:
+    async def _carry_out(self, frame: AgentRequest) -> Json:
         brief = self._brief
-        match wish:
+        match frame:
             case DelegateFrame(call=call):
                 return await brief.delegate(**msgspec.structs.asdict(_call(call)))
             case FanOutFrame(calls=calls):
@@ -308,10 +308,10 @@ class RequestHandler:
             case FactsFrame():
                 return await brief.facts()
 
-    async def _end_wishes(self) -> None:
-        for task in self._wishes.values():
+    async def _cancel_requests(self) -> None:
+        for task in self._open_requests.values():
             task.cancel()
-        await asyncio.wait(set(self._wishes.values()))
+        await asyncio.wait(set(self._open_requests.values()))
 
     def _account(self) -> RemainingBudget:
         brief = self._brief

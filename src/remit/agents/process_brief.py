@@ -116,22 +116,22 @@ class RemoteBriefBackend:
 
     async def delegate(self, call: Call) -> Response:
         try:
-            wish = DelegateFrame(number=next(self._numbers), call=raw_of_agent(call))
-            return self._count(await self._wish(wish, Response))
+            frame = DelegateFrame(number=next(self._numbers), call=raw_of_agent(call))
+            return self._count(await self._ask(frame, Response))
         except NOT_SAYABLE as error:
             return self._refused(call, error)
 
     async def fan_out(self, calls: Sequence[Call]) -> list[Response]:
         try:
-            wish = FanOutFrame(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls))
-            return [self._count(response) for response in await self._wish(wish, list[Response])]
+            frame = FanOutFrame(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls))
+            return [self._count(response) for response in await self._ask(frame, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls]
 
     async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
         try:
             said = tuple(raw_of_agent(call) for call in calls)
-            combined = await self._wish(
+            combined = await self._ask(
                 CombineFrame(number=next(self._numbers), calls=said, strategy=strategy), Combined
             )
         except NOT_SAYABLE as error:
@@ -142,52 +142,52 @@ class RemoteBriefBackend:
 
     async def chain(self, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
         try:
-            wish = ChainFrame(
+            frame = ChainFrame(
                 number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls), hand_on=hand_on
             )
-            return [self._count(response) for response in await self._wish(wish, list[Response])]
+            return [self._count(response) for response in await self._ask(frame, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls[:1]]
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         try:
             said = plain_arguments(tool, arguments)
-            return await self._wish(UseToolFrame(number=next(self._numbers), tool=tool, arguments=said), object)
+            return await self._ask(UseToolFrame(number=next(self._numbers), tool=tool, arguments=said), object)
         except NOT_SAYABLE as error:
             message = f"the arguments do not fit tool {tool}: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
 
     async def confirm(self, question: str) -> bool:
-        return await self._wish(ConfirmFrame(number=next(self._numbers), question=question), bool)
+        return await self._ask(ConfirmFrame(number=next(self._numbers), question=question), bool)
 
     async def state(self) -> dict[str, Json]:
-        return await self._wish(StateFrame(number=next(self._numbers)), dict[str, Json])
+        return await self._ask(StateFrame(number=next(self._numbers)), dict[str, Json])
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         said = plain_changes(self._run.request.target, changes)
-        return await self._wish(ChangeFrame(number=next(self._numbers), changes=said), dict[str, Json])
+        return await self._ask(ChangeFrame(number=next(self._numbers), changes=said), dict[str, Json])
 
     async def once(self, name: str, work: Work) -> Json:
-        known = await self._wish(OnceFrame(number=next(self._numbers), name=name), list[Json])
+        known = await self._ask(OnceFrame(number=next(self._numbers), name=name), list[Json])
         if known:
             return known[0]
         found = plain_finding(name, await work())
         try:
-            return (await self._wish(OnceFrame(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
+            return (await self._ask(OnceFrame(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"what was found out for {name} is not JSON: {error}")
             raise RemitError(why) from error
 
     async def conversation(self) -> list[Record]:
-        entries = await self._wish(ConversationFrame(number=next(self._numbers)), list[RawRecord])
+        entries = await self._ask(ConversationFrame(number=next(self._numbers)), list[RawRecord])
         return [entry.record() for entry in entries]
 
     async def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> list[Message]:
-        wish = HistoryFrame(number=next(self._numbers), wanted=wanted, tokens=tokens, of=of)
-        return await self._wish(wish, list[Message])
+        frame = HistoryFrame(number=next(self._numbers), wanted=wanted, tokens=tokens, of=of)
+        return await self._ask(frame, list[Message])
 
     async def facts(self) -> tuple[str, ...]:
-        return await self._wish(FactsFrame(number=next(self._numbers)), tuple[str, ...])
+        return await self._ask(FactsFrame(number=next(self._numbers)), tuple[str, ...])
 
     def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
         try:
@@ -261,18 +261,18 @@ class RemoteBriefBackend:
         else:
             future.set_exception(RemitError(reply.fault))
 
-    async def _wish(self, wish: AgentRequest, kind: type[T]) -> T:
-        future = self._waiting[wish.number] = self._loop.create_future()
+    async def _ask(self, frame: AgentRequest, kind: type[T]) -> T:
+        future = self._waiting[frame.number] = self._loop.create_future()
         try:
-            self._say(wish)
+            self._say(frame)
         except BaseException:
-            del self._waiting[wish.number]
+            del self._waiting[frame.number]
             raise
         try:
             return unraw(await asyncio.shield(future), kind)
         except asyncio.CancelledError:
             if not future.done():
-                self._say(WithdrawFrame(number=wish.number))
+                self._say(WithdrawFrame(number=frame.number))
                 await asyncio.wait({future})  # the hub ends the request within its grace time
             if not future.cancelled():
                 future.exception()

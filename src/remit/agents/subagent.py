@@ -146,14 +146,14 @@ class _Reader:
         self._notes.append(f"`{name}` is none, decisions or all: none was taken.")
         return "none"
 
-    def none_else(self, name: str, value: Json) -> int:
-        """Return the number of messages to select; an invalid value selects none."""
+    def filter_limit(self, name: str, value: Json) -> int:
+        """Return a limit of a filter; an invalid value becomes one that selects no messages."""
         return self.count(name, value, 0, "0 was taken.")
 
 
 _FILTER: dict[str, Callable[[_Reader, str, Json], Json]] = {
-    "last_messages": _Reader.none_else,
-    "max_age_seconds": _Reader.none_else,
+    "last_messages": _Reader.filter_limit,
+    "max_age_seconds": _Reader.filter_limit,
     "roles": _Reader.roles,
     "keywords": _Reader.texts,
     "workspace_files": _Reader.texts,
@@ -208,7 +208,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
         input=given.input,
         context=None if given.context is None else _shown(given.context),
         context_tokens=context_tokens,
-        spare_tokens=_spared(brief),
+        spare_tokens=_tokens_to_spare(brief),
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
         may_delegate=given.allow_nested_calls,
         deadline_ms=TIME_MS,
@@ -221,7 +221,7 @@ def _shown(wanted: ContextFilter) -> ContextFilter:
     return wanted if wanted.known is not None else replace(wanted, known="none")
 
 
-def _spared(brief: Brief) -> int:
+def _tokens_to_spare(brief: Brief) -> int:
     """Return the largest default of the agents that can be called: the tokens to keep for each further call.
 
     A callee without a default on its card gets a fair share of what is left. A model resends its whole context with

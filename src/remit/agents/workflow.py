@@ -131,16 +131,16 @@ class WorkflowExecution:
             for response in self._responses.values():
                 if response.fault is not None:
                     raise RemitError(response.fault)
-        return await self._told()
+        return await self._written_answer()
 
-    async def _told(self) -> Answer:
+    async def _written_answer(self) -> Answer:
         """Return the answer, written by a model if there is one; otherwise, or if that fails, by the template."""
         if self._narrator is None:
             return self._answer()
         blend = blend_of(self._workflow, self._ended, self._responses, self._words, self._request)
         if blend is None:
             return self._answer()
-        self._brief.progress(_TELLING, partial=self._so_far)
+        self._brief.progress(_TELLING, partial=self._partial_answer)
         told = await self._narrator.tell(blend, self._brief)
         answer = answer_of(self._workflow, self._ended, self._responses, self._words, blend=told.text)
         return replace(answer, metadata=answer.metadata | told.metadata)
@@ -175,13 +175,15 @@ class WorkflowExecution:
     async def _do(self, step: Step) -> StepOutcome:
         """Execute a step, with retries and fallback agents, until it succeeds or no agent is left."""
         async with self._room:
-            self._brief.progress(self._words.progress(step), partial=self._so_far)
+            self._brief.progress(self._words.progress(step), partial=self._partial_answer)
             names = (step.name if attempt == 1 else f"{step.name}~{attempt}" for attempt in count(1))
             unknown = count(1)
             for agent in (step.agent, *step.fallback):
                 for left in reversed(range(step.attempts)):
                     response = await self._ask(step, agent, next(names))
-                    while _is_unknown(response) and await self._brief.confirm(self._again(step, next(unknown))):
+                    while _is_unknown(response) and await self._brief.confirm(
+                        self._repeat_question(step, next(unknown))
+                    ):
                         response = await self._ask(step, agent, next(names))
                     self._responses[step.name] = response
                     if response.ok:
@@ -189,11 +191,11 @@ class WorkflowExecution:
                         return StepOutcome(state=state, result=response.result, confidence=response.confidence)
                     if _is_unknown(response):  # nobody approved doing it again, here or elsewhere
                         return self._failed(step)
-                    if not left or not await self._may_help(response):
+                    if not left or not await self._may_retry(response):
                         break
             return self._failed(step)
 
-    def _again(self, step: Step, times: int) -> str:
+    def _repeat_question(self, step: Step, times: int) -> str:
         """Return a question with a unique id: an approval of one step, or after one restart, does not count for
         the next.
         """
@@ -206,7 +208,7 @@ class WorkflowExecution:
         why = self._responses[step.name].fault
         return StepOutcome(state="failed", why="" if why is None else why.outward().message, result=step.default)
 
-    def _so_far(self) -> Answer:
+    def _partial_answer(self) -> Answer:
         """Return the partial answer if the time runs out: the steps that are done."""
         return self._answer() if any(ended.usable for ended in self._ended.values()) else Answer()
 
@@ -265,7 +267,7 @@ class WorkflowExecution:
             assumptions=(*given.assumptions, *(warning for each in came for warning in each.warnings)),
         )
 
-    async def _may_help(self, response: Response) -> bool:
+    async def _may_retry(self, response: Response) -> bool:
         """Return whether a retry may help, after the pause."""
         why = response.fault
         if why is None or not why.recoverable:
@@ -320,7 +322,7 @@ def blend_of(
 
     A result that already combines others, and names conflicts or missing parts, is not rewritten: these could be lost.
     """
-    useful, told, _ = _tellable(workflow, ended)
+    useful, told, _ = _reported_steps(workflow, ended)
     sections = [each for step in told if (each := _section(step, ended, responses)).result not in (None, "")]
     for section in sections:
         response = responses[section.name]
@@ -334,7 +336,7 @@ def blend_of(
     )
 
 
-def _tellable(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tuple[list[Step], list[Step], bool]:
+def _reported_steps(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tuple[list[Step], list[Step], bool]:
     """Return the steps with a result, the steps that users are told of, and whether all of that is the answer."""
     steps = [step for step in workflow.steps if step.name in ended]
     useful = [step for step in steps if ended[step.name].usable]
@@ -359,7 +361,7 @@ def answer_of(
 
     *blend* is a text that combines the results.
     """
-    useful, told, whole = _tellable(workflow, ended)
+    useful, told, whole = _reported_steps(workflow, ended)
     answered = useful if whole else [step for step in useful if step.name == workflow.result]
     came = [responses[step.name] for step in answered]
     findings = find([_section(step, ended, responses) for step in useful])

@@ -61,7 +61,7 @@ class Embeddings:
             row += _WORDS * numpy.array(common)
         self._learned = learn(examples, rows.tolist(), _USUAL)
         self._weights = self._encoder.table(self._learned) @ vectors
-        self._spoken_for = _Spoken(numpy, vocabulary, words, self._learned)
+        self._spoken_for = _WordScores(numpy, vocabulary, words, self._learned)
 
     def scores(self, text: str) -> Sequence[ScoredCapability]:
         """Return the likeliest capabilities, best first; none for an empty text."""
@@ -71,7 +71,7 @@ class Embeddings:
         return self._learned.scored(((1 - _WORDS) * meaning + _WORDS * self._spoken_for(text)).tolist())
 
 
-class _Spoken:
+class _WordScores:
     """Scores each capability by the words of a text."""
 
     def __init__(

@@ -59,7 +59,7 @@ class Learned(NamedTuple):
         if best <= 0:
             return ()
         likely = _logistic(self.sureness.bias + self.sureness.slope * best)
-        shares = enumerate(_shares(scores, self.sureness.sharpness))
+        shares = enumerate(_softmax(scores, self.sureness.sharpness))
         found = nlargest(MOST_SCORED, shares, key=lambda each: each[1])
         return tuple(ScoredCapability(self.codes[place], likely * share) for place, share in found)
 
@@ -121,7 +121,7 @@ def _train(examples: Examples, alike: Sequence[Row], kept: Iterable[int]) -> tup
         length = sqrt(sum(alike[one][other] for one in those for other in those))
         for example in those:
             vote(example, place, 1 / length if length else 0.0)
-    for example in _in_turns(members) * PASSES if len(members) > 1 else ():
+    for example in _round_robin(members) * PASSES if len(members) > 1 else ():
         own = examples.own[example]
         score, rival = max((scores[place][example], place) for place in members if place != own)
         missing = MARGIN + score - scores[own][example]
@@ -142,7 +142,7 @@ def _members(examples: Examples, kept: Iterable[int]) -> dict[int, list[int]]:
     return members
 
 
-def _in_turns(members: dict[int, list[int]]) -> list[int]:
+def _round_robin(members: dict[int, list[int]]) -> list[int]:
     """Yield one example of each capability, then the next of each, so that none is learnt long before another."""
     longest = max(map(len, members.values()))
     return [those[turn] for turn in range(longest) for those in members.values() if turn < len(those)]
@@ -221,8 +221,8 @@ def _fit_scope(usual: Sureness, known: Sequence[float], beside: Sequence[float])
             up, along = up + miss, along + miss * score
             upper, mixed, lower = upper + bend, mixed + bend * score, lower + bend * score * score
         area = upper * lower - mixed * mixed
-        bias += _step((lower * up - mixed * along) / area, _SPREAD.bias)
-        slope += _step((upper * along - mixed * up) / area, _SPREAD.slope)
+        bias += _limited_step((lower * up - mixed * along) / area, _SPREAD.bias)
+        slope += _limited_step((upper * along - mixed * up) / area, _SPREAD.slope)
     return bias, slope
 
 
@@ -232,15 +232,15 @@ def _fit_sharpness(usual: float, known: Sequence[_Known]) -> float:
     for _ in range(_ROUNDS):
         along, bend = (usual - sharpness) / _SPREAD.sharpness**2, 1 / _SPREAD.sharpness**2
         for scores, own in known:
-            shares = _shares(scores, sharpness)
+            shares = _softmax(scores, sharpness)
             mean = sum(share * score for share, score in zip(shares, scores, strict=True))
             along += scores[own] - mean
             bend += sum(share * (score - mean) ** 2 for share, score in zip(shares, scores, strict=True))
-        sharpness = max(sharpness + _step(along / bend, _SPREAD.sharpness), 0.0)
+        sharpness = max(sharpness + _limited_step(along / bend, _SPREAD.sharpness), 0.0)
     return sharpness
 
 
-def _step(wanted: float, most: float) -> float:
+def _limited_step(wanted: float, most: float) -> float:
     """Limit the step: where the curve is flat, Newton's method overshoots."""
     return min(max(wanted, -most), most)
 
@@ -249,7 +249,7 @@ def _logistic(value: float) -> float:
     return 1 / (1 + exp(-max(value, -500.0)))
 
 
-def _shares(scores: Sequence[float], sharpness: float) -> list[float]:
+def _softmax(scores: Sequence[float], sharpness: float) -> list[float]:
     """Return the share of each score (softmax)."""
     best = max(scores)
     powers = [exp(max(sharpness * (score - best), -500.0)) for score in scores]

@@ -106,7 +106,7 @@ class Vocabulary:
         return weighed
 
     def _rarity(self, feature: str, seen: int) -> float:
-        return log((self._texts + 1) / (seen + _elsewhere(feature) + 0.5))
+        return log((self._texts + 1) / (seen + _assumed_texts(feature) + 0.5))
 
 
 def alike(vectors: Sequence[Mapping[str, float]]) -> list[Row]:
@@ -157,7 +157,7 @@ def _pieces(word: str) -> tuple[str, ...]:
     return tuple(f"#{whole[start : start + 3]}" for start in range(len(whole) - 2))
 
 
-def _elsewhere(feature: str) -> int:
+def _assumed_texts(feature: str) -> int:
     """Return in how many of the assumed further texts a feature occurs."""
     common = _common()
     one, pair, other = feature.partition(" ")

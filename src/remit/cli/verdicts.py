@@ -241,7 +241,7 @@ def _outcome(
             case Exception():
                 return "refused", name_of(guard), _failed(verdict)
             case Ask() as ask:
-                if _needs_nobody(team, request, ask):
+                if _is_preapproved(team, request, ask):
                     continue
                 if team.approvals.otherwise == "deny":
                     message = f"nobody is asked in this team: {ask.question}"
@@ -250,7 +250,7 @@ def _outcome(
     return "allowed", "", None
 
 
-def _needs_nobody(team: Team, request: Request, ask: Ask) -> bool:
+def _is_preapproved(team: Team, request: Request, ask: Ask) -> bool:
     """Say whether the team's list agrees, so that no person is asked."""
     question = Question(id=PREVIEW_RUN, text=ask.question, request=request, asked_ms=0, expires_ms=0)
     decision = asyncio.run(AllowList(team.approvals.allow)(question))

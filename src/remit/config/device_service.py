@@ -84,7 +84,7 @@ async def relaying(
     changed: Callable[[Overlay], None] = lambda _: None,
     noted: Callable[[SharedStep], None] = lambda _: None,
     told: Callable[[SharingEvent], None] = lambda _: None,
-    unable: Callable[[RemoteCommand, str], None] = lambda _wish, _why: None,
+    unable: Callable[[RemoteCommand, str], None] = lambda _command, _why: None,
     trouble: Trouble | None = None,
     linked: Callable[[connection.State, str], None] = lambda _state, _why: None,
     environ: Mapping[str, str] = os.environ,

@@ -73,7 +73,7 @@ def _shape(place: int) -> re.Pattern[bytes]:
 
 
 @cache
-def _lettered(place: int) -> bool:
+def _may_begin_with_letter(place: int) -> bool:
     """Return whether the number may begin with a letter, so that it must be separated from the words before it."""
     return re.match(r"\(?\??:?\[?[A-Za-z]", ROWS[place].shape) is not None
 
@@ -84,7 +84,7 @@ def _before_word(place: int) -> re.Pattern[bytes]:
 
 
 @cache
-def _sure() -> tuple[Linear, list[tuple[int, re.Pattern[bytes]]]]:
+def _formats_without_label() -> tuple[Linear, list[tuple[int, re.Pattern[bytes]]]]:
     """Return one pattern of all formats that need no label, and each format by itself."""
     shapes = [(place, row.sure) for place, row in enumerate(ROWS) if row.sure]
     # RE2 cannot express `the same character again`; the pattern of the row can.
@@ -113,7 +113,7 @@ def numbers(data: bytes) -> Iterator[Finding]:
         places = rows.get(word) or rows.get(data[start:end].lower()) or _spaced(rows, data[start:end])
         if places and _is_word(data, start, end, word):
             yield from _named(data, start, end, places, mistyped=word in _unmistakable())
-    sure, shapes = _sure()
+    sure, shapes = _formats_without_label()
     for start, _ in sure.spans(data):
         for place, shape in shapes:
             found = shape.match(data, start)
@@ -143,8 +143,8 @@ def _named(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyp
     window = data[end : end + _NEAR + _LONGEST]
     for place in places:
         found = _shape(place).match(window)
-        if found is not None and _lettered(place):
-            found = _last_of(window, place, found)
+        if found is not None and _may_begin_with_letter(place):
+            found = _first_valid(window, place, found)
         if found is not None and _is_valid(place, found["number"]):
             yield Finding(end + found.start("number"), end + found.end("number"), ROWS[place].kind, 0.98)
             return
@@ -165,7 +165,7 @@ def _named(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyp
             return
 
 
-def _last_of(window: bytes, place: int, found: re.Match[bytes]) -> re.Match[bytes] | None:
+def _first_valid(window: bytes, place: int, found: re.Match[bytes]) -> re.Match[bytes] | None:
     """Return the first position at which a number that begins with letters is valid, because words may have its
     format too.
     """

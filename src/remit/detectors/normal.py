@@ -70,7 +70,7 @@ def as_ascii(text: str) -> str:
 def shadow(text: str) -> Shadow:
     """Return the normalised form of *text* as bytes, with offsets into the original."""
     seen = as_ascii(text)
-    data = _of_one_line(seen.encode("latin-1"))
+    data = _decode_blanks(seen.encode("latin-1"))
     odd = "" if seen is text else "".join(char for char in set(text) if len(_SEEN[ord(char)]) != 1)
     if not odd:
         return Shadow(data, None)
@@ -97,7 +97,7 @@ def hidden(text: str) -> Shadow | None:
     )
 
 
-def _of_one_line(data: bytes) -> bytes:
+def _decode_blanks(data: bytes) -> bytes:
     """Return *data* with the escapes for blanks and quotes in embedded JSON decoded."""
     if b"\\" not in data:
         return data
@@ -106,7 +106,7 @@ def _of_one_line(data: bytes) -> bytes:
     return data.replace(rb"\"", b'""')
 
 
-class _Seen(dict[int, str]):
+class _NormalForms(dict[int, str]):
     """The normalised form of each character, computed on first use."""
 
     def __missing__(self, point: int) -> str:
@@ -114,7 +114,7 @@ class _Seen(dict[int, str]):
         return seen
 
 
-_SEEN = _Seen()
+_SEEN = _NormalForms()
 
 
 def _seen(char: str) -> str:

@@ -200,7 +200,7 @@ def _is_card_here(data: bytes, piece: Sequence[Group], digits: bytes) -> bool:
 
 def is_card(digits: bytes) -> bool:
     """Return whether *digits* have the length that their issuer uses, and a correct check digit."""
-    return len(digits) in _issued(digits) and luhn(digits)
+    return len(digits) in _issuer_lengths(digits) and luhn(digits)
 
 
 def luhn(digits: bytes) -> bool:
@@ -220,7 +220,7 @@ _MAESTRO = frozenset({12, 13, 16})
 _NONE: frozenset[int] = frozenset()
 
 
-def _issued(digits: bytes) -> frozenset[int]:
+def _issuer_lengths(digits: bytes) -> frozenset[int]:
     """Return the lengths that the issuer with this prefix uses (ISO/IEC 7812 and the schemes' own ranges)."""
     if len(digits) < 12:
         return _NONE
@@ -272,7 +272,7 @@ def _personal(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
 def _state_number(data: bytes, piece: Sequence[Group], shape: tuple[int, int], between: bytes) -> str:
     digits = _joined(data, piece)
     if shape == (2, 4):
-        return _american(digits)
+        return _us_kind(digits)
     words = context.before(data, piece[0][0])
     if context.SIN.search(words):
         return "SIN" if is_sin(digits, named=True) else ""
@@ -295,7 +295,7 @@ def _named(data: bytes, groups: Sequence[Group], total: int) -> Iterator[Finding
     if total == 9 and context.SIN.search(words):
         kind = "SIN" if is_sin(digits, named=True) else ""
     elif total == 9 and (context.SSN.search(words) or context.ITIN.search(words)):
-        kind = _american(digits)
+        kind = _us_kind(digits)
     elif total == 10 and context.NHS.search(words):
         from stdnum.gb import nhs
 
@@ -304,7 +304,7 @@ def _named(data: bytes, groups: Sequence[Group], total: int) -> Iterator[Finding
         yield Finding(*_spans(groups), kind)
 
 
-def _american(digits: bytes) -> str:
+def _us_kind(digits: bytes) -> str:
     """Return the kind of a US number.
 
     SSN: no area 000, 666 or 9xx, no group 00, no serial 0000. ITIN: from 900 on, with groups of its own.
@@ -340,11 +340,11 @@ def _phones(data: bytes, line: Sequence[Group], plan: Plan, *, glued_on: bool) -
         return
     if glued_on and not meant:
         return
-    for piece in (line,) if b"+" in lead else _undated(data, line):
-        yield from _in_piece(data, piece, plan, meant=meant)
+    for piece in (line,) if b"+" in lead else _between_dates(data, line):
+        yield from _phones_in(data, piece, plan, meant=meant)
 
 
-def _undated(data: bytes, line: Sequence[Group]) -> Iterator[Sequence[Group]]:
+def _between_dates(data: bytes, line: Sequence[Group]) -> Iterator[Sequence[Group]]:
     """Yield the groups between dates."""
     dates = [found.span() for found in find_narrow(_DATE, data, *_spans(line))] if len(line) > 1 else []
     if not dates:
@@ -366,7 +366,7 @@ def _undated(data: bytes, line: Sequence[Group]) -> Iterator[Sequence[Group]]:
         yield piece
 
 
-def _in_piece(data: bytes, piece: Sequence[Group], plan: Plan, *, meant: bool) -> Iterator[Finding]:
+def _phones_in(data: bytes, piece: Sequence[Group], plan: Plan, *, meant: bool) -> Iterator[Finding]:
     """Find the telephone numbers in a row of groups; the longest match is taken first."""
     place = 0
     pointed = False
@@ -376,11 +376,11 @@ def _in_piece(data: bytes, piece: Sequence[Group], plan: Plan, *, meant: bool) -
         score = phones.SURE
         held = place > 0 and data[piece[place - 1][1] : first] in _HOLDS
         if b"+" in lead or (data[first : first + 2] == b"00" and not place):
-            taken = _abroad(data, piece, place, plus=b"+" in lead, meant=meant)
+            taken = _international_groups(data, piece, place, plus=b"+" in lead, meant=meant)
         elif place and not lead and (held or pointed or (end - first == 1 and data[first] != _ONE)):
             taken = 0
         else:
-            taken, score = _at_home(data, piece, place, plan, opened=b"(" in lead, meant=meant and not place)
+            taken, score = _national_groups(data, piece, place, plan, opened=b"(" in lead, meant=meant and not place)
         if taken:
             end = piece[place + taken - 1][1]
             extension = _EXTENSION.match(data, end)
@@ -399,7 +399,7 @@ def _lead(data: bytes, start: int) -> bytes:
     return lead[len(lead.rstrip(_OPENS)) :]
 
 
-def _abroad(data: bytes, piece: Sequence[Group], place: int, *, plus: bool, meant: bool) -> int:
+def _international_groups(data: bytes, piece: Sequence[Group], place: int, *, plus: bool, meant: bool) -> int:
     """Return how many groups make up a number with a country code; groups of one digit count, as a disguise."""
     digits = b""
     best = 0
@@ -417,7 +417,7 @@ def _abroad(data: bytes, piece: Sequence[Group], place: int, *, plus: bool, mean
     return best if plus or best > 1 or meant else 0
 
 
-def _at_home(
+def _national_groups(
     data: bytes, piece: Sequence[Group], place: int, plan: Plan, *, opened: bool, meant: bool
 ) -> tuple[int, float]:
     total = 0

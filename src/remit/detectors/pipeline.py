@@ -65,7 +65,7 @@ _AT, _NUMBERS, _DOTS, _COLONS, _LONG, _WORDS, _PAPERS, _PEM, _LETTERED, _ANY = (
 _FIGURE, _SIGN, _AT_SIGN, _DASH = b"0:@-"
 
 
-def _sort(char: int) -> int:
+def _character_class(char: int) -> int:
     """Return the class of a character: part of a number, an assignment, an address, a key or an escape; else a
     space.
     """
@@ -76,7 +76,7 @@ def _sort(char: int) -> int:
     return char if chr(char) in "@-./%&\\" else 0x20
 
 
-_SORTS = bytes(map(_sort, range(256)))
+_SORTS = bytes(map(_character_class, range(256)))
 # Characters of keys and tokens are mapped to one letter, so that a long key shows as a run of it.
 _WOVEN = bytes(0x61 if (chr(char).isalnum() and char < 128) or char in b"_-.+/=~" else 0x20 for char in range(256))
 # The shortest vendor key has a prefix and ten more characters.
@@ -107,7 +107,7 @@ _WORD = re.compile(rb"\b[A-Za-z]{5,}\b")
 _has_lettered_number = re.compile("[A-Za-z]{5}[0-9]{4}[A-Za-z]").search
 
 
-def _glance(text: str) -> int:
+def _quick_scan(text: str) -> int:
     """Return which detectors have a reason to run on a plain text; 0 for most texts, in about a microsecond."""
     data = text.encode() if text.isascii() else text.encode("latin-1")
     sorts = data.translate(_SORTS)
@@ -259,7 +259,7 @@ def pipeline(
                     return ()
             elif text.isascii() and text.encode().translate(_SORTS).isspace() and "AKIA" not in text:
                 return ()  # AKIA: the only vendor whose keys may consist of letters alone; they are longer than fifteen
-        clues = _glance(as_ascii(text)) | everywhere
+        clues = _quick_scan(as_ascii(text)) | everywhere
         escaped = hidden(text)
         if not clues and not own and escaped is None:
             return ()
@@ -267,15 +267,15 @@ def pipeline(
         tokens = _tokens(text)
         findings = list(_found(look, seen, tokens, clues))
         if escaped is not None:
-            findings += _found(look, escaped, tokens, _glance(escaped.data.decode("latin-1")) | everywhere)
+            findings += _found(look, escaped, tokens, _quick_scan(escaped.data.decode("latin-1")) | everywhere)
         if compiled:
-            findings += _of_patterns(compiled, text, seen)
+            findings += _find_patterns(compiled, text, seen)
         for detector in extra:
-            findings += _within(detector(text), len(text))
+            findings += _cut_to_text(detector(text), len(text))
         if not findings:
             return ()
-        settled = _settle(findings)
-        return list(_outside(settled, tokens)) if tokens else settled
+        settled = _merge_overlaps(findings)
+        return list(_outside_tokens(settled, tokens)) if tokens else settled
 
     def warm() -> None:
         """Load the detectors now: it takes a quarter of a second, for which the first text would have to wait."""
@@ -288,7 +288,7 @@ def pipeline(
 
 
 def _found(look: _Look, seen: Shadow, tokens: Sequence[tuple[int, int]], clues: int) -> Iterator[Finding]:
-    for found in look(_without(seen, tokens), clues):
+    for found in look(_blank_tokens(seen, tokens), clues):
         yield Finding(*seen.span(found.start, found.end), found.kind, found.score)
 
 
@@ -316,7 +316,7 @@ def _tokens(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in TOKEN.finditer(text)]
 
 
-def _without(seen: Shadow, tokens: Sequence[tuple[int, int]]) -> bytes:
+def _blank_tokens(seen: Shadow, tokens: Sequence[tuple[int, int]]) -> bytes:
     """Return the bytes with tokens blanked out, so that nothing is found in or across them."""
     if not tokens:
         return seen.data
@@ -328,7 +328,7 @@ def _without(seen: Shadow, tokens: Sequence[tuple[int, int]]) -> bytes:
     return bytes(data)
 
 
-def _outside(findings: Sequence[Finding], tokens: Sequence[tuple[int, int]]) -> Iterator[Finding]:
+def _outside_tokens(findings: Sequence[Finding], tokens: Sequence[tuple[int, int]]) -> Iterator[Finding]:
     """Yield the parts of each finding outside the tokens; both must be sorted and without overlaps."""
     place = 0
     for found in findings:
@@ -349,7 +349,7 @@ def _until(tokens: Sequence[tuple[int, int]], place: int, end: int) -> Iterator[
         place += 1
 
 
-def _settle(findings: Iterable[Finding]) -> list[Finding]:
+def _merge_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """Merge overlapping findings into one that covers all of them."""
     settled: list[Finding] = []
     best: Finding | None = None
@@ -386,7 +386,7 @@ def _compile(kind: str, pattern: str) -> Linear:
     return compiled
 
 
-def _of_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Shadow) -> Iterator[Finding]:
+def _find_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Shadow) -> Iterator[Finding]:
     """Find a team's patterns, both in the original text and in its normalised form."""
     # RE2 reads UTF-8, which cannot contain half of a surrogate pair.
     readable = text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
@@ -398,7 +398,7 @@ def _of_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Shadow
                 yield Finding(*seen.span(start, end), kind)
 
 
-def _within(findings: Iterable[Finding], length: int) -> Iterator[Finding]:
+def _cut_to_text(findings: Iterable[Finding], length: int) -> Iterator[Finding]:
     """Yield the findings of extra detectors, limited to the text."""
     for found in findings:
         start, end = max(found.start, 0), min(found.end, length)

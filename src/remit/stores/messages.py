@@ -249,7 +249,7 @@ def extend(connection: SqliteConnection, session: str, count: Count) -> bool:
         records,
         original=_records(connection, list(shown)).get,
         count=count,
-        asked=_asked(connection, session, place.seq, {request.run for request in requests}),
+        asked=_last_forms(connection, session, place.seq, {request.run for request in requests}),
     )
     if new.replaced:
         sql = "DELETE FROM message WHERE conversation = ? AND seq IN (SELECT value FROM json_each(?))"
@@ -269,7 +269,7 @@ _INSERT = """
 """
 
 
-def _asked(connection: SqliteConnection, session: str, upto: int, runs: Collection[str]) -> dict[str, int]:
+def _last_forms(connection: SqliteConnection, session: str, upto: int, runs: Collection[str]) -> dict[str, int]:
     """Return the last form of each delegation that these runs requested earlier in a session."""
     rows = connection.execute(_FORMS, (_json(sorted(runs)), session, upto))
     return {read_request(body).path: seq for seq, body in rows}

@@ -16,7 +16,7 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
 
     Doubtful ones are reported: a summary can do without a name, but its reader cannot spot a wrong one.
     """
-    grounds = _Grounds(source)
+    grounds = _SourceIndex(source)
     missing: dict[str, None] = {}
 
     def look_up(found: re.Match[str]) -> None:
@@ -25,7 +25,7 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
 
     for line in _lines(text):
         rest = _without_things(line, look_up)
-        missing.update(dict.fromkeys(grounds.strangers(_WORD.findall(rest))))
+        missing.update(dict.fromkeys(grounds.unknown_names(_WORD.findall(rest))))
     return tuple(missing)
 
 
@@ -181,7 +181,7 @@ def _bare(word: str) -> str:
     return word[:-2] if word.endswith(_POSSESSIVE) else word
 
 
-class _Grounds:
+class _SourceIndex:
     """An index of the names and figures of a source."""
 
     def __init__(self, source: str) -> None:
@@ -249,11 +249,11 @@ class _Grounds:
             at = self._line.find(name, at + 1)
         return False
 
-    def strangers(self, tokens: Sequence[str]) -> Iterator[str]:
+    def unknown_names(self, tokens: Sequence[str]) -> Iterator[str]:
         """Yield the names in a line that the source does not contain."""
         for run in _runs(tokens):
             words = run.words
-            if run.first and (len(words) == 1 and not self._is_somebody(run)):
+            if run.first and (len(words) == 1 and not self._is_name_at_start(run)):
                 continue
             if run.first and len(words) > 1 and self._is_ordinary(words[0]):
                 words = words[1:]
@@ -272,7 +272,7 @@ class _Grounds:
             part.casefold() in self._words or part.islower() for part in word.split("-")
         )
 
-    def _is_somebody(self, run: _Run) -> bool:
+    def _is_name_at_start(self, run: _Run) -> bool:
         """Return whether a single capitalised word at the start of a sentence is nevertheless a name."""
         word = run.words[0]
         bare = _bare(word).casefold()

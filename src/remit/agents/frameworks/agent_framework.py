@@ -44,7 +44,7 @@ class FrameworkAgent:
         if isinstance(self._agent, af.Agent):
             response = await self._held(bounds, prompt)
         else:
-            response = await self._as_it_is(bounds, prompt)
+            response = await self._run_custom_agent(bounds, prompt)
         if response.user_input_requests:
             waiting = [getattr(each.function_call, "name", "?") for each in response.user_input_requests]
             bounds.unfinished(f"a decision on its tool calls ({', '.join(waiting)})")
@@ -74,7 +74,7 @@ class FrameworkAgent:
                 _stop_at_limit(bounds, sum(each.role == "assistant" for each in response.messages))
         return response
 
-    async def _as_it_is(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
+    async def _run_custom_agent(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         """Run an agent with custom code: it gets the whole conversation, and no tools."""
         if bounds.restricted:
             bounds.refuse_restriction("it is an agent of its own kind, whose code may use anything")
@@ -119,11 +119,11 @@ class ModelMiddleware(af.ChatMiddleware):
         await call_next()
         if context.stream:
             # When streaming, the framework removes the calls that it does not execute.
-            context.result.with_transform_hook(self._heard)
+            context.result.with_transform_hook(self._note_tool_calls)
             context.result.with_result_hook(partial(self._answered, asked, at_limit))
         else:
             for message in context.result.messages:
-                self._heard(message)
+                self._note_tool_calls(message)
             self._answered(asked, at_limit, context.result)
 
     def _at_limit(self, options: dict[str, Any], messages: Sequence[Any]) -> bool:
@@ -142,7 +142,7 @@ class ModelMiddleware(af.ChatMiddleware):
         del options["tool_choice"]
         return True
 
-    def _heard(self, said: Any) -> Any:
+    def _note_tool_calls(self, said: Any) -> Any:
         """Record the tools that a model calls in an answer, or in a piece of one."""
         self._calls |= {part.call_id or id(part) for part in said.contents if part.type == "function_call"}
         return said

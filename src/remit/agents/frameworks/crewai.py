@@ -53,7 +53,7 @@ _running: ContextVar[Bounds | None] = ContextVar("_running", default=None)
 _final_task: ContextVar[Any] = ContextVar("_final_task", default=None)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     """Return whether a log record says more than how one of our runs ended.
 
     The hub reports that itself, without the data that it must not show.
@@ -61,7 +61,7 @@ def _is_news(record: logging.LogRecord) -> bool:
     return _running.get() is None or not record.getMessage().startswith("Error executing listener")
 
 
-logging.getLogger("crewai.flow.runtime").addFilter(_is_news)
+logging.getLogger("crewai.flow.runtime").addFilter(_is_worth_logging)
 
 
 def adapt(thing: Any) -> "CrewAgent":

@@ -66,7 +66,7 @@ def _follow(connection: SqliteConnection, run: str, tree: Tree, display: Display
         display.tick()
         if time.monotonic() - looked > STANDING_S:
             looked = time.monotonic()
-            was_silent = _say_if_silent(connection, run, display, before=was_silent)
+            was_silent = _warn_if_silent(connection, run, display, before=was_silent)
         if tree.response is None:
             time.sleep(POLL_S)
 
@@ -79,7 +79,7 @@ def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
             display.say(f"→ {consent.todo}")
 
 
-def _say_if_silent(connection: SqliteConnection, run: str, display: Display, *, before: bool) -> bool:
+def _warn_if_silent(connection: SqliteConnection, run: str, display: Display, *, before: bool) -> bool:
     """Print once that no process executes the run any more."""
     known = summary_of(connection, run)
     silent = known is not None and known.state == "silent"

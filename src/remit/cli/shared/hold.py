@@ -75,7 +75,7 @@ def hold_shared(order: SharedOrder) -> int:
         _refuse_unknown(team, order.profile)
         with using_device(team) as own:  # unknown names are reported before anything connects
             find_device(Peers(own.state).list(), order.device)
-        order = _clear(order, team)
+        order = _with_chosen_agent(order, team)
         held = _Held(order, data)
         stuck = True
         try:
@@ -104,7 +104,7 @@ def _refuse_unknown(team: Team, profile: str) -> None:
     )
 
 
-def _clear(order: SharedOrder, team: Team) -> SharedOrder:
+def _with_chosen_agent(order: SharedOrder, team: Team) -> SharedOrder:
     """Return the order with the agent that the user chooses, if the device shares several."""
     if order.agent or order.continued is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return order
@@ -128,7 +128,7 @@ def _clear(order: SharedOrder, team: Team) -> SharedOrder:
     return replace(order, agent=click.prompt("Which one?", value_proc=meant, err=True))
 
 
-def _in_words_of_the_file(error: RemitError, team: Team, peer: PeerDevice, profile: str) -> RemitError:
+def _with_team_file_hint(error: RemitError, team: Team, peer: PeerDevice, profile: str) -> RemitError:
     """Return an error that says what to add to the team file, if that is the problem."""
     if error.fault.code is not Code.PERMISSION_DENIED:
         return error
@@ -193,7 +193,7 @@ class _Held:
                     share=bool(team.shared),
                     ask_user=self.chat.permit,
                     changed=changed,
-                    told=self._told,
+                    told=self._print_call,
                     unable=self._view.unable,
                     trouble=self._troubled,
                     linked=self._view.linked,
@@ -226,7 +226,7 @@ class _Held:
             try:
                 await self.chat.hold(relay.host, wanted, relay.ended)
             except RemitError as error:
-                raise _in_words_of_the_file(error, team, peer, order.profile) from error
+                raise _with_team_file_hint(error, team, peer, order.profile) from error
             self.hint = self._go_on(relay.host.runs, wanted)
 
     def _troubled(self, device: str, why: Fault | None) -> None:
@@ -234,7 +234,7 @@ class _Held:
         if device == self._device:
             self._view.troubled(device, why)
 
-    def _told(self, what: SharingEvent) -> None:
+    def _print_call(self, what: SharingEvent) -> None:
         """Print the calls of other devices to the agents that this team shares."""
         name = self._names.get(what.device, what.device)
         self._view.shared(f"{clock_time(now_ms())}  {one_line(said_of(what, name))}")

@@ -166,10 +166,10 @@ class SharedRunDisplay:
             says = f"{name} is not reachable yet: {one_line(why.message)}. Retrying. {one_line(why.suggestion)}"
             self._note(says.rstrip())
 
-    def unable(self, wish: RemoteCommand, why: str) -> None:
+    def unable(self, command: RemoteCommand, why: str) -> None:
         """Report that a command from another terminal cannot be executed."""
-        if self.run is not None and wish.run == self.run.id:
-            who = one_line(wish.by, 60) or "somebody"
+        if self.run is not None and command.run == self.run.id:
+            who = one_line(command.by, 60) or "somebody"
             self._note(f"The command of {who} in another terminal failed: {one_line(why)}.")
 
     def shared(self, *lines: str) -> None:

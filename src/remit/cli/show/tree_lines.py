@@ -97,10 +97,10 @@ def _worth_showing(tree: Tree, root: Node, height: int) -> dict[Node, list[Node]
             break
         if node not in shown.children and shown.lines + shown.cost(node) <= height:
             shown.add(node)
-    return {node: _with_a_lone_one(node, children) for node, children in shown.children.items()}
+    return {node: _with_single_hidden(node, children) for node, children in shown.children.items()}
 
 
-def _with_a_lone_one(node: Node, shown: list[Node]) -> list[Node]:
+def _with_single_hidden(node: Node, shown: list[Node]) -> list[Node]:
     """Return the children in order; a single hidden one is shown, because its count would take a line, too."""
     if shown and len(node.children) - len(shown) == 1:
         return node.children

@@ -82,7 +82,7 @@ def _conflict(dispute: Dispute, components: Sequence[Component]) -> Conflict:
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Meant(Struct, frozen=True, gc=False):
+class _OwnedMeaning(Struct, frozen=True, gc=False):
     """A value of a field, its meaning and its owners."""
 
     held: PlacedValue
@@ -96,7 +96,7 @@ def _compare_fields(search: Search, places: Places) -> None:
             (held,) = values.values()
             tally(search, (held.owners,))
             continue
-        meant = [_Meant(held, held.owners, said) for held in values.values() if (said := search.meaning(held))]
+        meant = [_OwnedMeaning(held, held.owners, said) for held in values.values() if (said := search.meaning(held))]
         sides = sides_of(sorted(meant, key=_exactness), lambda one, other: agreed(one.meaning, other.meaning))
         tally(search, [everybody(side) for side in sides])
         sides = disputed(sides)
@@ -108,7 +108,7 @@ def _compare_fields(search: Search, places: Places) -> None:
             search.disputes.append(Dispute(path, in_words(path), 1.0 if decision else far, said))
 
 
-def _exactness(meant: _Meant) -> tuple[float, str]:
+def _exactness(meant: _OwnedMeaning) -> tuple[float, str]:
     """Return the sort key that puts the most exact value first: rounded values agree with it."""
     found = meant.meaning.figures
     slack = found[0].quantity.slack if found and isinstance(found[0].quantity, Amount) else 0.0
