@@ -74,7 +74,7 @@ def visible(sender: Sender, others: Permission | None = None) -> RunScope:
 
 
 def may_see(sender: Sender, summary: RunSummary, others: Permission | None = None) -> bool:
-    """Say whether a sender may see a run."""
+    """Return whether a sender may see a run."""
     users, agents, via = visible(sender, others)
     return (
         (users is None or summary.user in users)

@@ -88,7 +88,7 @@ _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
 
 
 def prefers(headers: Headers, wish: str) -> bool:
-    """Say whether the `Prefer` header names a preference (RFC 7240)."""
+    """Return whether the `Prefer` header names a preference (RFC 7240)."""
     wishes = (each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(","))
     return wish in wishes
 

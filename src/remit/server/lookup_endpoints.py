@@ -212,7 +212,7 @@ class Readiness:
         self._written_at = float("-inf")
 
     async def can_write(self, wait_s: float) -> bool:
-        """Say whether the store wrote something lately, or does so within *wait_s*."""
+        """Return whether the store wrote something lately, or does so within *wait_s*."""
         if time.monotonic() - self._written_at < FRESH_S:
             return True
         if self._probe is None or self._probe.done():

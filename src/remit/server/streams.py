@@ -147,7 +147,7 @@ def frame(record: Record) -> bytes:
 
 
 def ends(record: Record) -> bool:
-    """Say whether a record holds the outcome of its run."""
+    """Return whether a record holds the outcome of its run."""
     match record.body:
         case Response() as response:
             return record.kind is Kind.RESULT and response.run == record.run and _is_root(record, response)

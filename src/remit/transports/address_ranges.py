@@ -104,7 +104,7 @@ def carried(address: IPv6Address) -> IPv4Address | None:
 
 
 def is_global(address: Address) -> bool:
-    """Say whether an address is public, and does not lead elsewhere through a tunnel or translator."""
+    """Return whether an address is public, and does not lead elsewhere through a tunnel or translator."""
     if isinstance(address, IPv6Address):
         inner = carried(address)
         if address in _MAPPED and inner is not None:
@@ -116,12 +116,12 @@ def is_global(address: Address) -> bool:
 
 
 def is_metadata(address: Address) -> bool:
-    """Say whether an address is a cloud metadata address, in any notation."""
+    """Return whether an address is a cloud metadata address, in any notation."""
     inner = carried(address) if isinstance(address, IPv6Address) else None
     return address in _METADATA or inner in _METADATA
 
 
 def is_metadata_host(host: str) -> bool:
-    """Say whether a host is a cloud metadata address, or a name of one."""
+    """Return whether a host is a cloud metadata address, or a name of one."""
     found = parse_address(host)
     return host.lower().rstrip(".") in METADATA_NAMES if found is None else is_metadata(found)

@@ -48,11 +48,11 @@ class Reach(Struct, frozen=True, kw_only=True):
     """Whether any address is allowed: for a network that holds no strangers."""
 
     def names(self, host: str) -> bool:
-        """Say whether a host is allowed wherever it is."""
+        """Return whether a host is allowed wherever it is."""
         return self.private or self.means(host)
 
     def means(self, host: str) -> bool:
-        """Say whether an operator named this very host."""
+        """Return whether an operator named this very host."""
         return host.lower().rstrip(".") in self.hosts
 
 
@@ -60,19 +60,19 @@ PUBLIC = Reach()
 
 
 def is_public(address: str) -> bool:
-    """Say whether an IP address is public, in any notation."""
+    """Return whether an IP address is public, in any notation."""
     found = parse_address(address)
     return found is not None and is_global(found)
 
 
 def is_local(host: str) -> bool:
-    """Say whether a host is evidently not public, by its notation."""
+    """Return whether a host is evidently not public, by its notation."""
     found = parse_address(host)
     return host.lower().rstrip(".") == "localhost" if found is None else not is_global(found)
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host is evidently this machine: requests to it cross no network."""
+    """Return whether a host is evidently this machine: requests to it cross no network."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -159,7 +159,7 @@ class LocalTransport:
 
 
 def _is_relayed(request: Request) -> bool:
-    """Say whether another hub takes part in a request, and so holds a slot until it is done.
+    """Return whether another hub takes part in a request, and so holds a slot until it is done.
 
     Such a request waits for no slot on its way to a further hub: the holders of the slots there may be waiting for it.
     """

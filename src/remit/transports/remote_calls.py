@@ -53,7 +53,7 @@ def outgoing(request: Request, line: RemoteHandle) -> Request:
 
 
 def is_known_there(line: RemoteHandle, left: Departure) -> bool:
-    """Say whether a hub that received a request still knows its id, so that sending it again starts nothing."""
+    """Return whether a hub that received a request still knows its id, so that sending it again starts nothing."""
     return 0 <= line.age_ms(left) < WINDOW_MS
 
 

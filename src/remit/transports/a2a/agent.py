@@ -179,7 +179,7 @@ class _Exchange:
         return self._talk.response().outward()  # this hub sets origin and detail itself
 
     def _may_send_again(self) -> bool:
-        """Say whether the peer still knows the message by its id: then sending it again starts nothing."""
+        """Return whether the peer still knows the message by its id: then sending it again starts nothing."""
         return self._extended and (self._left is None or is_known_there(self._line, self._left))
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -91,5 +91,5 @@ class Translator(Protocol):
         ...
 
     def is_echoed(self, headers: str) -> bool:
-        """Say whether a peer confirms the extension in its headers."""
+        """Return whether a peer confirms the extension in its headers."""
         ...

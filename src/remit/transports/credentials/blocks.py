@@ -48,7 +48,7 @@ class Block(Struct, frozen=True, kw_only=True):
         return written(self.hub_key)
 
     def follows(self, end: ChainEnd) -> bool:
-        """Say whether both signatures are valid, and made for this place."""
+        """Return whether both signatures are valid, and made for this place."""
         by_hub = hub_signs(self.payload, end)
         by_key = key_signs(self.payload, self.next_key, self.hub_signature, end)
         return (
@@ -139,7 +139,7 @@ class ParsedCredential(Struct, frozen=True, kw_only=True):
         return self.signed[self.starts[number] : end]
 
     def is_held(self, key: bytes) -> bool:
-        """Say whether the sender has the secret key with which the next block may be added."""
+        """Return whether the sender has the secret key with which the next block may be added."""
         return Pair(self.secret).public == written(key)
 
 

@@ -52,7 +52,7 @@ def written(public: bytes) -> str:
 
 
 def is_signed(public: str, signature: bytes, message: bytes) -> bool:
-    """Say whether the owner of *public* signed *message*."""
+    """Return whether the owner of *public* signed *message*."""
     from cryptography.exceptions import InvalidSignature
 
     try:

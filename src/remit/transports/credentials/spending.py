@@ -107,7 +107,7 @@ class _Counters:
         self._ends: list[tuple[int, str]] = []
 
     def has_room(self, more: int) -> bool:
-        """Say whether this many more can be counted."""
+        """Return whether this many more can be counted."""
         now_ms = self._wall_ms()
         while self._ends and self._ends[0][0] <= now_ms:
             del self._totals[heappop(self._ends)[1]]
