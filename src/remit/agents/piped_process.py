@@ -55,7 +55,7 @@ class PipedProcess:
         self.kill: Callable[[], None] = kill or self._leader.kill
         """Kills it and all its descendants."""
         self._transports: list[asyncio.BaseTransport] = []
-        """The readers of its stdout and its stderr."""
+        """The transports of its stdout and its stderr."""
         self._writer: asyncio.StreamWriter | None = None
         self._draining: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None

@@ -341,7 +341,7 @@ def _reported_steps(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tup
     steps = [step for step in workflow.steps if step.name in ended]
     useful = [step for step in steps if ended[step.name].usable]
     whole = workflow.result is None or workflow.result not in ended or not ended[workflow.result].usable
-    # A step with a false condition was not requested, so it is not missing. The step with the result always is.
+    # A step with a false condition was not requested, so it is not missing. The step with the result is never left out.
     told = [step for step in steps if ended[step.name].wanted or step.name == workflow.result]
     if whole and workflow.result is not None:
         # The other steps served a goal that was not reached: their results are not what was asked for.
@@ -401,7 +401,7 @@ def answer_of(
 
 
 def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, StepOutcome]) -> bool:
-    """Return whether a step keeps a workflow from success; the step with the result always does, optional or not."""
+    """Return whether a step failed that its workflow needs: a required one, or the one that gives the result."""
     return not ended[step.name].usable and (not step.optional or step.name == workflow.result)
 
 

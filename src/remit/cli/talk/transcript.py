@@ -55,7 +55,7 @@ class Transcript:
         """The unfinished last line of the answer."""
         self._at_work = False
         self.asked = ""
-        """The agent for which a person is asked for approval."""
+        """The user at the terminal, who is asked for approvals."""
 
     # ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
