@@ -143,7 +143,7 @@ def _members(examples: Examples, kept: Iterable[int]) -> dict[int, list[int]]:
 
 
 def _round_robin(members: dict[int, list[int]]) -> list[int]:
-    """Yield one example of each capability, then the next of each, so that none is learnt long before another."""
+    """Return one example of each capability, then the next of each, so that none is learnt long before another."""
     longest = max(map(len, members.values()))
     return [those[turn] for turn in range(longest) for those in members.values() if turn < len(those)]
 

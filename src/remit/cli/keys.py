@@ -221,7 +221,7 @@ def _invitation(files: KeyFiles) -> str:
 
 
 def _still_known(files: KeyFiles, name: str, lines: list[str]) -> str:
-    """Print which keys of a peer remain after one was removed."""
+    """Return how a peer is still trusted after one of its keys was removed."""
     assert files.team is not None, "there are no peers without a team"
     peer = files.team.peers[name]
     if peer.keys or any(_is_about(line, name, None) for line in lines):

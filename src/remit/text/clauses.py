@@ -144,5 +144,5 @@ def small(text: str) -> str:
 
 
 def content(text: str, weak: frozenset[str] = WEAK) -> Iterator[tuple[str, str]]:
-    """Yield the stems of the words that carry meaning."""
+    """Return the words that carry meaning, each after its stem."""
     return ((stem(word), word) for word in TOKEN.findall(text.lower()) if word not in weak and word not in PUNCTUATION)

@@ -143,7 +143,7 @@ class ModelMiddleware(af.ChatMiddleware):
         return True
 
     def _note_tool_calls(self, said: Any) -> Any:
-        """Record the tools that a model calls in an answer, or in a piece of one."""
+        """Record the tools that a model calls in an answer, or in a piece of one, and return it unchanged."""
         self._calls |= {part.call_id or id(part) for part in said.contents if part.type == "function_call"}
         return said
 

@@ -80,7 +80,7 @@ def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
 
 
 def _warn_if_silent(connection: SqliteConnection, run: str, display: Display, *, before: bool) -> bool:
-    """Print once that no process executes the run any more."""
+    """Print once that no process executes the run any more; return whether that is so."""
     known = summary_of(connection, run)
     silent = known is not None and known.state == "silent"
     if silent and not before:

@@ -17,7 +17,7 @@ from remit.text.terminal import several_lines, speaks_unicode
 # Below the tree: the cursor's line. Above it: one line of earlier output, so that its beginning is visible.
 ROOM_AROUND = 2
 HEIGHT_FOR_HEAD = 10
-# Below the tree, the end of the agent's text may take this share of the height, and the lines that the tree leaves.
+# Below the tree, the end of the agent's text may take one part in this many of the height, and the lines left over.
 SHARE_FOR_SAYING = 3
 
 STYLES = {

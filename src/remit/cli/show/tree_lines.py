@@ -86,7 +86,10 @@ class _Shown:
 
 
 def _worth_showing(tree: Tree, root: Node, height: int) -> dict[Node, list[Node]]:
-    """Yield nodes by importance: waiting for a person; running, oldest first, so that they stay; failed; ended last."""
+    """Return the nodes to show, each with its children to show.
+
+    By importance: waiting for a person; running, oldest first, so that they stay; failed; most recently ended.
+    """
     shown = _Shown(root)
     latest = list(islice(reversed(tree.over), CANDIDATES * height))
     faults = [node for node in latest if node.fault is not None]
