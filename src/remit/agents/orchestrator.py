@@ -158,7 +158,7 @@ class Orchestrator:
             self._decisions.clear()
         return self._trained[1]
 
-    # ── asking back ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── questions to the user ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _ask(self, brief: Brief, question: str, asked: dict[str, Json]) -> Answer:
         await _keep(brief, asked)
@@ -218,7 +218,7 @@ class Orchestrator:
             found |= {name: each for name, each in wanted(schema, names).items() if not found.get(name)}
         return found
 
-    # ── doing it ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── delegating ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _carry_out(
         self, brief: Brief, intents: Sequence[DetectedIntent], text: str, given: Json, *, asked: bool = False

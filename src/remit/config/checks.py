@@ -250,7 +250,7 @@ def unredactable(team: TeamFile) -> Iterator[WrongPart]:
             yield WrongPart(("redaction", "patterns", kind), str(error))
 
 
-# ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── outside the file ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -> Iterator[WrongPart]:

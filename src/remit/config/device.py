@@ -158,7 +158,7 @@ def _missing(path: Path) -> RemitError:
     return RemitError(fault(Code.TEAM_INVALID, message, suggestion="Make one: remit devices init"))
 
 
-# ── what it makes of a team file ──────────────────────────────────────────────────────────────────────────────────────
+# ── checks of a team file ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def program_of(team: Team, profile: str, environ: Mapping[str, str] = os.environ) -> Program:

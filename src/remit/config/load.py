@@ -169,7 +169,7 @@ def _override(said: dict[str, Any], source: "_Source", overrides: Iterable[Overr
     return unusable
 
 
-# ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Source(NamedTuple):

@@ -106,7 +106,7 @@ def _is_safe(source: str) -> bool:
     return "://" not in source or parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
 
 
-# ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── outside the file ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[WrongPart]:
@@ -238,7 +238,7 @@ def _installed(module: str) -> bool:
         return False
 
 
-# ── letting in ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── authentication ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def door_of(

@@ -25,7 +25,7 @@ from remit.text.components import (
     said_shortly,
 )
 
-# ── the fold ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── folding in responses ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Aggregation(Struct, frozen=True, kw_only=True):
@@ -186,7 +186,7 @@ def _metadata(useful: Sequence[Response], strategy: Strategy) -> dict[str, Json]
     return {"aggregated": True, "responseCount": len(useful), "strategy": strategy.value}
 
 
-# ── what whoever asked is given ───────────────────────────────────────────────────────────────────────────────────────
+# ── the result for the caller ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Combined(Struct, frozen=True, kw_only=True):
@@ -263,7 +263,7 @@ def _question(call: Call) -> tuple[str, bytes]:
     return call.capability, encode(call.input)
 
 
-# ── told as one by a model ────────────────────────────────────────────────────────────────────────────────────────────
+# ── one text by a model ───────────────────────────────────────────────────────────────────────────────────────────────
 
 _TASK = """\
 Tell the results below as one answer to the request, in plain language and in a logical order.

@@ -30,7 +30,7 @@ C = TypeVar("C", bound=TokenCount)
 T = TypeVar("T")
 
 
-# ── which messages there are ──────────────────────────────────────────────────────────────────────────────────────────
+# ── messages of a conversation ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def message_of(record: Record, count: Count) -> Message | None:
@@ -106,7 +106,7 @@ def messages_from_records(
     return RecordedMessages(list(found.values()), replaced)
 
 
-# ── which of them are asked for ───────────────────────────────────────────────────────────────────────────────────────
+# ── the filter ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check(wanted: ContextFilter) -> Fault | None:
@@ -159,7 +159,7 @@ def select(messages: Iterable[Message], wanted: ContextFilter, *, now_ms: int, t
     return newest(reversed(passed), last=wanted.last_messages, tokens=tokens)
 
 
-# ── what is known ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _PASSED: Mapping[Known, frozenset[str]] = {
     "none": frozenset(),
@@ -186,7 +186,7 @@ def _passed(wanted: ContextFilter | None, default: Known) -> frozenset[str]:
     return _PASSED[wanted.known or default] if wanted is not None else _PASSED[default]
 
 
-# ── how much fits ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the token limit ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def fit(view: View, *, task: int, room: int, count: Count, last_first: bool) -> View:

@@ -106,7 +106,7 @@ class NextSteps(Struct, frozen=True, kw_only=True):
     """Steps that will not be done, and why."""
 
 
-# ── which steps are ready ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── ready steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def ready(

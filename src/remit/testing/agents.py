@@ -349,7 +349,7 @@ class AgentConformance:
             await hub.ask(TESTED, "How many cups are there?", user="u-1", may_delegate=False)
         assert self.helped == []
 
-    # ── how ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── helpers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @asynccontextmanager
     async def opened(

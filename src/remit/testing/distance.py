@@ -39,7 +39,7 @@ __all__ = ["USER", "TransportConformance"]
 class TransportConformance(LimitConformance):
     """What a caller may rely on over every transport, one test each."""
 
-    # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── content ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def test_the_result_comes_back_as_it_was_given(self) -> None:
         results: tuple[Any, ...] = ("text", {"rows": [1, 2.5, None, True], "é": "ü"}, [], None, 7)
@@ -185,7 +185,7 @@ class TransportConformance(LimitConformance):
         response = await self.asked(helper, boss, limits=Limits(max_fan_out=24))
         assert response.unwrap() == [f"{number}!" for number in range(24)]
 
-    # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def test_a_callee_that_fails_fails_alone_and_tells_no_secret(self) -> None:
         """K12: one agent crashing never takes the others down."""

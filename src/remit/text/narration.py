@@ -157,7 +157,7 @@ def _quoted(value: object) -> str:
     return f"“{text}”" if text.count(" ") > 2 else text
 
 
-# ── what is missing ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── missing parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _TOO_MANY_STEPS = "it would have taken more steps than are allowed"
 _NOT_PERMITTED = "it is not permitted"
@@ -372,7 +372,7 @@ def _stood_in(text: str, pattern: re.Pattern[str], phrases: Mapping[str, str], w
     return "".join((*parts, text[end:]))
 
 
-# ── while it runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── progress ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)++\b[:,]?\s*|\s*\([A-Z]{2,9}\)")
 _END = re.compile(r"[.!?](?=\s)|\n")

@@ -145,7 +145,7 @@ class McpConnection:
         assert isinstance(self._settings.reach, Address)
         return http_streams(self._settings.reach, self._settings.time_s)
 
-    # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the list of tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def relist(self) -> None:
         """List the server's tools again, or raise `McpConnectionLost`."""
@@ -173,7 +173,7 @@ class McpConnection:
         if isinstance(message, types.ToolListChangedNotification):
             self._changed()
 
-    # ── using it ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def call(self, tool: str, arguments: dict[str, Json], time_s: float) -> types.CallToolResult:
         """Call a tool and return its result, or raise one of the errors above.

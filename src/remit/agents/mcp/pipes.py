@@ -77,7 +77,7 @@ class Pipes:
         """The last lines of its stderr."""
         return [] if self._process is None else self._process.last_lines()
 
-    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── output ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, process: PipedProcess, into: MemoryObjectSendStream[Incoming]) -> None:
         lines, skipped, garbage = LineSplitter(MAX_LINE), 0, 0

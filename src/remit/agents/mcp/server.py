@@ -67,7 +67,7 @@ class McpServer:
 
         return run
 
-    # ── being ready ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def ready(self) -> None:
         """Return once the tools' schemas are known or the server cannot be reached; never raises."""
@@ -130,7 +130,7 @@ class McpServer:
         why = f"MCP server {self.settings.name} cannot be reached"
         return RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=wait_ms or None, detail=detail))
 
-    # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the list of tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, link: "McpConnection") -> None:
         """Store the tools that a server lists."""
@@ -177,7 +177,7 @@ class McpServer:
             raise self._unreachable(f"it does not say what it has ({error or 'too slow'})") from error
         self._take(link)
 
-    # ── using it ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def use(self, name: str, arguments: dict[str, Json]) -> Json:
         """Call a tool by its name in the hub and return its result, or raise a `RemitError`."""
@@ -227,7 +227,7 @@ class McpServer:
         how = "Look whether it took effect before you use it again."
         return RemitError(fault(Code.OUTCOME_UNKNOWN, f"{why}; it is not known whether it took effect", suggestion=how))
 
-    # ── when it fails ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── failures ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _lost(self, link: "McpConnection") -> None:
         """Drop a connection."""

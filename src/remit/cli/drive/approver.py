@@ -116,7 +116,7 @@ async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
         return file.read_text(encoding="utf-8").removesuffix("\n")
 
 
-# ── what is shown ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the question ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def described(question: Question, *, whole: bool = False) -> Iterator[str]:

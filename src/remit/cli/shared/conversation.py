@@ -267,7 +267,7 @@ def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
     return meaning
 
 
-# ── which run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── starting and continuing ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _begun(host: SessionService, wanted: Wanted, by: Person) -> Overlay:

@@ -42,7 +42,7 @@ Part = tuple[str, str]
 """A piece of text and the name of its style."""
 
 
-# ── which delegations ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── choosing delegations ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def lines_of(tree: Tree, now_ms: int, height: int | None = None) -> list[TreeLine]:

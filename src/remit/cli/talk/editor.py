@@ -144,7 +144,7 @@ class LineEditor:
             termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
             self._before = None
 
-    # ── how ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self) -> None:
         try:

@@ -96,7 +96,7 @@ class Transcript:
         with self._above() if self._data.is_terminal else nullcontext():
             self._data.document(document)
 
-    # ── what a display does ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── the display ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self, record: Record, node: Node) -> None:
         if isinstance(record.body, Delta):
@@ -175,7 +175,7 @@ class Transcript:
         if self._line is not None:
             self._line.restore()
 
-    # ── how ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _speak(self, before_ms: float = math.inf) -> None:
         """Write the text that was streamed before a time."""

@@ -31,7 +31,7 @@ class Signer(NamedTuple):
     sign: Callable[[bytes], bytes]
 
 
-# ── ours ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── cards of this hub ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def card_of(card: AgentCard, base: str, *, push: bool, required: bool) -> dict[str, Json]:
@@ -106,7 +106,7 @@ def _packed(raw: bytes) -> str:
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-# ── a peer's ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── cards of peers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Interface(A2aObject, frozen=True, kw_only=True):

@@ -180,7 +180,7 @@ def _violations(fields: Mapping[str, str]) -> list[Json]:
     return [{"@type": BAD_REQUEST, "fieldViolations": [{"field": f, "description": d} for f, d in fields.items()]}]
 
 
-# ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Violation(Struct, frozen=True, kw_only=True):

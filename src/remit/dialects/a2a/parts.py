@@ -19,7 +19,7 @@ from remit.protocol.remit import MAX_INTEGER
 BREAK = "\n\n"
 
 
-# ── what a client sends ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── content of a client ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def texts_and_values(parts: Iterable[A2aPart]) -> tuple[list[str], list[Json]]:
@@ -100,7 +100,7 @@ def whole(value: Json) -> Json:
 _PERHAPS_FRACTIONS = frozenset({float, list, dict})
 
 
-# ── what an agent says ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── content of an agent ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class AcceptedContent:
@@ -133,7 +133,7 @@ def artifact_of(given: envelope.Artifact, number: int, taste: AcceptedContent) -
     return A2aArtifact(artifact_id=f"artifact-{number}", name=given.label, parts=(part,))
 
 
-# ── what a peer says ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── content of a peer ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def merged(old: tuple[A2aPart, ...], new: tuple[A2aPart, ...]) -> tuple[A2aPart, ...]:

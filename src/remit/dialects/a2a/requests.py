@@ -18,7 +18,7 @@ _LONGEST_OBJECTIVE = 100_000
 _PLACE = ("message", "metadata", EXTENSION)
 
 
-# ── what a client asks of a hub ───────────────────────────────────────────────────────────────────────────────────────
+# ── from a client ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def submission(message: AskedMessage, target: str, *, extended: bool, traceparent: str | None = None) -> Submission:
@@ -91,7 +91,7 @@ def message_of(request: Request, *, task: str, context: str) -> A2aMessage:
     )
 
 
-# ── what a hub asks of a peer ─────────────────────────────────────────────────────────────────────────────────────────
+# ── to a peer ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def send(request: Request, *, extended: bool, context: str = "", task: str = "", at_once: bool = False) -> SendMessage:

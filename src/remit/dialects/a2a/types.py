@@ -54,7 +54,7 @@ class A2aObject(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     """An A2A object; an unknown field may belong to a later version, and is ignored."""
 
 
-# ── what is said ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── messages and tasks ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class A2aPart(A2aObject, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ class StreamResponse(A2aObject, frozen=True, kw_only=True):
     artifact_update: ArtifactUpdate | None = None
 
 
-# ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Uri = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Id = Annotated[str, Meta(max_length=200)]

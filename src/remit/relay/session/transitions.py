@@ -58,7 +58,7 @@ def cancel(run: Overlay) -> tuple[Cancel, ...]:
     return (Cancel(id=run.prompt),) if run.prompt else ()
 
 
-# ── whose turn it is ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def open_state(run: Overlay) -> SessionState:
