@@ -66,7 +66,7 @@ class RunRecording(Protocol):
     def sealing_of(self, run: str) -> Sealing | None: ...
 
 
-class Refusals(Protocol):
+class RecordedRefusals(Protocol):
     """Makes refusals and records them: see `delegation/recording.py`."""
 
     def refused(self, request: Request, why: Fault) -> Response: ...

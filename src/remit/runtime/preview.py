@@ -41,5 +41,6 @@ def preview(
     caller = Frame(asked, parts.registry.agents[origin], Run(asked, 0, None, sealing), None, now)
     attempt = CallAttempt(caller, call, None, None, hedge=False)
     attempt.entry, attempt.card, attempt.now = entry, entry.card if entry is not None else None, now
+    attempt.caller = caller.card
     request = draft(caller, call, attempt.card, attempt.path, limits.root_time_ms, 0, limits)
     return request, admission.facts_of_call(attempt, request, repeated=False)

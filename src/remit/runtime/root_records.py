@@ -6,7 +6,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
-from remit.runtime.context import Refusals, RunRecording, RuntimeContext
+from remit.runtime.context import RecordedRefusals, RunRecording, RuntimeContext
 from remit.runtime.delegation.response import brief_fault
 from remit.runtime.frames import Run
 from remit.runtime.ports import USED, AcceptedRequest, DuplicateRequest, ReusedProof, SingleUseProof, StoreError
@@ -17,7 +17,7 @@ CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
 class RootRecords:
     """Writes the root requests of one hub and their outcomes to the store."""
 
-    def __init__(self, parts: RuntimeContext, recording: RunRecording, refusals: Refusals, worker: str) -> None:
+    def __init__(self, parts: RuntimeContext, recording: RunRecording, refusals: RecordedRefusals, worker: str) -> None:
         self._parts = parts
         self._recording = recording
         self._refusals = refusals
