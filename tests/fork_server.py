@@ -57,7 +57,11 @@ def address_of(name: str) -> str:
 
 
 def take_terminal() -> None:
-    """Have a session of its own, whose terminal stdin is: Ctrl-C then reaches this process as from a keyboard."""
+    """Have a session of its own, whose terminal stdin is: Ctrl-C then reaches this process as from a keyboard.
+
+    A closed window ends it too, although whoever started the tests may ignore that, as `nohup` does.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
