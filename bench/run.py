@@ -12,7 +12,7 @@ from harness import Figure, table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
-NOT_BENCHMARKS = {"conversations", "harness", "run", "team"}
+NOT_BENCHMARKS = {"conversations", "harness", "peers", "run", "team"}
 
 
 class Result(msgspec.Struct, frozen=True):
