@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from remit.policy.rules import Rule, guard_of
 from remit.policy.verdict import Facts, Refuse
+from remit.text import normalisation
 from remit.text.normalisation import likeness, unescaped, words_in
 from samples import a_request
 
@@ -136,3 +137,18 @@ def test_every_decoded_character_knows_where_it_was_written(parts: list[str]) ->
 def test_a_text_mentions_every_part_of_itself(text: str) -> None:
     whole = words_in(text)
     assert whole.mention(words_in(text[: len(text) // 2])) or not text
+
+
+@given(st.text(alphabet="%&\\#xu25;0Aamp{}", max_size=120), st.integers(1, 20))
+def test_a_text_that_is_searched_in_steps_has_the_same_escapes(text: str, step: int) -> None:
+    whole = unescaped(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(normalisation, "_STEP", step)
+        assert unescaped(text) == whole
+
+
+def test_an_escape_is_whole_wherever_a_step_ends() -> None:
+    for before in range(49_900, 50_010):
+        found = unescaped("." * before + "%41" * 200 + r"\u0042")
+        assert found is not None
+        assert found.text == "." * before + "A" * 200 + "B"

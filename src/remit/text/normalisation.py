@@ -5,7 +5,7 @@ Rules and redaction both read text through this module, so that a disguise works
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 # Letters that are invisible.
@@ -113,6 +113,10 @@ _ESCAPE = re.compile(
     r"|&(?:amp;){0,2}(?:#[xX](?P<hex>[0-9A-Fa-f]{1,6});?|#(?P<number>[0-9]{1,7});?|(?P<name>[A-Za-z]{2,8});)"
     r"|\\\\{0,7}(?:u(?P<u>[0-9A-Fa-f]{4})|u\{(?P<braced>[0-9A-Fa-f]{1,6})\}|x(?P<x>[0-9A-Fa-f]{2}))"
 )
+# A search holds the interpreter until it finds something: of a long text so many characters are searched at a time.
+_STEP = 50_000
+# No escape is longer, except for a row of escaped bytes of a URL.
+_LONGEST = 64
 _URL_BYTE = re.compile(r"%(?:25){0,2}([0-9A-Fa-f]{2})")
 _ENTITIES = {
     "commat": "@", "period": ".", "colon": ":", "equals": "=", "plus": "+", "sol": "/", "lowbar": "_", "hyphen": "-",
@@ -144,7 +148,7 @@ def unescaped(text: str) -> Unescaped | None:
     ends: list[int] = []
     done = 0
     hiding = False
-    for found in _ESCAPE.finditer(text):
+    for found in _escapes(text):
         decoded = _decoded(found)
         if decoded is None:
             continue
@@ -167,6 +171,20 @@ def unescaped(text: str) -> Unescaped | None:
     starts.extend(range(done, len(text)))
     ends.extend(range(done + 1, len(text) + 1))
     return Unescaped("".join(pieces), starts, ends, hiding)
+
+
+def _escapes(text: str) -> Iterator[re.Match[str]]:
+    """Yield all escapes of a text, searched a step at a time."""
+    place = 0
+    while place < len(text):
+        found = _ESCAPE.search(text, place, place + _STEP + _LONGEST)
+        if found is None or found.start() >= place + _STEP:
+            place += _STEP
+            continue
+        # The end of the step may have cut it off.
+        whole = _ESCAPE.match(text, found.start()) or found
+        yield whole
+        place = whole.end()
 
 
 def _decoded(escape: re.Match[str]) -> list[tuple[str, int]] | None:
