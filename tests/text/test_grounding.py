@@ -135,10 +135,27 @@ def test_what_the_source_does_not_say_is_named(text: str, invented: list[str]) -
         ("at midnight", "The call is at 12 pm.", ("midnight",)),
         ("the 1990s", "It began in 1990.", ()),
         ("4. März 2026", "It is due on March 4, 2026.", ()),
+        ("4 days", "Tomas has 9 days left, Ingrid has 4.", ()),
+        ("96 euros", "It rises from 96 to 104 euros.", ()),
+        ("4 days", "Ingrid has 4 children and 9 days and 3 kg.", ("4 days",)),
+        ("8400 Euro für das Dach und die Tür", "Der Schaden am Dach und an der Tür ist 8.400 Euro.", ()),
     ],
 )
 def test_figures_are_the_same_in_words_and_in_digits(text: str, source: str, invented: tuple[str, ...]) -> None:
     assert unfounded(text, source) == invented
+
+
+@pytest.mark.parametrize(
+    ("text", "invented"),
+    [
+        ("Für den Keller ist keine Versicherung da. Der Dachschaden ist groß.", ()),
+        ("Beim Dach hat er es geprüft, und die Rechnung ist da.", ()),
+        ("Der Keller ist nass, und das hat Mallory gesagt.", ("Mallory",)),
+        ("Es ist im Keller von Herrn Mallory und der Frau Eve Smith.", ("Mallory", "Eve Smith")),
+    ],
+)
+def test_german_nouns_are_no_names(text: str, invented: tuple[str, ...]) -> None:
+    assert unfounded(text, "Der Keller ist nicht versichert. Das Dach ist neu und es hat einen Schaden.") == invented
 
 
 def test_each_is_named_once() -> None:

@@ -27,6 +27,7 @@ TOKEN = token_for(b"k" * 32, "EMAIL", "alice@example.org")
         ("See a.py and https://x.org/a.b. It is there.", ["See a.py and https://x.org/a.b.", "It is there."]),
         ("今天很好。你呢？", ["今天很好。", "你呢？"]),
         ("Take plan B. Then go, z. B. so.", ["Take plan B.", "Then go, z. B. so."]),
+        ("It lies at 2,000 m. Then it ends.", ["It lies at 2,000 m.", "Then it ends."]),
         (" . ", ["."]),
         ("", []),
     ],

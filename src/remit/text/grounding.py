@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from remit.text.dates import date_readings
 from remit.text.numbers import SCALES, digit_readings, spelled_number
-from remit.text.sentences import FIGURE, THING, bare_name, is_name, squeezed, unmarked
+from remit.text.sentences import FIGURE, THING, bare_name, is_name, sentences, squeezed, unmarked
 from remit.text.units import Unit, unit_of
 from remit.text.vocabulary import REQUEST_VERBS, words_of
 
@@ -16,6 +16,9 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
 
     Doubtful ones are reported: a summary can do without a name, but its reader cannot spot a wrong one.
     """
+    german = _is_german(text) and _is_german(source)
+    if german:
+        text, source = _GROUPED.sub(_joined, text), _GROUPED.sub(_joined, source)
     grounds = _SourceIndex(source)
     missing: dict[str, None] = {}
 
@@ -25,8 +28,25 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
 
     for line in _lines(text):
         rest = _without_things(line, look_up)
-        missing.update(dict.fromkeys(grounds.unknown_names(_WORD.findall(rest))))
+        missing.update(dict.fromkeys(grounds.unknown_names(_WORD.findall(rest), german=german)))
     return tuple(missing)
+
+
+# About one in six words of a German text is one of these.
+_GERMAN = words_of(
+    "der die das den dem ist sind und nicht mit von für am im auf ein eine wird um zu nur auch bei zur zum"
+)
+_GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:\.\d{3})+(?![\w.]\w|,?\d{3})")
+
+
+def _joined(found: re.Match[str]) -> str:
+    return found[0].replace(".", "")
+
+
+def _is_german(text: str) -> bool:
+    """Say whether a text is German, by its most frequent words: there every noun has a capital, and 8.400 is 8400."""
+    words = text.lower().split()
+    return sum(word in _GERMAN for word in words) * 12 > len(words)
 
 
 def _lines(text: str) -> list[str]:
@@ -68,11 +88,11 @@ class _Date(NamedTuple):
         return self.month == other.month and other.day in {0, self.day} and other.year in {0, self.year}
 
 
-def _dates(text: str) -> list[_Date]:
+def dates_in(text: str) -> list[_Date]:
     return [_Date(*reading) for reading in date_readings(text)]
 
 
-def _times(text: str) -> list[tuple[int, ...]]:
+def times_in(text: str) -> list[tuple[int, ...]]:
     """Return a time of day as written, and on the 24-hour clock if that is known."""
     if text[0].isalpha():
         return [(12 if text.lower() == "noon" else 0, 0, 0)]
@@ -83,7 +103,7 @@ def _times(text: str) -> list[tuple[int, ...]]:
     return [(hour % 12 + (12 if half == "p" else 0), minute, second), (hour, minute, second)]
 
 
-def _value(found: re.Match[str]) -> str:
+def figure_value(found: re.Match[str]) -> str:
     """Return the normal form of a number; an ambiguous number stays as written."""
     scale = (found["scale"] or "").strip(" -").lower()
     written = str(spelled_number(found["spelled"])) if found["spelled"] else found["digits"]
@@ -97,7 +117,7 @@ def _value(found: re.Match[str]) -> str:
     return f"{'-' if found['sign'] else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
-def _unit(found: re.Match[str]) -> Unit | None:
+def figure_unit(found: re.Match[str]) -> Unit | None:
     spelled = (found["before"] or found["unit"] or "").strip(" \u00a0-")
     if not spelled:
         return None
@@ -114,7 +134,7 @@ _CALENDAR = words_of("""
     november december montag dienstag mittwoch donnerstag freitag samstag sonntag januar februar märz mai juni juli
     oktober dezember
 """)
-_TITLES = words_of("mr mrs ms dr prof herr frau")
+_TITLES = words_of("mr mrs ms dr prof herr herrn frau")
 # The subject of one of these verbs is a person.
 _PERSONAL = words_of("""
     agreed agrees approved approves asked asks believes bought can chose confirmed confirms decided decides declined did
@@ -141,10 +161,20 @@ _COMMON = words_of("""
     aber alle als am an auch auf aus bei bis da dabei dann das dass dem den der die dies diese dieser dieses doch ein
     eine einen einer er es für ich ihr ihre im in ist ja jede kein keine man mit nach nein nicht noch nun nur ob oder
     ohne sein seine sie so und uns unser vom von vor was weil wenn wer wie wir wird wo zu zum zur assistent nutzer
-    benutzer zusammenfassung
+    benutzer zusammenfassung ab außerdem beim bereits damit danach derzeit durch gegen gestern heute ihren ihrem ins
+    insgesamt jetzt leider seit sind über uhr um unter während wegen zudem zuerst zwischen
 """)
+_DETERMINERS = words_of("""
+    der die das den dem des ein eine einen einem einer eines kein keine keinen keinem keiner im am beim zum zur vom ins
+    ihr ihre ihren ihrem ihrer sein seine seinen seinem mein meine dieser diese dieses diesen diesem jede jeder jedes
+    jeden alle beide zwei drei
+""")
+_NOUN_ENDINGS = ("ung", "ungen", "heit", "heiten", "keit", "keiten", "schaft", "tion", "tionen", "tät", "nis", "nisse")
 _ENDINGS = ("ing", "ed", "ly", "tion", "tions", "ment", "ments", "ness", "ity")
 
+
+# Two numbers at most this many characters apart share a unit: "from 96 to 104 euros".
+_JOINED = 6
 
 # A longer word is not part of another word.
 _LONG = 200
@@ -159,22 +189,25 @@ class _Run(NamedTuple):
     label: bool
     """Whether they follow a colon."""
     then: str
+    before: str = ""
 
 
 def _runs(tokens: Sequence[str]) -> Iterator[_Run]:
     first, label = True, False
     run: list[str] = []
+    before = ""
     for token in (*tokens, ""):
         if token[:1].isupper():
             run.append(token)
             continue
         if run:
-            yield _Run(run, first, label, token)
+            yield _Run(run, first, label, token, before)
             run, first, label = [], False, False
         if token and token in ".!?…:":
             first, label = True, token == ":"
         elif token not in _OPENING:
             first = label = False
+        before = token
 
 
 def _bare(word: str) -> str:
@@ -197,6 +230,8 @@ class _SourceIndex:
         for line in (*lines, whole):
             for found in FIGURE.finditer(line):
                 self._note(found)
+        for sentence in sentences(source):
+            self._note_shared_unit(sentence)
         # Also read the source as a summary is read: in "0C Paris", a word begins with C only after the 0 is removed.
         rest = " ".join(_without_things(line, self._note) for line in lines)
         read = [_bare(word).casefold() for word in _WORD.findall(rest)]
@@ -207,30 +242,43 @@ class _SourceIndex:
         self._words = {word.casefold() for word in words} | set(read)
         self._plain = {word for word in words if word.islower()}
 
+    def _note_shared_unit(self, sentence: str) -> None:
+        """Note the unit of numbers without one that follow a number with it: "A has 9 days left, B has 4"."""
+        numbers = [found for found in FIGURE.finditer(sentence) if found["number"]]
+        units = {figure_unit(found) for found in numbers} - {None}
+        if len(units) != 1:
+            return
+        said = False
+        for found, then in zip(numbers, (*numbers[1:], None), strict=True):
+            if figure_unit(found):
+                said = True
+            elif said or (then and figure_unit(then) and then.start() - found.end() < _JOINED):
+                self._numbers.update((figure_value(found), unit) for unit in units)
+
     def _note(self, found: re.Match[str]) -> None:
         if found.re is THING and is_name(found):
             self._names.add(_comparable(bare_name(found)))
         elif found["date"]:
-            dates = _dates(found[0])
+            dates = dates_in(found[0])
             self._dates.update(dates)
             self._numbers.update((str(number), None) for date in dates for number in date)
         elif found["time"]:
-            times = _times(found[0])
+            times = times_in(found[0])
             self._times.update(times)
             self._numbers.update((str(number), None) for time in times for number in time)
         else:
-            value = _value(found)
+            value = figure_value(found)
             self._numbers.add((value, None))
-            self._numbers.add((value, _unit(found)))
+            self._numbers.add((value, figure_unit(found)))
 
     def has_figure(self, found: re.Match[str]) -> bool:
         if found["date"]:
-            return any(known.says(date) for date in _dates(found[0]) for known in self._dates)
+            return any(known.says(date) for date in dates_in(found[0]) for known in self._dates)
         if found["time"]:
-            return _times(found[0])[0] in self._times
-        value = _value(found)
+            return times_in(found[0])[0] in self._times
+        value = figure_value(found)
         # "One" is as often a pronoun as a number.
-        return (value == "1" and found["spelled"] is not None) or (value, _unit(found)) in self._numbers
+        return (value == "1" and found["spelled"] is not None) or (value, figure_unit(found)) in self._numbers
 
     def has_name(self, name: str) -> bool:
         """Return whether the source contains an identifier or phrase as a whole."""
@@ -249,10 +297,12 @@ class _SourceIndex:
             at = self._line.find(name, at + 1)
         return False
 
-    def unknown_names(self, tokens: Sequence[str]) -> Iterator[str]:
+    def unknown_names(self, tokens: Sequence[str], *, german: bool = False) -> Iterator[str]:
         """Yield the names in a line that the source does not contain."""
         for run in _runs(tokens):
             words = run.words
+            if german and self._is_german_noun(run):
+                continue
             if run.first and (len(words) == 1 and not self._is_name_at_start(run)):
                 continue
             if run.first and len(words) > 1 and self._is_ordinary(words[0]):
@@ -285,6 +335,13 @@ class _SourceIndex:
             or run.then in _PERSONAL
             or (run.label and (not run.then or run.then in ",.;)" or run.then in {"and", "und", _PLACE}))
         )
+
+    def _is_german_noun(self, run: _Run) -> bool:
+        """Say whether what has a capital is an ordinary noun: names have no article, and seldom these endings."""
+        noun = run.words[-1].casefold()
+        if len(run.words) > 2 or (len(run.words) == 2 and run.words[0].casefold() not in _DETERMINERS):
+            return False
+        return run.before in _DETERMINERS or len(run.words) == 2 or noun.endswith(_NOUN_ENDINGS)
 
     def _is_ordinary(self, word: str) -> bool:
         word = _bare(word).casefold()

@@ -37,16 +37,21 @@ def squeezed(text: str) -> str:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield each sentence as one line, without a list or heading mark before it."""
+    return (unmarked(text[start:end]) for start, end in sentence_spans(text))
+
+
+def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each sentence."""
     start = 0
     for found in _BOUNDARY.finditer(text):
         end = found.end()
         if found[0][0] == "." and _goes_on(text, start, found.start(), end):
             continue
-        if sentence := unmarked(text[start:end]):
-            yield sentence
+        if unmarked(text[start:end]):
+            yield start, end
         start = end
-    if sentence := unmarked(text[start:]):
-        yield sentence
+    if unmarked(text[start:]):
+        yield start, len(text)
 
 
 def is_question(sentence: str) -> bool:
@@ -88,8 +93,9 @@ def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
     if word.isdecimal():
         return len(word) < 3 and (before.strip(" -*•\t\r\n") == word or _AFTER_DAY.match(text, end) is not None)
     if len(word) == 1 and word.isalpha():
-        # "Plan B." ends a sentence unless a lower-case letter follows, as in "z. B. so".
-        return word.islower() or text[end : end + 2].strip().islower()
+        # "Plan B." and "at 2,000 m." end a sentence unless a lower-case letter follows, as in "z. B. so".
+        measures = before[: -len(word)].rstrip()[-1:].isdecimal()
+        return (word.islower() and not measures) or text[end : end + 2].strip().islower()
     return word.casefold() in _ABBREVIATIONS or ("." in word and len(word) < 6)
 
 
