@@ -105,3 +105,12 @@ MONEY = words_of("""
 def named_unit(name: tuple[str, ...]) -> Unit | None:
     """Return the unit that the name of a field ends with."""
     return _NAMED_UNITS.get(name[-1]) if len(name) > 1 else None
+
+
+def unit_word(name: tuple[str, ...]) -> str:
+    """Return the unit that a field's number is in, as the end of its name spells it: `weight_kg`, `days`."""
+    return name[-1] if name and (named_unit(name) or name[-1] in _NAMED_ALONE) else ""
+
+
+# These are no names of anything else.
+_NAMED_ALONE = words_of("seconds minutes hours days weeks months years kg km euros dollars percent bytes")

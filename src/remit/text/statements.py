@@ -1,0 +1,481 @@
+"""Reads sentences as statements: what each part speaks of, its figures, and what it denies."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from remit.protocol.envelope import Json
+from remit.text.components import SHARES, in_words, name_words, said_shortly
+from remit.text.grounding import dates_in, figure_unit, figure_value, times_in
+from remit.text.numbers import digit_readings
+from remit.text.sentences import THING, unmarked
+from remit.text.units import UNITS, Unit, unit_word
+from remit.text.vocabulary import REQUEST_VERBS, WEAK, words_of
+from remit.text.word_relations import ADVICE, CAUSE, NEGATIONS, Sides, concept_of, positive_of, sides_of
+
+# ── words by what they do ─────────────────────────────────────────────────────────────────────────────────────────────
+
+# What is longer is no sentence, and of it no more is read.
+LONGEST_SENTENCE = 1_000
+# Denials that have no word for it.
+_DENIED = re.compile(
+    r"(?i:\bstill (?:has|have|needs?) to be\b|\b(?:has|have|is|are) yet to(?: be)?\b|\bremains? to be\b"
+    r"|\bout of (?!date\b|the\b|\d)|\b(?:muss|müssen) noch\b|\bau(?:ß|ss)er (?=[A-ZÄÖÜ]))"
+)
+_CODE = re.compile(r"[A-Za-z]{0,3}\d+[A-Za-z]{0,2}|[A-Z]\d*")
+_PLACE, _END = "\ue000", "\ue001"
+_ITEM = re.compile(rf"{_PLACE}(\d+){_END}|[^\W_][\w]*(?:['’.-]\w+)*|[,;:()\[\]–—|]")
+_SEPARATORS = words_of("""
+    , ; : ( ) [ ] – — | and but while whereas although though however because which who whose
+    und aber während wohingegen sondern weil wobei
+""")
+# What these deny is a thing, and sometimes with it the whole statement.
+_SOFT_NEGATIONS = words_of("without ohne lacking")
+_DETERMINERS = words_of("the a an no all some both der die das den dem ein eine kein keine alle")
+_BREAKS = words_of("; while whereas because but wohingegen während weil aber")
+_PRONOUNS = words_of("""
+    it its they their them he his she her this these that those both er sie es ihr ihre sein seine dies diese dieser
+    dieses beide
+""")
+_WEEKDAYS = {
+    name: number
+    for names in (
+        "monday tuesday wednesday thursday friday saturday sunday",
+        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+        "mondays tuesdays wednesdays thursdays fridays saturdays sundays",
+        "montags dienstags mittwochs donnerstags freitags samstags sonntags",
+    )
+    for number, name in enumerate(names.split())
+}
+# Words that carry no statement: of German, and beyond those of every reader.
+EMPTY_WORDS = (
+    (WEAK - words_of("under over until up only set"))
+    | NEGATIONS
+    | words_of("""
+    one ones also but if when while because yet already even may might could would should must shall need
+    per each every got get gets make made take takes there's that's it's let mr mrs ms dr prof herr herrn frau sir madam
+    in on at by to of off into onto within during before after from as too again further furthermore moreover addition
+    additionally respectively namely well like including overall finally first meanwhile instead
+    der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei beim bis da dabei
+    damit dann dass denn dies diese dieser dieses doch durch er es für hat haben habe hatte hatten hier ich ihr ihre
+    ihren ihrem im in ins ist sind war waren wird werden wurde wurden worden sein seine sie sich so über um uns unter
+    vom von vor was wenn wer wie wir wo zu zum zur mit nach noch nun nur ob schon sehr bereits sowie dagegen jedoch
+    kann können muss müssen soll sollen sollte dürfen darf man je pro ab gegen jetzt derzeit aktuell zudem außerdem
+    lassen uhr o'clock
+""")
+)
+_UPPER = re.compile(
+    r"\b(?P<strong>at most|up to|no more than|not more than|maximum(?: of)?|less than|fewer than|below|höchstens"
+    r"|maximal|bis zu|weniger als|nicht mehr als)"
+    r"|\b(?:no later than|under|within|until|till|before|bis|unter|spätestens|vor)",
+)
+_LOWER = re.compile(
+    r"\b(?P<strong>at least|no less than|no fewer than|minimum(?: of)?|more than|above|mindestens|mehr als|wenigstens"
+    r"|exceed(?:s|ing|ed)?)|\b(?:no earlier than|over|after|since|über|ab|seit|nach)"
+)
+_AFTER_UPPER = re.compile(
+    r"\W*(?P<strong>or (?:less|fewer|below|under|younger|lower|earlier|shorter)"
+    r"|oder (?:weniger|jünger|früher|kürzer)|at most|höchstens)\b|\W*at the latest\b"
+)
+_AFTER_LOWER = re.compile(
+    r"\W*(?P<strong>or (?:more|above|over|older|higher|later|longer)"
+    r"|and (?:more|up|over)|oder (?:mehr|älter|höher|später)|at least|mindestens)\b"
+)
+_GAP = re.compile(r"\s*(?:the|a|an|dem|den|der)?\s*\Z")
+# "9 Uhr", "17.30 Uhr", "5 o'clock"
+_CLOCK = re.compile(r"(\d{1,2})(?:\.(\d{2}))? (?:Uhr|o['’]clock)\b.*")
+_NEXT = re.compile(r"[ -]([^\W\d_]+)")
+_BOUND_REACH = 24
+_SO = re.compile(r",\s*so (?!far|that)\w|\bsince (?:the|it|they|he|she|there|no|this|these|its|we|you)\b|,\s*da\s")
+_IMPERATIVES = REQUEST_VERBS | words_of("""
+    avoid bring do don't never always drink eat bear wear carry stay leave choose switch talk speak contact see keep
+    beware prefer insist ignore hire sell hold postpone delay
+""") - {"lies"}
+_FINITE = words_of("""
+    is are was were has have had will can does did may must should would could costs takes needs begins starts ends
+    leaves arrives remains shows
+""")
+
+
+class StatedFigure(Struct, frozen=True):
+    kind: str
+    """`n` for numbers, `d` for dates, `t` for times, `w` for days of the week."""
+    values: tuple[object, ...]
+    unit: Unit | None = None
+    bound: int = 0
+    """1 if it is an upper limit, -1 if a lower one."""
+    strong: bool = False
+    written: str = ""
+    then: str = ""
+    """The word after it, if it has no unit."""
+
+    def same(self, other: "StatedFigure") -> bool:
+        return self.kind == other.kind and self._fits(other) and not set(self.values).isdisjoint(other.values)
+
+    def rivals(self, other: "StatedFigure") -> bool:
+        return self.kind == other.kind and self._fits(other) and set(self.values).isdisjoint(other.values)
+
+    def _fits(self, other: "StatedFigure") -> bool:
+        return self.unit is None or other.unit is None or self.unit == other.unit
+
+    @property
+    def tokens(self) -> Iterator[str]:
+        return (f"{self.kind}{value}" for value in self.values)
+
+
+# Stands for a word with a capital before another.
+_CAPITAL = "A"
+_FADING, _BREAK = 0.6, 0.3
+
+
+class Segment(Struct):
+    """A part of a sentence that can be true or false by itself."""
+
+    sentence: "ReadSentence"
+    words: list[str]
+    """In small letters, in their order, with those that carry nothing."""
+    own: dict[str, float]
+    """What it speaks of, and how much each weighs."""
+    figures: list[StatedFigure]
+    sides: dict[str, Sides]
+    """The words that have an opposite."""
+    denies: bool
+    names: dict[str, str]
+    """Concepts of words with a capital, with the word before each."""
+    roles: dict[str, str]
+    """Names and figures, with the preposition before each."""
+    runs: list[list[str]]
+    """The same, those together that stand together."""
+    inherited: dict[str, float]
+    """What it speaks of without saying it again."""
+    source: int = -1
+    measured: set[str] = set()
+    """Figures that are said of this segment alone, and are no part of a name: "ward 3" goes on, "12 beds" does not."""
+    has_subject: bool = False
+    """Whether it begins with a noun of its own, as far as an article or a capital shows."""
+    denied: str = ""
+    """What its negation stands before."""
+    labels: set[str] = set()
+    """Figures that are part of a name."""
+    field: str = ""
+    """The field of a result whose value it is."""
+    anew: bool = False
+    """Whether it follows a semicolon, or "whereas", and so has a subject of its own."""
+    lacks: bool = False
+    """Whether something is said to be without something."""
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    def covers(self, tokens: Iterable[str]) -> bool:
+        """Say whether it speaks of all of them, with what it inherits if it has no subject of its own."""
+        leans = not self.has_subject or len(self.own) < 2
+        return all(token in self.own or (leans and token in self.inherited) for token in tokens)
+
+    def note(self, figure: StatedFigure, *, label: bool = False) -> None:
+        tokens = list(figure.tokens)
+        self.figures.append(figure)
+        self.own.update(dict.fromkeys(tokens, 2.0 / len(tokens)))
+        (self.labels if label else self.measured).update(tokens)
+
+
+class ReadSentence(Struct):
+    text: str
+    small: str
+    segments: list[Segment]
+    hangs: bool = False
+    """Whether it begins with a pronoun."""
+    refers: bool = False
+    """Whether it has one."""
+
+    @property
+    def tokens(self) -> set[str]:
+        return {token for segment in self.segments for token in segment.own}
+
+    def follow(self, before: "ReadSentence | None", context: Iterable[str] = (), *, source: bool = False) -> None:
+        """Note what each segment inherits: from the segments before it, and a pronoun from the sentence before."""
+        weight = 0.5 if source else 0.3
+        context = tuple(context)
+        kept: set[str] = set()
+        known: dict[str, float] = {}
+        if before is not None and self.refers:
+            known = {token: weight for segment in before.segments for token in (*segment.inherited, *segment.own)}
+        for segment in self.segments:
+            if segment.anew and len(segment.own) > 1:
+                known = {token: at * _BREAK for token, at in known.items()}
+            # "The dessert does not": what, was said before.
+            share = 0.9 / weight if len(segment.own) < 2 and source else 1.0
+            around = dict.fromkeys(context, 0.3) | {token: min(0.9, share * at) for token, at in known.items()}
+            apart = _told_apart(segment, self.segments, before)
+            segment.inherited = {
+                token: at for token, at in around.items() if token not in segment.own and token not in apart
+            }
+            # What was said last is nearer; a name stays what the sentence is about until there is another.
+            kept = set(segment.names) or kept
+            known = {token: at if token in kept else at * _FADING for token, at in known.items()} | {
+                token: weight * at for token, at in segment.own.items() if token not in segment.measured
+            }
+
+    @property
+    def advises(self) -> bool:
+        return ADVICE.search(self.small) is not None or any(map(_is_imperative, self.segments[:1]))
+
+    @property
+    def reasons(self) -> bool:
+        return (CAUSE.search(self.small) or _SO.search(self.small)) is not None
+
+
+def _told_apart(segment: Segment, others: Iterable[Segment], before: ReadSentence | None) -> set[str]:
+    """Return the labels of other segments: they cannot be meant in a segment with a label of its own."""
+    if not segment.labels:
+        return set()
+    return {token for each in (*others, *(before.segments if before else ())) for token in each.labels}
+
+
+def _is_imperative(segment: Segment) -> bool:
+    words = [word for word in segment.words if word not in {"please", "also", "then", "just", "bitte"}]
+    return (
+        bool(words)
+        and words[0] in _IMPERATIVES
+        and len(words) > 1
+        and not words[1][0].isdigit()
+        and _FINITE.isdisjoint(words[1:])
+        and not words[0].startswith(_PLACE)
+    )
+
+
+class SentenceReader:
+    """Reads sentences; a word with a negative prefix or in a compound is known by the other words of all texts."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._known = {word for text in texts for word in re.findall(r"[^\W\d_]{3,}", text.lower())}
+        self._concepts = {concept_of(word) for word in self._known}
+
+    def sentence(self, text: str) -> ReadSentence:
+        line = _DENIED.sub(" not ", unmarked(text[:LONGEST_SENTENCE].replace("*", "")))
+        figures: list[StatedFigure] = []
+
+        def put(found: re.Match[str]) -> str:
+            figure = None
+            if found["date"] or found["time"] or (found["number"] and (found["spelled"] or "").lower() != "one"):
+                figure = _figure(found, line)
+            if figure is None:
+                return found[0]
+            figures.append(figure)
+            # What is counted stays a word.
+            unit = found["unit"] if found["number"] and figure.unit is None else ""
+            return f" {_PLACE}{len(figures) - 1}{_END} {unit or ''} "
+
+        small = line.lower().replace("’", "'")
+        marked = THING.sub(put, line)
+        sentence = ReadSentence(unmarked(text), small, [])
+        for items, anew in _split(_items(marked)):
+            segment = self._segment(sentence, items, figures)
+            segment.anew = anew
+            if segment.own:
+                sentence.segments.append(segment)
+        words = re.findall(r"[^\W\d_]+", small)
+        sentence.hangs = words[:1] != [] and words[0] in _PRONOUNS
+        sentence.refers = _refers(_items(marked))
+        return sentence
+
+    def _segment(self, sentence: ReadSentence, items: Sequence[str], figures: Sequence[StatedFigure]) -> Segment:
+        segment = Segment(sentence, [], {}, [], {}, False, {}, {}, [], {})
+        before = ""
+        segment.has_subject = items[0].lower() in _DETERMINERS or items[0][:1].isupper()
+        for place, item in enumerate(items):
+            if item.startswith(_PLACE):
+                figure = figures[int(item[1:-1])]
+                segment.words.append(figure.written.lower())
+                segment.note(figure, label=figure.unit is None and _is_label(items, place))
+                segment.roles.update(dict.fromkeys(figure.tokens, before))
+                before = ""
+                continue
+            word = item.lower().replace("’", "'")
+            segment.words.append(word)
+            if word in _WEEKDAYS:
+                bound, strong = _bound(" ".join(segment.words[:-1]) + " ", "")
+                figure = StatedFigure("w", (_WEEKDAYS[word],), None, bound, strong, item)
+                segment.note(figure)
+                continue
+            if (place or item[-1].isdigit()) and _CODE.fullmatch(item):
+                # "Hall A" and "gate B7": what tells two of a kind apart.
+                figure = StatedFigure("l", (word,), written=item)
+                segment.note(figure, label=True)
+                segment.roles.update(dict.fromkeys(figure.tokens, before))
+                before = ""
+                continue
+            if word in _SOFT_NEGATIONS:
+                segment.lacks = True
+            elif word in NEGATIONS and not _is_limit(items, place):
+                segment.denies = True
+                said = [item for item in items[place + 1 :] if _says(item)] or list(filter(_says, items[:place][::-1]))
+                segment.denied = concept_of(said[0].lower()) if said else ""
+            bounds = word in _BOUNDING and (_near_figure(items, place) or items[place + 1 : place + 2] == ["to"])
+            if bounds or word in EMPTY_WORDS or len(word) == 1:
+                before = word
+                if not bounds and (sides := sides_of(word)):
+                    segment.sides[concept_of(word)] = sides
+                continue
+            self._note(segment, word, item, before)
+            before = _CAPITAL if item[:1].isupper() else ""
+        return segment
+
+    def _note(self, segment: Segment, word: str, written: str, before: str) -> None:
+        sides = sides_of(word)
+        if not sides:
+            for positive in positive_of(word):
+                if positive in self._known and len(positive) > 3:
+                    segment.denies = not segment.denies
+                    word = positive
+                    sides = sides_of(word)
+                    break
+        concept = concept_of(word)
+        segment.own[concept] = 1.0
+        if sides:
+            segment.sides[concept] = sides
+        for part in self._parts(word):
+            segment.own.setdefault(concept_of(part), 0.6)
+        if written[:1].isupper():
+            if before == _CAPITAL:
+                segment.runs[-1].append(concept)
+            else:
+                segment.runs.append([concept])
+            segment.names[concept] = segment.roles[concept] = "" if before == _CAPITAL else before
+
+    def _parts(self, word: str) -> Iterator[str]:
+        """Give the words of a compound that are known by themselves."""
+        if len(word) < 8:
+            return
+        for at in range(4, len(word) - 2):
+            if word[:at] in self._known and len(word) - at > 2:
+                yield word[:at]
+            if len(word) - at > 3 and word[at:] in self._known:
+                yield word[at:]
+
+    def leaf(self, path: str, value: Json, siblings: Mapping[str, Json]) -> ReadSentence:
+        """Return a field of a result as a statement."""
+        said = said_shortly(value) or ""
+        sentence = self.sentence(f"{in_words(path)} {said}")
+        sentence.text = f"{in_words(path)}: {said}"
+        if isinstance(value, bool):
+            sentence = self.sentence(in_words(path) if value else f"no {in_words(path)}")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            words = name_words(path)
+            unit = UNITS.get(unit_word(words))
+            currency = siblings.get("currency")
+            if unit is None and isinstance(currency, str):
+                unit = UNITS.get(currency.lower())
+            values: list[object] = [_plain(value)]
+            if isinstance(value, float) and abs(value) < 1 and SHARES.intersection(words):
+                values.append(_plain(value * 100))
+                unit = None
+            figure = StatedFigure("n", tuple(values), unit, written=said)
+            if not sentence.segments:
+                sentence.segments.append(Segment(sentence, [], {}, [], {}, False, {}, {}, [], {}))
+            last = sentence.segments[-1]
+            for segment in sentence.segments:
+                segment.figures.clear()
+                for token in [token for token in segment.own if token[0] == "n" and token[1:2].isdigit()]:
+                    del segment.own[token]
+            last.note(figure)
+        return sentence
+
+
+_COMPARATIVES = words_of("more less fewer later earlier longer mehr weniger später früher länger")
+_BOUNDING = words_of("""
+    more less most least fewer up above below maximum minimum exceed exceeds höchstens mindestens maximal minimal mehr
+    weniger
+""")
+
+
+def _near_figure(items: Sequence[str], place: int) -> bool:
+    """Say whether a figure follows within two words, or stands before "or"."""
+    after = items[place + 1 : place + 3]
+    return any(item.startswith(_PLACE) for item in (*after, *items[max(0, place - 2) : place - 1]))
+
+
+def _is_limit(items: Sequence[str], place: int) -> bool:
+    """Say whether a negation only makes a limit: "no more than 3", "not only"."""
+    after = [item.lower() for item in items[place + 1 : place + 3]]
+    return after[:1] in (["only"], ["nur"]) or (
+        len(after) == 2 and after[0] in _COMPARATIVES and after[1] in {"than", "als"}
+    )
+
+
+def _refers(items: Sequence[str]) -> bool:
+    """Say whether a pronoun comes before any name that it could stand for."""
+    for place, item in enumerate(items):
+        if item.lower() in _PRONOUNS:
+            return True
+        if place and item[:1].isupper() and item.lower() not in _WEEKDAYS:
+            return False
+    return False
+
+
+def _is_label(items: Sequence[str], place: int) -> bool:
+    """Say whether a number belongs to the word before it: "ward 3 has", and not "has 3 wards"."""
+    before, after = items[place - 1 : place], items[place + 1 : place + 2]
+    return bool(before) and _says(before[0]) and not (after and _says(after[0]))
+
+
+def _says(item: str) -> bool:
+    return item[0].isalpha() and item.lower() not in EMPTY_WORDS
+
+
+def _plain(value: float) -> str:
+    return f"{value:.10g}"
+
+
+def _items(marked: str) -> list[str]:
+    return [found[0] for found in _ITEM.finditer(marked)]
+
+
+def _split(items: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
+    """Give the parts of a sentence, and whether each begins anew."""
+    part: list[str] = []
+    anew = False
+    for item in items:
+        word = item.lower()
+        if word in _SEPARATORS:
+            if part:
+                yield part, anew
+                anew = False
+            anew = anew or word in _BREAKS
+            part = []
+            continue
+        part.append(item)
+    if part:
+        yield part, anew
+
+
+def _figure(found: re.Match[str], line: str) -> StatedFigure | None:
+    before = line[max(0, found.start() - _BOUND_REACH) : found.start()].lower()
+    after = line[found.end() : found.end() + _BOUND_REACH].lower()
+    bound, strong = _bound(before, after)
+    if found["date"]:
+        days = tuple((date.month, date.day) for date in dates_in(found[0]))
+        return StatedFigure("d", days, None, bound, strong, found[0]) if days else None
+    if found["time"]:
+        return StatedFigure("t", (times_in(found[0])[0],), None, bound, strong, found[0])
+    if clock := _CLOCK.fullmatch(f"{found[0]}{line[found.end() : found.end() + 10]}".split(",")[0].strip()[:20]):
+        return StatedFigure("t", ((int(clock[1]), int(clock[2] or 0), 0),), None, bound, strong, found[0])
+    unit = figure_unit(found)
+    readings = () if found["scale"] or found["sign"] or not found["digits"] else digit_readings(found["digits"])
+    values = (figure_value(found), *(f"{whole}.{rest}" if rest.strip("0") else whole for whole, rest in readings))
+    then = _NEXT.match(line, found.end()) if unit is None and not (found["unit"] or "").strip() else None
+    return StatedFigure(
+        "n", tuple(dict.fromkeys(values)), unit, bound, strong, found[0], then[1].lower() if then else ""
+    )
+
+
+def _bound(before: str, after: str) -> tuple[int, bool]:
+    for sign, pattern, follow in ((1, _UPPER, _AFTER_UPPER), (-1, _LOWER, _AFTER_LOWER)):
+        for found in pattern.finditer(before):
+            if _GAP.match(before, found.end()):
+                return sign, found["strong"] is not None
+        if found := follow.match(after):
+            return sign, found["strong"] is not None
+    return 0, False
