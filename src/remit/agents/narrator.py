@@ -1,4 +1,4 @@
-"""Has a model write one text from several results, and rejects it if it adds or omits anything."""
+"""Has a model write one text from several results, and keeps of it only what the results carry."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from remit.agents.model import ModelAgent, model_agent
 from remit.agents.prompting import ModelPrompt
-from remit.policy.aggregate import Blend, accept, left_out
+from remit.policy.aggregate import Blend, Held, hold
 from remit.policy.budget import estimate, grant_time_ms
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
@@ -23,28 +23,23 @@ log = logging.getLogger("remit")
 PATIENCE_MS = 30_000
 # No model answers in less time.
 LEAST_MS = 1_000
-# The most made-up names and figures that are listed; one is enough to reject a text.
-_KEPT = 10
 
 
 class ModelNarration(Struct, frozen=True, kw_only=True):
     """The text that a model wrote from several results, or the reason why there is none."""
 
     text: str = ""
-    rejected: tuple[str, ...] | None = None
-    """Names and figures that are in none of the results; None if the text was not rejected."""
-    left_out: tuple[str, ...] = ()
-    """Titles of the results that the text does not mention."""
+    held: Held | None = None
+    """How the results bear out what the model wrote; None if it wrote nothing."""
     why: str = ""
+    """Why the model wrote nothing."""
 
     @property
     def metadata(self) -> dict[str, Json]:
         """The same as metadata for programs."""
-        if self.text:
-            return {"narrated": "model"}
-        if self.rejected is not None:
-            return {"narrated": "template", "rejected": list(self.rejected), "left_out": list(self.left_out)}
-        return {"narrated": "template", "not_told": self.why}
+        if self.held is None:
+            return {"narrated": "template", "not_told": self.why}
+        return {"narrated": "model" if self.text else "template", **self.held.metadata}
 
 
 def narrator_of(model: "str | Model | ModelAgent | None") -> "Narrator | None":
@@ -60,7 +55,7 @@ class Narrator:
         self.aclose = model.aclose
 
     async def tell(self, blend: Blend, brief: Brief) -> ModelNarration:
-        """Return the model's text if it came in time, adds nothing of its own and omits no result."""
+        """Return what the results carry of the model's text, if it came in time and nothing essential is missing."""
         # The text is about as long as the results it is written from.
         if brief.tokens_left() < 2 * estimate(blend.prompt):
             return ModelNarration(why="too few tokens are left")
@@ -78,12 +73,6 @@ class Narrator:
         if answer.unfinished:
             return ModelNarration(why="; ".join(answer.unfinished))
         text = str(answer.result).strip()
-        # Checking every name and figure against all results takes long, so it runs in a thread.
-        return await asyncio.to_thread(_checked, text, blend)
-
-
-def _checked(text: str, blend: Blend) -> ModelNarration:
-    made_up, missing = accept(text, blend), left_out(text, blend)
-    return (
-        ModelNarration(rejected=made_up[:_KEPT], left_out=missing) if made_up or missing else ModelNarration(text=text)
-    )
+        # Checking every statement against all results takes long, so it runs in a thread.
+        held = await asyncio.to_thread(hold, text, blend)
+        return ModelNarration(text=held.text, held=held)

@@ -24,6 +24,7 @@ from remit.text.components import (
     name_words,
     said_shortly,
 )
+from remit.text.units import unit_word
 
 # ── folding in responses ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -326,6 +327,8 @@ def _restated(result: Json, depth: int = 0) -> Iterator[str]:
                     yield from _restated(each, depth + 1)
                 elif isinstance(currency, str):
                     yield f"{each} {currency}"
+                elif unit := unit_word(name_words(name)):
+                    yield f"{each} {unit}"
                 if isinstance(each, float) and abs(each) < 1 and SHARES.intersection(name_words(name)):
                     yield f"{each * 100:.10g} %"
         case list() | tuple() if depth < _DEEPEST:
@@ -355,12 +358,16 @@ def left_out(text: str, blend: Blend) -> tuple[str, ...]:
     the text. A text that only repeats the request covers no result.
     """
     echo = _squeezed(text) in _squeezed(f"{_TASK} {blend.request}")
-    disputed = {name for conflict in blend.conflicts for said in conflict.values for name in said.names}
+    disputed = _disputed(blend)
     return tuple(
         component.title or f"Result {place}"
         for place, component in enumerate(blend.components, 1)
         if echo or (component.name not in disputed and not _is_told(text, component))
     )
+
+
+def _disputed(blend: Blend) -> set[str]:
+    return {name for conflict in blend.conflicts for said in conflict.values for name in said.names}
 
 
 def _is_told(text: str, component: Component) -> bool:
@@ -381,10 +388,51 @@ def _squeezed(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def blended(merged: Answer, text: str, blend: Blend) -> Answer:
-    """Return the model's text as the answer, or *merged* unchanged if the text invents facts or omits a result."""
+class Held(Struct, frozen=True, kw_only=True):
+    """What of a model's text may be given, and what speaks against the rest."""
+
+    text: str = ""
+    """The text without the sentences that no result carries; empty if all of it is rejected."""
+    rejected: tuple[str, ...] = ()
+    """Names and numbers that are in none of the results."""
+    unsupported: tuple[tuple[str, str], ...] = ()
+    """Sentences that no result carries, each with the reason."""
+    left_out: tuple[str, ...] = ()
+    """Titles of the results of which the text leaves something out."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the text may be given as it is."""
+        return bool(self.text) and not self.unsupported
+
+    @property
+    def metadata(self) -> dict[str, Json]:
+        """What was dropped, or why the whole text was rejected, for programs."""
+        told: list[Json] = [{"sentence": sentence, "why": why} for sentence, why in self.unsupported[:_KEPT]]
+        if self.text:
+            return {"dropped": told} if told else {}
+        return {"rejected": list(self.rejected[:_KEPT]), "unsupported": told, "left_out": list(self.left_out)}
+
+
+def hold(text: str, blend: Blend) -> Held:
+    """Return what of a model's text its material carries, statement by statement."""
+    from remit.text.faithfulness import check
+
+    text = text.strip()
     made_up, missing = accept(text, blend), left_out(text, blend)
-    if made_up or missing or not text.strip():
-        rejected = {"rejected": list(made_up[:_KEPT]), "left_out": list(missing)}
-        return replace(merged, metadata=merged.metadata | rejected)
-    return replace(merged, result=text.strip(), metadata=merged.metadata | {"strategy": Strategy.AI_BLEND.value})
+    disputes = "\n".join(map(_disagreement, blend.conflicts))
+    found = check(text, blend.components, also=blend.request, disputed=disputes, excused=_disputed(blend))
+    titles = [component.title or f"Result {place}" for place, component in enumerate(blend.components, 1)]
+    missing = tuple(dict.fromkeys((*missing, *(titles[place] for place, _ in found.missing))))
+    unsupported = tuple((each.sentence, each.why) for each in found.objections)
+    kept = "" if made_up or missing else found.text
+    return Held(text=kept, rejected=made_up, unsupported=unsupported, left_out=missing)
+
+
+def blended(merged: Answer, text: str, blend: Blend) -> Answer:
+    """Return what the results carry of a model's text as the answer, or *merged* if that is not enough."""
+    held = hold(text, blend)
+    if not held.text:
+        return replace(merged, metadata=merged.metadata | held.metadata)
+    strategy: dict[str, Json] = {"strategy": Strategy.AI_BLEND.value}
+    return replace(merged, result=held.text, metadata=merged.metadata | strategy | held.metadata)

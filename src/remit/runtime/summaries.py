@@ -1,18 +1,21 @@
-"""Summaries of conversations: by rules, or by a model if its text adds nothing new.
+"""Summaries of conversations: by rules, or by a model as far as the conversation carries its text.
 
 Imported when a conversation is first continued: most hubs never do that, and the language modules take memory.
 """
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Note, Usage
+from remit.protocol.envelope import ContextFilter, Message, Note, Usage
 from remit.runtime.ports.agents import Summarizer, TokenCounter
 from remit.runtime.ports.store import Store
+from remit.text.components import Component
+from remit.text.faithfulness import check
 from remit.text.grounding import unfounded
 from remit.text.summaries import Summary, answer_note, extend, notes_of, written
 
@@ -69,7 +72,7 @@ class Summaries:
         return summary
 
     async def _told(self, session: str, summary: Summary, payer: Payer, summarize: Summarizer) -> str:
-        """Return a model's summary if it adds nothing new; else an empty text."""
+        """Return what the conversation carries of a model's summary; an empty text if that is not enough."""
         key = f"told {session}"
         kept = await self._store.get(key)
         if kept is not None:
@@ -86,11 +89,29 @@ class Summaries:
             log.warning("the model failed to make a summary (%s)", type(error).__name__)
             return ""
         payer.meter(usage)
-        if wrong := await asyncio.to_thread(unfounded, text, source):
-            log.warning("a model's summary was rejected: %d of its names and numbers are unfounded", len(wrong))
-            text = ""  # stored too: asking again would cost the same again
+        # Stored even if it is empty: asking again would cost the same again.
+        text = await asyncio.to_thread(_held, text, source, messages, summary)
         await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
         return text
+
+
+def _held(text: str, source: str, messages: Sequence[Message], summary: Summary) -> str:
+    """Return a model's summary without what the conversation does not carry; empty if a decision or demand is lost."""
+    if wrong := unfounded(text, source):
+        log.warning("a model's summary was rejected: %d of its names and numbers are unfounded", len(wrong))
+        return ""
+    said = [Component(str(place), message.text) for place, message in enumerate(messages)]
+    found = check(text, said, complete=False)
+    essential = [Component(str(place), each) for place, each in enumerate((*summary.decisions, *summary.constraints))]
+    lost = check(found.text, essential).missing
+    if found.objections or lost:
+        log.warning(
+            "a model's summary %s: %d of its sentences are unfounded, %d decisions or demands are missing",
+            "was rejected" if lost or not found.text else "was shortened",
+            len(found.objections),
+            len(lost),
+        )
+    return "" if lost else found.text
 
 
 def notes_from(said: str, asked: str) -> list[Note]:

@@ -1,0 +1,62 @@
+"""Counts the rewrites on the wrong side: faithful ones that are not given whole, and others that are."""
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from remit.policy.aggregate import Blend, hold
+from remit.text.components import Component
+
+REWRITES = Path(__file__).parent.parent / "tests" / "judgement" / "rewrites.toml"
+
+
+class Rewrite(NamedTuple):
+    """A text that was made from results, and whether it says what they say."""
+
+    part: str
+    language: str
+    domain: str
+    components: tuple[Component, ...]
+    text: str
+    how: str
+    """What is wrong with it; empty if it is faithful."""
+
+    @property
+    def blend(self) -> Blend:
+        return Blend(components=self.components)
+
+
+def rewrites(part: str | None = None, path: Path = REWRITES) -> list[Rewrite]:
+    """Return the labelled rewrites, of one part or of all."""
+    scenes: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["scene"]
+    made: list[Rewrite] = []
+    for scene in scenes:
+        components = tuple(
+            Component(f"agent-{place}", source.get("text", source.get("data")), None, source["title"])
+            for place, source in enumerate(scene["sources"])
+        )
+        texts = [(text, "") for text in scene["faithful"]]
+        texts += [(each["text"], each["how"]) for each in scene["adversarial"]]
+        language = scene.get("language", "en")
+        made += [Rewrite(scene["part"], language, scene["domain"], components, text, how) for text, how in texts]
+    return [each for each in made if part is None or each.part == part]
+
+
+def misjudged(part: str | None = None, path: Path = REWRITES) -> list[Rewrite]:
+    """Return the rewrites on the wrong side."""
+    return [each for each in rewrites(part, path) if hold(each.text, each.blend).whole == bool(each.how)]
+
+
+def main() -> None:
+    """Print how many of each part are on the wrong side."""
+    for part in ("develop", "held"):
+        of = Counter(bool(each.how) for each in rewrites(part))
+        wrong = Counter(bool(each.how) for each in misjudged(part))
+        print(
+            f"{part}: faithful not given whole {wrong[False]} of {of[False]}, others given {wrong[True]} of {of[True]}"
+        )
+
+
+if __name__ == "__main__":
+    main()
