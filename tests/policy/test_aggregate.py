@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.aggregate import Blend, accept, blended, left_out, merge_all, start, with_findings
+from remit.policy.aggregate import Blend, accept, blended, hold, left_out, merge_all, start, with_findings
 from remit.protocol.codec import checked, decode, encode
 from remit.protocol.envelope import Answer, Artifact, Response, Source, Strategy
 from remit.protocol.errors import Code, fault
@@ -298,6 +298,24 @@ def test_names_and_numbers_of_a_blend_are_looked_up_in_what_it_was_given() -> No
     """C5: a blend is rejected if it contains a fact found in no input."""
     assert accept("The customer leaves at 9:40; another source says 10:40.", BLEND) == ()
     assert accept("The customer leaves at 9:45 with Alice.", BLEND) == ("9:45", "Alice")
+
+
+def test_a_sentence_that_no_result_carries_is_dropped_and_named() -> None:
+    """C5: nothing is added to what was found."""
+    blend = Blend(components=(Component("a", {"weight_kg": 45, "insured": True}, 0.9, "Parcel"),))
+    text = "The parcel is insured and weighs 45 kg."
+    assert hold(text, blend).whole
+    advised = hold(f"{text} You should send it soon.", blend)
+    assert (advised.whole, advised.text) == (False, text)
+    told = [{"sentence": "You should send it soon.", "why": "advice"}]
+    assert blended(MERGED, f"{text} You should send it soon.", blend) == Answer(
+        text, metadata=MERGED.metadata | {"strategy": "ai-blend", "dropped": told}
+    )
+    denied = blended(MERGED, "The parcel is not insured and weighs 45 kg.", blend)
+    assert (denied.result, denied.metadata["left_out"]) == (MERGED.result, ["Parcel"])
+    assert denied.metadata["unsupported"] == [
+        {"sentence": "The parcel is not insured and weighs 45 kg.", "why": "negation"}
+    ]
 
 
 SEVERAL = Blend(
