@@ -127,7 +127,9 @@ class WorkflowExecution:
     async def run(self) -> Answer:
         """Execute all possible steps and return the answer; raises the first fault if no step succeeded."""
         await self._do_all()
-        if not any(ended.usable for ended in self._ended.values()):
+        if not any(ended.usable for ended in self._ended.values()) and not any(
+            map(_has_part, self._responses.values())
+        ):
             for response in self._responses.values():
                 if response.fault is not None:
                     raise RemitError(response.fault)
@@ -302,6 +304,11 @@ def _shown(wanted: ContextFilter | None) -> ContextFilter:
 
 
 _NOTES_ALONE = ContextFilter(last_messages=0, known="all")
+
+
+def _has_part(response: Response) -> bool:
+    """Tell whether a step that ran out of time had finished a part, which is worth telling."""
+    return response.status is Status.TIMEOUT and response.result not in (None, "")
 
 
 def _title(step: Step) -> str:
