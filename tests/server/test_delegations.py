@@ -75,6 +75,7 @@ async def test_a_refusal_has_its_code_and_its_status(hub: Hub) -> None:
         assert body["fault"]["message"].endswith("; did you mean `echo`?")
         status, body = await posted(session, {"target": "echo", "user": "anna", "capability": "SORT"})
         assert (status, body["status"], body["fault"]["code"]) == (404, "refused", "CAPABILITY_NOT_FOUND")
+        assert body["summary"] == "This could not be done: nothing here can do it."
 
 
 async def test_whoever_proves_nothing_is_refused_and_learns_nothing(hub: Hub) -> None:

@@ -35,6 +35,7 @@ from remit.server.bodies import (
 from remit.server.delegations import GONE, Delegations, Handle, handle_of
 from remit.server.run_waiters import Leaving
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
+from remit.text.narration import plain_summary
 
 # The maximum number of digits of a record number.
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
@@ -191,7 +192,11 @@ class DelegationEndpoints:
 
 
 async def _send_end(send: Send, request: Request, response: Response) -> None:
-    await send_response(send, with_session_of_peer(response, peer_of(request)))
+    peer = peer_of(request)
+    if peer is None and not response.ok:
+        # What a user can be shown as it is; programs read the fault beside it.
+        response = replace(response, summary=plain_summary(response))
+    await send_response(send, with_session_of_peer(response, peer))
 
 
 def agree(headers: Headers, sent: Submission) -> None:

@@ -205,6 +205,13 @@ def reason(fault: Fault) -> str:
     return f"{why}. It can be tried again{'' if wait is None else f' in {_duration(wait)}'}."
 
 
+def plain_summary(response: Response) -> str:
+    """Return a response's summary; of one that failed without a summary, why it failed, as its user would say it."""
+    if response.ok or response.fault is None or response.summary:
+        return response.summary
+    return f"This could not be done: {reason(response.fault)}"
+
+
 def _duration(milliseconds: int) -> str:
     seconds = max(1, round(milliseconds / 1_000))
     if seconds < 90:

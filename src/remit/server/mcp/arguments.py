@@ -13,6 +13,7 @@ from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
 from remit.server.bodies import FailureBody
 from remit.server.lookup_endpoints import PublicCard
+from remit.text.narration import plain_summary
 
 T = TypeVar("T")
 
@@ -165,7 +166,7 @@ def ended_result(response: Response) -> McpToolResult:
         agent=response.target,
         status=response.status,
         result=response.result,
-        summary=response.summary,
+        summary=plain_summary(response),
         confidence=response.confidence,
         session=response.session or "",
         requires_followup=response.requires_followup,
