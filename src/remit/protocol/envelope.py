@@ -269,7 +269,7 @@ class Strategy(StrEnum):
     MERGE_ALL = "merge-all"
     """All successes, one after another."""
     AI_BLEND = "ai-blend"
-    """All successes, combined into one text by a model if it adds nothing; otherwise as `merge-all`."""
+    """All successes, combined into one text by a model, without what they do not support; otherwise as `merge-all`."""
     DEFAULT = "default"
     """All successes, without repetitions.
 

@@ -264,7 +264,7 @@ class Brief:
         """Ask several agents at once, as `fan_out` does, and get one answer. Calls not needed any more are cancelled.
 
         *about* is the objective of calls that have none of their own. *blend* has a model write one text from the
-        results, for `ai-blend`; its text is used only if it adds nothing new. An unknown strategy raises a
+        results, for `ai-blend`; its text is used as far as the results support it. An unknown strategy raises a
         `RemitError`; a callee's failure never raises.
         """
         chosen = strategy_named(strategy)

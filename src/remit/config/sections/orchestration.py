@@ -157,7 +157,9 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
     settings: Annotated[dict[str, Any], Meta(description="Settings of that model, as for an agent.")] = {}
     narrate: Annotated[
         Literal["template", "model"],
-        Meta(description="What combines several results into one text: a template, or the model, if it adds nothing."),
+        Meta(
+            description="What makes one text of several results: a template, or the model, as far as they support it."
+        ),
     ] = "template"
     cache: Annotated[
         Duration, Meta(description='How long a decision is reused when a user repeats a request; `"0s"` disables it.')
