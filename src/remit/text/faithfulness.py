@@ -288,7 +288,7 @@ class _Grounds:
 
     def _figures_against(self, segment: Segment) -> Why | None:
         for figure in segment.figures:
-            near = {place for token in figure.tokens for place in self._having.get(token, ())}
+            near = {place for token in figure.tokens for place in self._near(token)}
             holders = [place for place in near if any(map(figure.same, self._segments[place].figures))]
             if not holders:
                 # Names and figures that no source has are found by `grounding`; this may be one in words.
