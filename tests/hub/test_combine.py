@@ -740,7 +740,7 @@ async def test_one_agent_that_is_asked_twice_is_told_apart(team: Team) -> None:
     async def blog(brief: Brief) -> object:
         return {"departure": next(results)}
 
-    team.combines(Call(target="blog", objective="1"), Call(target="blog", objective="2"))
+    team.combines(Call(target="blog", objective="1", input=1), Call(target="blog", objective="1", input=2))
     (conflict,) = (await team.combined()).conflicts
     assert {said.value: said.names for said in conflict.values} == {"9:40": ("blog 1",), "10:40": ("blog 2",)}
 

@@ -466,7 +466,8 @@ async def test_conflicts_are_shown_though_a_model_hides_them(hub: Hub, serve: Se
 
     server = serve(say("It departs at 9:40."))
     steps = (Step(name="one", agent="a", title="Timetable"), Step(name="two", agent="b", title="Notice board"))
-    hub.workflow(Workflow(name="trip", steps=steps), model=ModelAgent("scripted", base_url=server.base_url))
+    trip = Workflow(name="trip", steps=steps, compare=("one", "two"))
+    hub.workflow(trip, model=ModelAgent("scripted", base_url=server.base_url))
     async with hub:
         response = await hub.ask("trip", "When does it leave?", user="u")
     assert response.metadata["narrated"] == "model"

@@ -13,6 +13,7 @@ TRIP = Workflow(
     name="trip-check",
     description="Compare what is known of a trip",
     steps=(Step(name="the_receipts", capability="RECEIPTS"), Step(name="the_bank", capability="BANK")),
+    compare=("the_receipts", "the_bank"),
 )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from remit import Answer, Brief, Capability, Code, Hub, RemitError, Status, Step, Workflow, fault
+from remit import Answer, Brief, Call, Capability, Code, Hub, RemitError, Status, Step, Workflow, fault
 from remit.policy.limits import Limits
 
 
@@ -101,9 +101,52 @@ async def test_a_question_that_the_user_does_not_read_is_not_asked(hub: Hub) -> 
 
     worker(hub, "c")
     steps = (*(Step(name=name, agent=name) for name in "ab"), Step(name="last", agent="c", after=("a", "b")))
-    hub.workflow(Workflow(name="trip", steps=steps, result="last"))
+    hub.workflow(Workflow(name="trip", steps=steps, result="last", compare=("a", "b")))
     async with hub:
         response = await hub.ask("trip", "go", user="u")
     assert not response.requires_followup
     assert [each["question"] for each in response.metadata["conflicts"]] == [None]
     assert "9:40" in response.summary
+
+
+# ── which results are compared ────────────────────────────────────────────────────────────────────────────────────────
+
+DEPARTURE: dict[str, object] = {"type": "object", "properties": {"departure": {"type": "string"}}}
+LEAVES: dict[str, object] = {
+    "type": "object",
+    "properties": {"train": {"properties": {"leaves": {"type": "string", "x-same-as": "TIMETABLE.departure"}}}},
+}
+
+
+def two_sources(hub: Hub) -> tuple[Step, Step]:
+    @hub.agent("rail", capabilities=[Capability(code="TIMETABLE", result_schema=DEPARTURE)])
+    async def rail(_: Brief) -> Answer:
+        return Answer({"departure": "9:40", "price": 20}, confidence=0.9)
+
+    @hub.agent("shop", capabilities=[Capability(code="TICKET", result_schema=LEAVES)])
+    async def shop(_: Brief) -> Answer:
+        return Answer({"train": {"leaves": "10:40"}, "price": 35}, confidence=0.4)
+
+    return Step(name="one", capability="TIMETABLE"), Step(name="two", capability="TICKET")
+
+
+async def test_fields_whose_schemas_name_the_same_thing_are_compared_and_no_others(hub: Hub) -> None:
+    """K9: two prices of two capabilities are two prices."""
+    hub.workflow(Workflow(name="trip", steps=two_sources(hub)))
+    async with hub:
+        response = await hub.ask("trip", "go", user="u")
+    (conflict,) = response.metadata["conflicts"]
+    assert (conflict["path"], conflict["preferred"]) == ("departure", "9:40")
+    assert [each["sources"] for each in conflict["values"]] == [["One"], ["Two"]]
+
+
+async def test_combined_answers_are_compared_by_the_schemas_of_their_capabilities(hub: Hub) -> None:
+    two_sources(hub)
+
+    @hub.agent("boss", may_call=["*"])
+    async def boss(brief: Brief) -> list[str]:
+        calls = [Call(capability="TIMETABLE"), Call(capability="TICKET")]
+        return [each.path for each in (await brief.combine(calls, about="when")).conflicts]
+
+    async with hub:
+        assert (await hub.ask("boss", "go", user="u")).result == ["departure"]

@@ -240,7 +240,8 @@ async def test_sources_that_contradict_each_other_are_named_and_the_surer_is_pre
         async def answer(brief: Brief, hour: str = hour, sure: float = sure) -> Answer:
             return Answer({"departure": hour}, confidence=sure)
 
-    hub.workflow(flow(Step(name="one", agent="a", title="Timetable"), Step(name="two", agent="b", title="Ticket")))
+    steps = (Step(name="one", agent="a", title="Timetable"), Step(name="two", agent="b", title="Ticket"))
+    hub.workflow(Workflow(name="trip", steps=steps, compare=("one", "two")))
     async with hub:
         response = await hub.ask("trip", "When?", user="u")
     assert "Where the results differ" in response.result

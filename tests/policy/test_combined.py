@@ -122,11 +122,15 @@ def test_a_bare_value_answers_its_own_question_and_no_other() -> None:
     assert conflicts((Call(target="a"), 5), (colour, 7), (Call(target="c"), 6)) == ["answer"]
 
 
-def test_what_has_a_name_or_is_a_sentence_is_compared_whatever_was_asked() -> None:
-    """K9: agents that were asked different things may still contradict each other."""
+def test_answers_to_different_questions_are_not_compared() -> None:
+    """K9: a freight price and a laboratory price are two prices."""
     cost, time = Call(target="a", objective="What does it cost?"), Call(target="b", objective="When does it leave?")
-    assert conflicts((cost, {"departure": "9:40"}), (time, {"departure": "10:40"})) == ["departure"]
-    assert conflicts((cost, "The train leaves at 9:40."), (time, "The train leaves at 10:40.")) == ["train leaves"]
+    assert conflicts((cost, {"departure": "9:40"}), (time, {"departure": "10:40"})) == []
+    assert conflicts((cost, "The train leaves at 9:40."), (time, "The train leaves at 10:40.")) == []
+    freight, laboratory = Call(capability="FREIGHT", objective="it"), Call(capability="LABORATORY", objective="it")
+    assert conflicts((freight, {"price": 1200}), (laboratory, {"price": 45})) == []
+    market, law = Call(capability="RESEARCH", objective="market"), Call(capability="RESEARCH", objective="law")
+    assert conflicts((market, {"risk": "low"}), (law, {"risk": "high"})) == []
 
 
 def test_what_one_capability_says_of_two_inputs_it_says_of_two_things() -> None:
@@ -138,4 +142,4 @@ def test_what_one_capability_says_of_two_inputs_it_says_of_two_things() -> None:
         "PRICE 1.price"
     ]
     other = Call(capability="RATING", input={"hotel": "A"})
-    assert conflicts((price("A"), {"price": 100}), (other, {"price": 120})) == ["price"]
+    assert conflicts((price("A"), {"price": 100}), (other, {"price": 120})) == []

@@ -15,6 +15,7 @@ from remit.policy.plan import (
     holds,
     literal,
     needs,
+    questions,
     ready,
     references,
     waits_for,
@@ -239,6 +240,8 @@ def test_a_sound_workflow_has_no_problems() -> None:
         (flow(a_step("a"), a_step("a")), "steps.a", "two steps"),
         (flow(a_step("input")), "steps.input", "is reserved"),
         (flow(a_step("abcd"), result="abce"), "result", "did you mean"),
+        (flow(a_step("abcd"), a_step("b"), compare=("b", "abce")), "compare", "did you mean"),
+        (flow(a_step("a"), a_step("b"), compare=("a", "a")), "compare", "at least two"),
         (flow(a_step("a", share=0.6), a_step("b", share=0.6)), "steps", "add up to more than 1"),
         (flow(a_step("a", agent=None)), "steps.a", "set `agent` or `capability`"),
         (flow(a_step("a", agent="q")), "steps.a.agent", "there is no agent `q`"),
@@ -273,3 +276,30 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     found = problems(wrong, agents={"x": None})
     assert [problem.path for problem in found] == ["steps.a.agent", "steps.a.after", "steps.b.when"]
     assert all(isinstance(problem, Problem) for problem in found)
+
+
+# ── which results are compared ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_steps_that_ask_the_same_answer_one_question_and_others_do_not() -> None:
+    """K9: what two capabilities say of one message is about two things."""
+    asked = questions(
+        flow(
+            a_step("a", objective="When does it leave?"),
+            a_step("b", objective="When does it leave?", agent="y"),
+            a_step("c", objective="When does it leave?", capability="TIME"),
+            a_step("d", capability="TIME", input={"train": 1}),
+            a_step("e", capability="TIME", input={"train": 2}),
+            a_step("f"),
+            a_step("g"),
+        )
+    )
+    assert asked["a"] == asked["b"]
+    assert len(set(asked.values())) == 6
+
+
+def test_steps_that_a_workflow_compares_answer_one_question_with_all_that_ask_the_same() -> None:
+    asked = questions(
+        flow(a_step("a"), a_step("b", objective="o"), a_step("c", objective="o"), a_step("d"), compare=("a", "b"))
+    )
+    assert asked["a"] == asked["b"] == asked["c"] != asked["d"]

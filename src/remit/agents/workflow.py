@@ -14,13 +14,14 @@ from msgspec.structs import replace
 from remit.agents.narrator import Narrator
 from remit.policy.aggregate import Blend, with_findings
 from remit.policy.budget import split_tokens
-from remit.policy.plan import INPUT, REQUEST, Step, StepOutcome, Workflow, filled, ready, waits_for
+from remit.policy.plan import INPUT, REQUEST, Step, StepOutcome, Workflow, filled, questions, ready, waits_for
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.runtime.brief import Brief
-from remit.text.components import capital
+from remit.text.components import Findings, capital
 from remit.text.conflicts import find
+from remit.text.conflicts.same_fields import SameFields, with_same_fields
 from remit.text.narration import (
     NOTHING_DONE,
     NarrativeSection,
@@ -43,7 +44,7 @@ _NOT_NEEDED = "Nothing had to be done."
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """A team's wording for texts to users."""
+    """A team's wording for texts to users, and the fields of its results that hold the same thing."""
 
     glossary: Mapping[str, str] = {}
     """The preferred term for each variant."""
@@ -53,6 +54,8 @@ class Wording(Struct, frozen=True, kw_only=True):
     """Descriptions of capabilities by code."""
     forbidden: Collection[str] = ()
     """Names of agents and codes of capabilities, which are never shown to users."""
+    same_fields: Callable[[], SameFields] = dict[str, tuple[tuple[str, str], ...]]
+    """Reads the schemas of results; a function, because most answers compare nothing."""
 
     def clean(self, text: str) -> str:
         """Return a text with the team's terms, and without names and codes."""
@@ -329,7 +332,7 @@ def blend_of(
 
     A result that already combines others, and names conflicts or missing parts, is not rewritten: these could be lost.
     """
-    useful, told, _ = _reported_steps(workflow, ended)
+    _, told, _ = _reported_steps(workflow, ended)
     sections = [each for step in told if (each := _section(step, ended, responses)).result not in (None, "")]
     for section in sections:
         response = responses[section.name]
@@ -337,14 +340,26 @@ def blend_of(
             return None
     if len(sections) < 2:
         return None
-    findings = find([_section(step, ended, responses) for step in useful])
+    findings = findings_of(workflow, ended, responses, words)
     return Blend(
         request=request, components=tuple(sections), conflicts=findings.conflicts, glossary=dict(words.glossary)
     )
 
 
+def findings_of(
+    workflow: Workflow, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response], words: Wording
+) -> Findings:
+    """Return the contradictions between the results of steps that answer the same question."""
+    asked = questions(workflow)
+    useful, _, _ = _reported_steps(workflow, ended)
+    sections = [replace(_section(step, ended, responses), question=asked[step.name]) for step in useful]
+    if len(sections) < 2:
+        return Findings()
+    return find(with_same_fields(sections, [step.capability for step in useful], words.same_fields()))
+
+
 def _reported_steps(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tuple[list[Step], list[Step], bool]:
-    """Return the steps with a result, the steps that users are told of, and whether all of that is the answer."""
+    """Return the steps with a result, those that users are told of, and whether all of that is the answer."""
     steps = [step for step in workflow.steps if step.name in ended]
     useful = [step for step in steps if ended[step.name].usable]
     whole = workflow.result is None or workflow.result not in ended or not ended[workflow.result].usable
@@ -371,7 +386,7 @@ def answer_of(
     useful, told, whole = _reported_steps(workflow, ended)
     answered = useful if whole else [step for step in useful if step.name == workflow.result]
     came = [responses[step.name] for step in answered]
-    findings = find([_section(step, ended, responses) for step in useful])
+    findings = findings_of(workflow, ended, responses, words)
     narrative = narrate(
         [_section(step, ended, responses) for step in told],
         findings,

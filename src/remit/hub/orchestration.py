@@ -111,6 +111,7 @@ class Orchestration:
 
     def _words(self) -> "Wording":
         from remit.agents.workflow import Wording
+        from remit.text.conflicts.same_fields import same_fields
 
         cards = self._cards()
         capabilities = [each for card in cards.values() for each in card.capabilities]
@@ -119,6 +120,7 @@ class Orchestration:
             phrases=self._phrases,
             glossary=self._glossary,
             descriptions={each.code: each.description for each in capabilities} | flows,
+            same_fields=lambda: same_fields(capabilities),
             forbidden={name for name in (*cards, *(each.code for each in capabilities)) if _is_code(name)},
         )
 

@@ -237,9 +237,10 @@ def components_of(responses: Sequence[Response], titles: Sequence[str] = ()) -> 
 
 
 def comparable(components: Sequence[Component], calls: Sequence[Call]) -> list[Component]:
-    """Return components so that only comparable ones are compared; each answers the call at its position.
+    """Return components with the questions that they answer; each answers the call at its position.
 
-    A bare value answers only its own question. What one capability says of two inputs is about two things.
+    Only the same request, given to several agents, is one question. Where there are several, a bare value is named by
+    its own, and what one capability says of two inputs is told apart by a number.
     """
     questions = [_question(call) for call in calls]
     asked = list(dict.fromkeys(questions))
@@ -247,21 +248,22 @@ def comparable(components: Sequence[Component], calls: Sequence[Call]) -> list[C
         return list(components)
     often = Counter(text for text, _ in asked)
     told: list[Component] = []
-    for component, (text, given) in zip(components, questions, strict=True):
+    for component, question in zip(components, questions, strict=True):
+        text, place = question[0], asked.index(question) + 1
         label = text or "answer"
         if often[text] > 1:
-            label = f"{label} {asked.index((text, given)) + 1}"
+            label = f"{label} {place}"
         result: Json = component.result
         apart = often[text] > 1 or not isinstance(result, dict | list | tuple)
-        told.append(replace(component, result={label: component.result}) if apart else component)
+        told.append(replace(component, result={label: result} if apart else result, question=str(place)))
     return told
 
 
 def _question(call: Call) -> tuple[str, bytes]:
-    """Return what is asked: the objective, or a capability with its input."""
+    """Return what is asked: the objective, or a capability with its objective and input."""
     if call.capability is None:
         return call.objective, b""
-    return call.capability, encode(call.input)
+    return call.capability, encode((call.objective, call.input))
 
 
 # ── one text by a model ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -73,6 +73,8 @@ class Workflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     steps: tuple[Step, ...]
     result: StepName | None = None
     """The step whose result is the workflow's; without one, all results are combined."""
+    compare: tuple[StepName, ...] = ()
+    """Steps that check each other: where their results contradict each other, the answer says so."""
     examples: tuple[str, ...] = ()
 
 
@@ -176,6 +178,25 @@ def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, StepOutcome]) 
 
 def _became(ended: StepOutcome) -> str:
     return "failed" if ended.state == "failed" else "was skipped"
+
+
+# ── which results are compared ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def questions(workflow: Workflow) -> dict[str, str]:
+    """Return the question that each step answers: results are compared only if they answer the same one.
+
+    Steps that ask the same of several agents answer one question, and so do those that the workflow compares.
+    """
+    asked_for = {step.name: _question(step) for step in workflow.steps}
+    compared = {asked_for[name] for name in workflow.compare}
+    return {name: "" if question in compared else question for name, question in asked_for.items()}
+
+
+def _question(step: Step) -> str:
+    if step.capability is None and not step.objective:
+        return step.name  # its name is all that is asked
+    return text_of([step.capability, step.objective, step.input])
 
 
 # ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────

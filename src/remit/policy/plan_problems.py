@@ -32,6 +32,9 @@ def _problems(workflow: Workflow, agents: Offered | None, capabilities: Collecti
         yield Problem(f"steps.{name}", f"no step may be called `{name}`, which is reserved")
     if workflow.result is not None and workflow.result not in names:
         yield Problem("result", f"there is no step `{workflow.result}`{did_you_mean(workflow.result, names)}")
+    yield from _unknown("compare", "step", workflow.compare, names)
+    if len(set(workflow.compare)) == 1:
+        yield Problem("compare", "name at least two steps")
     if sum(step.share or 0 for step in workflow.steps) > 1.0 + 1e-9:
         yield Problem("steps", "the shares of all steps add up to more than 1")
     sound = True

@@ -21,6 +21,10 @@ class Component(Struct, frozen=True):
     confidence: float | None = None
     title: str = ""
     """Its topic in plain language: the heading under which a user reads it."""
+    question: str = ""
+    """The question that it answers. Only components with the same question are compared."""
+    same_as: tuple[tuple[str, str], ...] = ()
+    """Fields that other results also have: the path of each, and the shared name of its content."""
 
 
 class Said(NamedTuple):

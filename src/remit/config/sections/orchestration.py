@@ -112,6 +112,13 @@ class WorkflowSection(Section, frozen=True, kw_only=True):
     result: Annotated[
         StepName | None, Meta(description="The step whose result is the workflow's (default: all results as one text).")
     ] = None
+    compare: Annotated[
+        tuple[StepName, ...],
+        Meta(
+            description='Steps that check each other, `["a", "b"]`: contradictions between their results are told '
+            "(default: only those between steps that ask the same)."
+        ),
+    ] = ()
     narrate: Annotated[
         Literal["template", "model"],
         Meta(description="What combines the results into one text: a template, or the orchestrator's model."),
@@ -133,6 +140,7 @@ class WorkflowSection(Section, frozen=True, kw_only=True):
             description=self.description,
             steps=tuple(each.step() for each in self.steps),
             result=self.result,
+            compare=self.compare,
             examples=self.examples,
         )
 

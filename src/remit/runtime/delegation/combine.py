@@ -43,14 +43,27 @@ async def combine(dispatch: Delegator, parent: Frame, calls: Sequence[Call], str
     if not isinstance(answer, Answer):
         return Combined(responses=tuple(responses))
     useful = sorted(place for place, response in aggregation.came if response.ok)
-    components = components_of([responses[place] for place in useful])
-    findings = await _findings(comparable(components, [calls[place] for place in useful]))
+    asked = [calls[place] for place in useful]
+    components = comparable(components_of([responses[place] for place in useful]), asked)
+    findings = await _findings(_with_same_fields(dispatch, components, asked))
     return Combined(
         answer=answer if findings is None else with_findings(answer, findings),
         responses=tuple(responses),
         conflicts=() if findings is None else findings.conflicts,
         places=aggregation.places,
     )
+
+
+def _with_same_fields(dispatch: Dispatch, components: Sequence[Component], calls: Sequence[Call]) -> list[Component]:
+    """Return components with the fields that the schemas of their capabilities say are the same."""
+    codes = [call.capability for call in calls]
+    if len(set(codes)) < 2:
+        return list(components)
+    from remit.text.conflicts.same_fields import same_fields, with_same_fields
+
+    cards = [entry.card for entry in dispatch.parts.registry.agents.values()]
+    same = same_fields(each for card in cards for each in card.capabilities if each.code in codes)
+    return with_same_fields(components, codes, same)
 
 
 async def _findings(components: Sequence[Component]) -> Findings | None:

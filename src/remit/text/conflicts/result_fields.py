@@ -68,6 +68,12 @@ class ResultFields:
         if not self._left:
             self.complete = False
 
+    def take_field(self, thing: str, path: str, value: Json, owner: int) -> None:
+        """Take one field of a result, at the place of the thing that it holds."""
+        self._owner, self._left = 1 << owner, self._most
+        self._take(thing, path, name_words(path.rpartition(".")[2]), value, 1)
+        self.complete = self.complete and self._left > 0
+
     def _take(
         self, key: str, path: str, name: tuple[str, ...], part: Json, depth: int, without: str | None = None
     ) -> None:

@@ -1,6 +1,7 @@
 """Searches for contradictions, and finds the conflicting value that a user's reply chooses."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from remit.text.components import Component, Conflict, Findings, Said, Severity,
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of, tally, union
 from remit.text.conflicts.fields import Meaning, agreed, difference
 from remit.text.conflicts.result_fields import PlacedValue, Places, ResultFields
+from remit.text.conflicts.same_fields import field_at
 from remit.text.conflicts.statements import compare_claims
 from remit.text.figures import figures
 from remit.text.quantities import Amount, figures_agree
@@ -31,15 +33,23 @@ _DECISIONS = words_of("status decision verdict recommendation outcome approval")
 def find(components: Sequence[Component]) -> Findings:
     """Return the contradictions between components, the gravest first, and how far they agree.
 
-    A value that only one of them gives is not a conflict, nor is one that is rounded, written differently, or in
+    Components are compared if they answer the same question; of others, only the fields that hold the same thing. A
+    value that only one of them gives is not a conflict, nor is one that is rounded, written differently, or in
     another unit. The order of the components changes only the order in which they are named.
     """
-    search, taken = Search(), ResultFields(_FIELDS)
+    search = Search()
+    asked: dict[str, list[int]] = defaultdict(list)
     for owner, component in enumerate(components):
-        taken.take(component.result, owner)
-    search.complete = taken.complete
-    _compare_fields(search, taken.places)
-    compare_claims(search, taken.places)
+        asked[component.question].append(owner)
+    for owners in asked.values():
+        if len(owners) > 1:
+            taken = ResultFields(_FIELDS)
+            for owner in owners:
+                taken.take(components[owner].result, owner)
+            search.complete = search.complete and taken.complete
+            _compare_fields(search, taken.places)
+            compare_claims(search, taken.places)
+    _compare_same_fields(search, components)
     conflicts = [_conflict(dispute, components) for dispute in search.disputes]
     conflicts.sort(key=lambda each: (_ORDER.index(each.severity), each.path))
     return Findings(
@@ -106,6 +116,21 @@ def _compare_fields(search: Search, places: Places) -> None:
             far = max(difference(one[0].meaning, other[0].meaning) for one, other in combinations(sides, 2))
             said = [[(each.held.value, each.owners) for each in side] for side in sides]
             search.disputes.append(Dispute(path, in_words(path), 1.0 if decision else far, said))
+
+
+def _compare_same_fields(search: Search, components: Sequence[Component]) -> None:
+    """Compare the fields that hold the same thing, unless they have been compared because they have the same place."""
+    places: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for component in components:
+        for path, thing in component.same_as:
+            places[thing].add((component.question, path))
+    taken = ResultFields(_FIELDS)
+    for owner, component in enumerate(components):
+        for path, thing in component.same_as:
+            if len(places[thing]) > 1:
+                taken.take_field(thing, path, field_at(component.result, path), owner)
+    search.complete = search.complete and taken.complete
+    _compare_fields(search, taken.places)
 
 
 def _exactness(meant: _OwnedMeaning) -> tuple[float, str]:
