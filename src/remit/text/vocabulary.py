@@ -42,6 +42,9 @@ CLAUSE_VERBS = words_of("""
     starts start ends end begins begin rose fell grew increased decreased declined dropped amounts totals equals opens
     closes weighs lasts includes requires needs pays earns employs owns spends uses holds reaches reached entered won
     lost sold bought made makes goes went comes came gets got runs ran says said sells serves covers
+    contains lies lay stands stops meets sits moves became remains stays
+    ist sind war waren wird werden wurde wurden hat haben hatte hatten kann liegt lag findet kostet beginnt endet dauert
+    kommt geht fährt steht bleibt gilt enthält
 """)
 """Verbs that show that a part of a statement is a clause."""
 
@@ -56,16 +59,21 @@ WEAK = words_of("""
     projected report reported reports result results say says scheduled she show shows since so some source sources
     still such than that the their them then there these they this those time to today under until upon us value values
     very via was we were what which who will with you your yes set comes amounts equals roughly approximately nearly
-    almost over up between answer approx circa likely
+    almost over up between answer approx circa likely also again already too
+    yet always ever finally officially definitely certainly clearly fully completely entirely totally formally recently
+    immediately simply really generally usually normally apparently reportedly remains remain remained stays stayed
+    immer stets bereits endgültig offiziell vollkommen
 """)
 _HEDGES = words_of("""
-    if whether unless may might could would should when once likely unlikely possibly perhaps maybe potential
+    if whether unless may might could would when once likely unlikely possibly perhaps maybe potential
     potentially assuming otherwise until till except
+    wenn falls sofern könnte könnten würde würden vielleicht möglicherweise eventuell voraussichtlich
 """)
 PUNCTUATION = frozenset(",:;()")
 NEGATIONS = words_of("""
     not no never cannot none neither nor nothing nobody
     isn't aren't wasn't weren't don't doesn't didn't won't wouldn't can't couldn't shouldn't hasn't haven't hadn't
+    nicht kein keine keinen keinem keiner keines nie niemals nichts niemand
 """)
 # "No later than", "not only": nothing is denied.
 NOT_DENIED = words_of("later earlier more less fewer only just doubt least most")
@@ -120,37 +128,231 @@ def stem(word: str) -> str:
     return _SYNONYMS.get(word, word)
 
 
+# Adjectives that describe a thing; before a noun they separate things, as in "the cheap one".
+_DEGREES = {
+    "size": (
+        "large larger largest big bigger biggest greater greatest groß größer",
+        "small smaller smallest little klein kleiner",
+    ),
+    "height": ("high higher highest hoch höher", "low lower lowest niedrig niedriger"),
+    "length": ("long longer longest lang länger", "short shorter shortest kurz kürzer"),
+    "quality": (
+        "good better best excellent gut besser",
+        "bad worse worst poor poorer poorest schlecht schlechter",
+    ),
+    "speed": ("fast faster fastest quick quicker quickest schnell schneller", "slow slower slowest langsam langsamer"),
+    "price": (
+        "expensive dearer dearest costlier costliest teuer teurer",
+        "cheap cheaper cheapest inexpensive billig billiger günstig günstiger",
+    ),
+    "age": ("old older oldest alt älter", "new newer newest young younger youngest neu neuer jung jünger"),
+    "when": ("early earlier earliest sooner früh früher", "later latest spät später"),
+    "warmth": ("hot hotter hottest warm warmer warmest heiß wärmer", "cold colder coldest cool cooler kalt kälter"),
+    "strength": ("strong stronger strongest stark stärker", "weak weaker weakest schwach schwächer"),
+    "weight": ("heavy heavier heaviest schwer schwerer", "light lighter lightest leicht leichter"),
+    "ease": ("easy easier easiest simple simpler einfach einfacher", "difficult hard harder hardest schwierig"),
+    "distance": ("near nearer nearest close closer closest nah näher", "far farther further farthest weit weiter"),
+    "width": ("wide wider widest breit breiter", "narrow narrower narrowest schmal schmaler"),
+    "fullness": ("full fuller voll", "empty leer"),
+    "moisture": ("wet wetter nass feucht", "dry drier trocken"),
+    "noise": ("loud louder noisy laut lauter", "quiet quieter silent leise leiser ruhig"),
+    "brightness": ("bright brighter hell heller", "dark darker dunkel dunkler"),
+    "cleanness": ("clean cleaner sauber", "dirty dirtier schmutzig"),
+    "risk": ("risky riskier riskiest riskanter", "safer safest sicherer"),
+    "order": ("before vor", "after"),
+    "much": ("more mehr", "less fewer weniger"),
+}
 # Words with an opposite; "increasing" describes a thing, "including" separates two things.
 AXES = {
     word: (axis, sign)
     for axis, sides in {
-        "approve": ("approve approves approved accepted granted", "reject rejects rejected refused denied"),
-        "rise": (
-            "rose rises rising increased increases increasing grew grows climbed gained improved",
-            "fell falls falling decreased decreases decreasing dropped drops shrank worsened",
+        "approve": (
+            "approve approves approved accept accepts accepted grant grants granted admitted cleared authorised "
+            "authorized released confirmed proceeds proceed proceeding upheld valid "
+            "genehmigt bewilligt freigegeben zugelassen bestätigt angenommen akzeptiert gültig",
+            "reject rejects rejected refuse refuses refused denied deny denies declined dismissed blocked suspended "
+            "withdrawn revoked halted cancelled canceled postponed invalid "
+            "abgelehnt verweigert gesperrt zurückgewiesen abgesagt storniert widerrufen ausgesetzt verschoben ungültig",
         ),
-        "available": ("available", "unavailable"),
-        "safe": ("safe secure", "unsafe dangerous insecure"),
-        "allow": ("allowed permitted legal lawful", "forbidden prohibited banned illegal unlawful disallowed"),
-        "succeed": ("succeeded successful passed", "failed unsuccessful"),
-        "open": ("open", "closed shut"),
-        "true": ("true correct valid", "false incorrect wrong invalid"),
-        "complete": ("complete completed finished", "incomplete unfinished pending"),
-        "enable": ("enabled active", "disabled inactive"),
+        "rise": (
+            "rose rise rises rising increased increase increases increasing grew grow grows climbed gained improved "
+            "improve steigen wachsen stieg steigt gestiegen wuchs wächst gewachsen zugenommen",
+            "fell fall falls falling decreased decrease decreases decreasing dropped drop drops shrank shrink worsened "
+            "sinken fallen fiel fällt gefallen sank sinkt gesunken abgenommen",
+        ),
+        "available": ("available verfügbar erhältlich lieferbar", "unavailable"),
+        "safe": ("safe secure harmless sicher", "unsafe dangerous insecure hazardous gefährlich"),
+        "allow": (
+            "allowed permitted legal lawful erlaubt gestattet zulässig",
+            "forbidden prohibited banned illegal unlawful disallowed verboten untersagt",
+        ),
+        "succeed": (
+            "succeeded successful passed bestanden erfolgreich gelungen",
+            "failed unsuccessful gescheitert fehlgeschlagen durchgefallen",
+        ),
+        "open": ("open opened geöffnet offen", "closed shut geschlossen"),
+        "true": ("true correct richtig wahr korrekt", "false incorrect wrong falsch"),
+        "complete": (
+            "complete completed finished abgeschlossen fertig erledigt",
+            "incomplete unfinished pending outstanding ausstehend",
+        ),
+        "enable": ("enabled active aktiv", "disabled inactive"),
         "profit": ("profitable", "unprofitable"),
         "possible": ("possible feasible", "impossible infeasible"),
         "eligible": ("eligible", "ineligible"),
-        "include": ("includes include included", "excludes exclude excluded"),
+        "include": (
+            "includes include included contains contain contained enthält enthalten inbegriffen",
+            "excludes exclude excluded lacks lack lacking without ohne ausgeschlossen",
+        ),
         "comply": ("compliant", "noncompliant non-compliant"),
         "pay": ("paid", "unpaid"),
         "support": ("supports supported", "opposes opposed"),
-        "confirm": ("confirmed", "cancelled canceled"),
         "guilty": ("guilty", "innocent"),
         "solvent": ("solvent", "insolvent bankrupt"),
+        "online": ("online", "offline"),
+        "run": ("running operational working functioning", "stopped broken defective"),
+        "occupy": ("free vacant unoccupied frei", "occupied taken busy besetzt belegt"),
+        "require": ("required mandatory compulsory obligatory", "optional voluntary freiwillig"),
+        "positive": ("positive positiv", "negative negativ"),
+        "present": ("present anwesend vorhanden", "absent missing abwesend"),
+        "stable": ("stable stabil", "unstable critical instabil kritisch"),
+        "punctual": ("punctual pünktlich", "delayed late overdue verspätet"),
+        "alive": ("alive lebt", "dead deceased tot verstorben"),
+        "benign": ("benign gutartig", "malignant bösartig"),
+        "normal": ("normal", "abnormal"),
+        "permanent": ("permanent unbefristet dauerhaft", "temporary provisional befristet vorläufig"),
+        "public": ("public öffentlich", "private privat"),
+        "win": ("won wins gewonnen", "lost loses verloren"),
+        "connect": ("connected verbunden", "disconnected getrennt"),
+        "buy": ("buy buying kaufen", "sell selling verkaufen"),
+        "side": ("leftward links", "rightward rechts"),
+        "inside": ("inside innen drinnen", "outside außen draußen"),
+        "same": ("same identical gleich identisch", "different verschieden unterschiedlich"),
+        "enough": ("enough sufficient adequate ausreichend genug", "insufficient inadequate"),
+        **_DEGREES,
     }.items()
     for sign, words in zip((1, -1), sides, strict=True)
     for word in words.split()
 }
+
+DEGREES = frozenset(word for sides in _DEGREES.values() for side in sides for word in side.split())
+
+# Words of advice for something, or against it.
+ADVICE = {
+    **dict.fromkeys(
+        words_of("""
+            recommend recommends recommended advise advises advised suggest suggests suggested advisable should ought
+            recommendable empfehlen empfehle empfiehlt empfohlen sollte sollten sollst soll sollen ratsam rate raten
+            empfehlenswert
+        """),
+        1,
+    ),
+    **dict.fromkeys(
+        words_of("""
+            discourage discourages discouraged avoid refrain inadvisable warn warns abraten vermeiden warnen meiden
+        """),
+        -1,
+    ),
+}
+# Verbs that add nothing to advice: "take the early flight" advises the same as "the early flight".
+LIGHT_VERBS = words_of("tak us do mak go get hav be choos pick perform undergo nehm mach")
+
+# Several words that are read as one.
+PHRASES = {
+    tuple(phrase.split()): word
+    for word, phrases in {
+        "not": "no longer/not any more/not any longer/nicht mehr/nicht länger/by no means",
+        "rose": "went up/goes up/gone up/going up/go up",
+        "fell": "went down/goes down/gone down/going down/go down",
+        "leftward": "on the left/to the left/left side",
+        "rightward": "on the right/to the right/right side",
+        "cancelled": "called off/call off/struck down",
+        "rejected": "turned down/turn down/thrown out",
+        "proceeds": "goes ahead/go ahead/going ahead/went ahead",
+        "lacks": "free of/free from/frei von/devoid of",
+        "unavailable": "out of stock/sold out/nicht vorrätig/ausverkauft",
+        "available": "in stock/auf lager/vorrätig",
+        "broken": "out of order/out of service/außer betrieb",
+        "running": "up and running/in operation/in service/in betrieb",
+        "punctual": "on time/on schedule/im zeitplan",
+        "delayed": "behind schedule/im verzug",
+        "dearer": "more expensive",
+        "cheaper": "less expensive",
+        "abraten": "advise against/advises against/advised against/recommend against/recommends against/"
+        "warns against/warn against/decide against/shouldn't",
+    }.items()
+    for phrase in phrases.split("/")
+}
+PHRASE_STARTS = {
+    first: tuple(sorted((each for each in PHRASES if each[0] == first), key=len, reverse=True))
+    for first in {phrase[0] for phrase in PHRASES}
+}
+"""The phrases by their first words, the longest first."""
+
+# German function words with the English words that stand for them.
+GERMAN: dict[str, str] = {
+    word: english
+    for english, words in {
+        "the": "der die das den dem des",
+        "a": "ein eine einen einem einer eines",
+        "no": "kein keine keinen keinem keiner keines",
+        "not": "nicht",
+        "nothing": "nichts",
+        "never": "nie niemals",
+        "nobody": "niemand",
+        "is": "ist wird sei",
+        "are": "sind werden gibt",
+        "was": "war wurde worden",
+        "were": "waren wurden",
+        "has": "hat",
+        "have": "haben",
+        "had": "hatte hatten",
+        "can": "kann können",
+        "in": "im in ins",
+        "on": "am auf",
+        "at": "um bei beim an",
+        "from": "von vom aus",
+        "to": "nach zu zum zur",
+        "for": "für",
+        "by": "durch bis",
+        "with": "mit",
+        "via": "über",
+        "and": "und",
+        "or": "oder",
+        "it": "es er sie ihm ihn",
+        "we": "wir uns unser unsere",
+        "you": "ihnen ihr ihre ihren",
+        "that": "dass dieser diese dieses diesen",
+        "as": "wie als",
+        "than": "als",
+        "also": "auch noch schon",
+        "only": "nur",
+        "here": "hier",
+        "there": "da dort",
+        "now": "jetzt derzeit aktuell",
+        "today": "heute",
+        "again": "wieder",
+        "since": "seit",
+        "during": "während",
+    }.items()
+    for word in words.split()
+}
+# Words that show that a sentence is German; none of them is an English word.
+GERMAN_SIGNS = words_of("""
+    der das den dem des ein eine einen einem einer ist sind wird werden wurde wurden nicht kein keine keinen und oder
+    für mit von vom zum zur auf bei im es gibt wir sie hat haben
+""")
+_GERMAN_ENDINGS = ("en", "er", "es", "em", "e", "n", "s")
+
+
+@lru_cache(maxsize=4096)
+def german_stem(word: str) -> str:
+    """Return a German word without the ending of its case and number."""
+    for ending in _GERMAN_ENDINGS:
+        if word.endswith(ending) and len(word) > len(ending) + 3:
+            return word.removesuffix(ending)
+    return word
+
 
 # The function of each word in a sentence, unless the word is about the subject.
 ROLES = {
@@ -158,5 +360,6 @@ ROLES = {
     **dict.fromkeys(AXES, "axis"),
     **dict.fromkeys(NEGATIONS, "negation"),
     **dict.fromkeys(_HEDGES, "hedge"),
+    **dict.fromkeys(ADVICE, "advice"),
     **dict.fromkeys(("now", "today", "currently", "presently"), "now"),
 }

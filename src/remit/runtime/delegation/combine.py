@@ -54,7 +54,7 @@ async def combine(dispatch: Delegator, parent: Frame, calls: Sequence[Call], str
     )
 
 
-def _with_same_fields(dispatch: Dispatch, components: Sequence[Component], calls: Sequence[Call]) -> list[Component]:
+def _with_same_fields(dispatch: Delegator, components: Sequence[Component], calls: Sequence[Call]) -> list[Component]:
     """Return components with the fields that the schemas of their capabilities say are the same."""
     codes = [call.capability for call in calls]
     if len(set(codes)) < 2:

@@ -5,20 +5,27 @@ The word lists are English. Figures, and texts that differ in nothing else, are 
 
 import re
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.text.clauses import DIGIT, FIGURE, Clause, small, tokens
+from remit.text.clauses import DIGIT, FIGURE, Clause, small
+from remit.text.conflicts.named_values import NamedValue, may_name_value, named_values
+from remit.text.conflicts.reading import NO_LABELS, labels, tells_apart, words_said
 from remit.text.figures import NAMES, figures
 from remit.text.quantities import Amount, Figure, Quantity, agree, distance, figures_agree
 from remit.text.vocabulary import (
+    ADVICE,
     AXES,
+    CLAUSE_VERBS,
     EVENTS,
     LABELS,
+    LIGHT_VERBS,
     NEGATIONS,
     NOT_DENIED,
     ON_ITSELF,
+    PHRASES,
     ROLES,
     stem,
 )
@@ -45,7 +52,7 @@ class Claim(Struct, frozen=True, gc=False):
     nouns: frozenset[str] = frozenset()
     """The things that a bare number counts."""
     lead: str = ""
-    """`by` or `to`: falling by a tenth is not falling to a tenth."""
+    """`by` or `to`: falling by a tenth is not falling to it. For a value, the word before it; for a denial, `no`."""
     senses: frozenset[tuple[str, int]] = frozenset()
     """What the clause around a figure affirms and denies: rising by a tenth is not falling by a fifth."""
     axis: str = ""
@@ -55,6 +62,8 @@ class Claim(Struct, frozen=True, gc=False):
     """As written."""
     about: tuple[tuple[str, str], ...] = ()
     """The stems of the subject with their original words, in order."""
+    value: frozenset[str] = frozenset()
+    """The words of a name or place that the claim gives to the subject."""
 
 
 # ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -82,18 +91,24 @@ class _Stated(Struct, frozen=True, gc=False):
     text: str
 
 
-_TELLING = NAMES | AXES.keys() | NEGATIONS
+_TELLING = NAMES | AXES.keys() | NEGATIONS | ADVICE.keys()
+_PHRASES_SAID = re.compile(rf"\b(?:{'|'.join(' '.join(words) for words in PHRASES)})\b", re.IGNORECASE)
+# "Unfurnished" denies "furnished"; "understand" denies nothing, and nobody says what would be left of it.
+_DENYING = re.compile(
+    r"(?:un|in|im|ir|il|dis|non-?)(?=[a-zäöüß]{4})"
+    r"([a-zäöüß]*(?:able|ible|ed|ent|ant|al|ive|ate|ect|ful|ar|ic|ig|lich|bar|iv|iert|end|own|en))"
+)
 
 
 def is_telling(clause: Clause) -> bool:
-    """Return whether a clause has a figure, or affirms or denies something that has an opposite; most clauses
-    do not.
-    """
+    """Return whether a clause has a figure, names a value, or says something that has an opposite; many do not."""
     text = clause.text
-    if DIGIT.search(text):
+    if DIGIT.search(text) or may_name_value(text) or _PHRASES_SAID.search(text):
         return True
     plain = text.isascii() and text.replace(" ", "").isalpha()
-    return not _TELLING.isdisjoint(text.lower().split() if plain else _WORD.findall(small(text)))
+    return not _TELLING.isdisjoint(text.lower().split() if plain else _WORD.findall(small(text))) or any(
+        map(_DENYING.fullmatch, text.lower().split())
+    )
 
 
 class Affirmed(Struct, frozen=True, gc=False):
@@ -109,30 +124,40 @@ class Affirmed(Struct, frozen=True, gc=False):
     def words(self) -> frozenset[str]:
         return self.subject.words.union(self.senses)
 
-    def claim(self, sign: int = 1) -> Claim:
+    def claim(self, sign: int = 1, lead: str = "") -> Claim:
         """Return the whole sentence as a claim."""
         subject = self.subject
         everything = subject.at + tuple(figure.quantity for figure in self.stated)
         whole = Subject(self.words, subject.context, subject.ways, everything)
-        return Claim(whole, sign=sign, text=self.text, about=self.about)
+        return Claim(whole, lead=lead, sign=sign, text=self.text, about=self.about)
 
 
 def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     """Return each figure of a clause, and what it affirms or denies, with their subjects."""
     text = clause.text
     found = figures(text)[:_FIGURES]
-    said = _tokens(text, found)
-    if len(found) < 2 and _TELLING_MORE.isdisjoint(said) and (plain := _plain_claims(clause, found, said)):
+    said = words_said(text, found)
+    in_names = labels(text, said, found) if found else NO_LABELS
+    values = [] if found and any(isinstance(each.quantity, Amount) for each in found) else named_values(text)
+    telling_more = in_names or values or not _TELLING_MORE.isdisjoint(said) or any(map(_DENYING.fullmatch, said))
+    if len(found) < 2 and not telling_more and (plain := _plain_claims(clause, found, said)):
         return plain
+    verb = next((place for place, token in enumerate(said) if token in CLAUSE_VERBS), len(said))
     words: dict[str, str] = {}
     ways: list[tuple[str, str]] = []
     stated: list[_Stated] = []
     asides: list[Quantity] = []
     senses: dict[str, int] = {}
-    denied = negated = hedged = False
+    opposites: list[tuple[str, str]] = []
+    advice = 0
+    universal = denied = negated = hedged = False
+    absent: list[tuple[Figure, frozenset[str]]] = []
     last, numbers = "", iter(found)
     for place, token in enumerate(said):
         role = ROLES.get(token)
+        if role == "axis" and tells_apart(said, place, verb, bool(found)):
+            role = None
+        denying = _DENYING.fullmatch(token) if role is None else None
         if token == FIGURE:
             figure = next(numbers)
             written = text[figure.start : figure.end]
@@ -140,19 +165,25 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
                 asides.append(figure.quantity)
             elif len(found) > 1 and last in _SPANS and (span := _span(figure.quantity)):
                 asides.append(span)
-            elif last in LABELS and isinstance(figure.quantity, Amount) and figure.quantity.kind == "number":
+            elif place in in_names:
                 # Order 4411 is not order 4412.
                 words[f"{last} {written}"] = written
             else:
                 stated.append(_Stated(figure, _nouns(said, place), last if last in _LEADS else "", written))
         elif len(token) == 1 and last in LABELS and token.isalpha():
             words[f"{last} {token}"] = token
+        elif denying and denying[1] in AXES:
+            axis, sign = AXES[denying[1]]
+            senses[axis] = sign if denied else -sign
+            denied = False
         elif role is None or (token == "this" and said[place + 1 : place + 2] in _PERIODS):
             root = stem(token)
             if root not in words:
                 words[root] = token
             if last in _WAYS:
                 ways.append((last, root))
+            if denying:
+                opposites.append((root, stem(denying[1])))
         elif role == "weak":
             pass
         elif role == "axis":
@@ -166,6 +197,12 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
             following = said[place + 1 : place + 2]
             if following and following[0] not in NOT_DENIED and not (place == 0 and following[0] == ","):
                 denied, negated = not denied, True
+                universal = universal or token in _UNIVERSAL
+                if token == "no" and following[0] not in ROLES and following[0] != FIGURE:
+                    none = Figure(Amount("number", 0.0, 0.0), 0, 0)
+                    absent.append((none, frozenset(_nouns(said, place))))
+        elif role == "advice":
+            advice = advice or ADVICE[token]
         elif role == "hedge":
             hedged = True
         else:
@@ -181,16 +218,47 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
         made += _figure_claims(subject, stated, senses, about)
     if hedged:
         return made, None
+    if advice:
+        about_it = replace(subject, words=subject.words.union(senses) - LIGHT_VERBS)
+        if about_it.words:
+            # Who advises to sell advises against buying.
+            sign = prod((-1 if negated else advice, *filter(None, senses.values())))
+            made.append(Claim(about_it, axis="recommend", sign=sign, text=text, about=about))
+        return made, None
+    if not senses and not negated:
+        made += _value_claims(subject, values, found, about)
+    made += [Claim(subject, none, nouns, text=text, about=about) for none, nouns in absent]
     for axis, side in senses.items():
         if side:
             moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
             on = replace(subject, at=subject.at + moments)
             made.append(Claim(on, axis=axis, sign=side, text=text, about=about))
     whole = Affirmed(subject, senses, [each.figure for each in stated], text, about)
+    for root, opposite in () if negated else opposites:
+        claim = whole.claim(-1)
+        made.append(replace(claim, subject=replace(claim.subject, words=claim.subject.words - {root} | {opposite})))
     if not denied:
         return made, whole
-    made.append(whole.claim(-1))
+    made.append(whole.claim(-1, "no" if universal else ""))
     return made, None
+
+
+# Denials of everything: if nothing was found, then no crack was found.
+_UNIVERSAL = frozenset({"no", "nothing", "none", "nobody"})
+
+
+def _value_claims(
+    subject: Subject, values: Sequence[NamedValue], found: Sequence[Figure], about: tuple[tuple[str, str], ...]
+) -> Iterator[Claim]:
+    """Return the names and places that a clause gives to a role."""
+    at = subject.at + tuple(each.quantity for each in found)
+    for value in values:
+        roots = value.roots()
+        words = subject.words - roots
+        if words:
+            on = Subject(words, subject.context, subject.ways, at)
+            named = tuple(pair for pair in about if pair[0] not in roots)
+            yield Claim(on, lead=value.lead, value=value.words, text=value.text, about=named)
 
 
 # Signs that a clause is more than words and a figure.
@@ -258,24 +326,11 @@ def _figure_claims(
             yield Claim(said, each.figure, frozenset(nouns), each.lead, senses_said, "", 0, each.text, named)
 
 
-def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
-    """Return the words of a clause in lower case, with a placeholder for each figure."""
-    said: list[str] = []
-    end = 0
-    for figure in found:
-        said += tokens(text[end : figure.start])
-        said.append(FIGURE)
-        end = figure.end
-    if end < len(text):
-        said += tokens(text[end:])
-    return said
-
-
 def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
     """Return the counted things: up to two words right after the number at a place."""
     nouns: list[str] = []
     for token in said[place + 1 : place + 3]:
-        if token in ROLES or token == FIGURE:
+        if token == FIGURE or ROLES.get(token, "axis") != "axis":
             break
         nouns.append(stem(token))
     return tuple(nouns)
@@ -284,13 +339,14 @@ def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
 # ── comparison ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def likeness(part: Subject, whole: Subject) -> float:
+def likeness(part: Subject, whole: Subject, least: int = 2) -> float:
     """Return how certainly two subjects are the same, from 0 to 1, if all words of the first are among the second's.
 
     If each has words that the other lacks, they are two things: the morning train, the evening train.
+    They are also two if one says more and the other has fewer words than *least*.
     """
     few, many = len(part.words), len(whole.words)
-    if few != many and (few < 2 or 2 * few < many):
+    if few != many and (few < least or 2 * few < many):
         return 0.0
     if part.context and whole.context and not (part.context <= whole.context or whole.context <= part.context):
         return 0.0
@@ -312,13 +368,24 @@ def compared(one: Claim, other: Claim) -> bool | None:
     if one.figure is None or other.figure is None:
         if one.figure or other.figure or one.axis != other.axis:
             return None
-        # A whole sentence contradicts only its exact denial.
-        return one.sign == other.sign if one.axis or one.subject.words == other.subject.words else None
+        if one.value or other.value:
+            if not (one.value and other.value) or one.lead != other.lead:
+                return None
+            return one.value <= other.value or other.value <= one.value
+        # A whole sentence contradicts only its exact denial, or a denial of everything.
+        if one.axis or one.subject.words == other.subject.words or _denies(one, other) or _denies(other, one):
+            return one.sign == other.sign
+        return None
     if one.senses and other.senses and any((axis, -sign) in other.senses for axis, sign in one.senses if sign):
         return None
     if (one.lead and other.lead and one.lead != other.lead) or not (_counts(one, other) and _counts(other, one)):
         return None
     return figures_agree(one.figure, other.figure)
+
+
+def _denies(one: Claim, other: Claim) -> bool:
+    """Return whether the first denies of everything what the second says of something."""
+    return one.lead == "no" and other.sign > 0 and one.subject.words < other.subject.words
 
 
 def _counts(one: Claim, other: Claim) -> bool:

@@ -93,7 +93,8 @@ def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
         if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(CLAUSE_VERBS)):
             return Meaning(found, rest)
     words = _words(bare)
-    if found or len(words) > _SHORT_WORDS or not _PROSE.isdisjoint(name[-1:]) or _is_sentence(value, words):
+    named = not name and ": " in value  # by itself "Carrier: DHL" is a sentence
+    if found or named or len(words) > _SHORT_WORDS or not _PROSE.isdisjoint(name[-1:]) or _is_sentence(value, words):
         return _SENTENCES
     return Meaning(words=words - _NEGATIONS, denied=not words.isdisjoint(_NEGATIONS))
 

@@ -114,10 +114,16 @@ def _claimed(said: Iterable[OwnedClause]) -> list[_Statement | _Affirmation]:
 
 
 def _claims_of(search: Search, held: PlacedValue) -> list[Claim]:
-    """Return the claims of a field: each of its figures, about the subject that its path names."""
-    meant = search.meaning(held) if may_say_figures(held.value) else None
-    if meant is None or not meant.figures or not (about := search.about(held.path)):
+    """Return the claims of a field: each of its figures or its value, about the subject that its path names."""
+    figured = may_say_figures(held.value)
+    meant = search.meaning(held) if figured or isinstance(held.value, str) else None
+    if meant is None or not (about := search.about(held.path)):
         return []
+    if not meant.figures:
+        # "Carrier: DHL" is said in a sentence, too: "The carrier is UPS."
+        said = meant.words if not (meant.prose or meant.denied) else frozenset[str]()
+        on = Subject(frozenset([root for root, _ in about]))
+        return [Claim(on, lead="is", value=said, text=said_shortly(held.value) or "", about=about)] if said else []
     subject, text = Subject(frozenset([root for root, _ in about])), said_shortly(held.value) or ""
     nouns = frozenset(map(stem, meant.words))
     return [Claim(subject, figure, nouns, text=text, about=about) for figure in meant.figures]
@@ -153,18 +159,29 @@ def _merged(made: Sequence[_Statement | _Affirmation]) -> list[_Statement]:
     """
     statements = [each for each in made if isinstance(each, _Statement)]
     denied = {each.claim.subject.words for each in statements if each.claim.sign < 0 and not each.claim.axis}
+    universal = {each.claim.subject.words for each in statements if each.claim.sign < 0 and each.claim.lead == "no"}
     if denied:
         statements = [
             each if isinstance(each, _Statement) else _Statement(each[0].claim(), each[1], "sentence")
             for each in made
-            if isinstance(each, _Statement) or each[0].words in denied
+            if isinstance(each, _Statement) or each[0].words in denied or any(map(each[0].words.__gt__, universal))
         ]
     merged: dict[Hashable, _Statement] = {}
     for statement in statements:
         claim, kind = statement.claim, statement.kind
         figure = claim.figure
         quantity = figure and (figure.quantity, figure.other)
-        same = (kind, claim.subject, quantity, claim.nouns, claim.lead, claim.senses, claim.axis, claim.sign)
+        same = (
+            kind,
+            claim.subject,
+            quantity,
+            claim.nouns,
+            claim.lead,
+            claim.senses,
+            claim.axis,
+            claim.sign,
+            claim.value,
+        )
         known = merged.get(same)
         if known is None:
             merged[same] = statement
@@ -219,7 +236,7 @@ def _among(search: Search, crowds: Sequence[set[int]]) -> list[int]:
 def _judged(one: _Statement, other: _Statement) -> tuple[bool | None, float]:
     if one.owners == other.owners and one.owners.bit_count() == 1:
         return None, 0.0
-    like = likeness(one.claim.subject, other.claim.subject)
+    like = likeness(one.claim.subject, other.claim.subject, 1 if one.claim.lead == "no" else 2)
     # Fields at the same place have been compared; of the others, only those with exactly the same name may be the same.
     fields_only = one.kind != "sentence" != other.kind
     if not like or (fields_only and (like < 1 or one.kind == "shared" or other.kind == "shared")):

@@ -1,0 +1,75 @@
+"""How well contradictions between answers are found: precision and recall on labelled pairs, without a model."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness import Figure, at_least, at_most, main
+from remit.policy.plan import Step, Workflow, questions
+from remit.text.components import Component
+from remit.text.conflicts import find
+
+PAIRS = Path(__file__).resolve().parents[1] / "tests" / "judgement" / "conflicts.toml"
+
+
+class Counts(NamedTuple):
+    """How many pairs are said to contradict each other, and how many of each kind there are."""
+
+    found: int
+    conflicting: int
+    false_alarms: int
+    harmless: int
+
+    @property
+    def precision(self) -> float:
+        said = self.found + self.false_alarms
+        return self.found / said if said else 1.0
+
+    @property
+    def recall(self) -> float:
+        return self.found / self.conflicting
+
+
+def labelled() -> dict[str, Any]:
+    return tomllib.loads(PAIRS.read_text(encoding="utf-8"))
+
+
+def contradict(one: Any, other: Any) -> bool:
+    """Say whether two answers to one question are said to contradict each other."""
+    return bool(find([Component("one", one), Component("other", other)]).conflicts)
+
+
+def counts(part: dict[str, Any]) -> Counts:
+    conflicting, harmless = part["conflicting"]["pairs"], part["harmless"]["pairs"]
+    found, alarms = (sum(contradict(*pair) for pair in pairs) for pairs in (conflicting, harmless))
+    return Counts(found, len(conflicting), alarms, len(harmless))
+
+
+def alarms_between_capabilities(pairs: list[list[Any]]) -> int:
+    """Return how many pairs of answers of two capabilities, asked for in one message, are said to contradict."""
+    steps = (
+        Step(name="one", capability="ONE", objective="both"),
+        Step(name="other", capability="OTHER", objective="both"),
+    )
+    asked = questions(Workflow(name="message", steps=steps))
+    components = [
+        [Component(name, each, question=asked[name]) for name, each in zip(asked, pair, strict=True)] for pair in pairs
+    ]
+    return sum(bool(find(each).conflicts) for each in components)
+
+
+def measure() -> list[Figure]:
+    pairs = labelled()
+    figures: list[Figure] = []
+    for part in ("develop", "held"):
+        found = counts(pairs[part])
+        figures += [
+            Figure(name=f"conflicts, {part}: precision", value=found.precision, unit="", bound=at_least(0.95)),
+            Figure(name=f"conflicts, {part}: recall", value=found.recall, unit="", bound=at_least(0.80)),
+        ]
+    alarms = alarms_between_capabilities(pairs["unrelated"]["pairs"])
+    return [*figures, Figure(name="conflicts between two capabilities", value=alarms, unit="", bound=at_most(0))]
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,207 @@
+"""Finds the name or place that a clause gives to a role: "the carrier is Hansen Lines", "stored in Hall B"."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from remit.text.conflicts.result_fields import fold_text
+from remit.text.dates import MONTHS
+from remit.text.figures import NAMES
+from remit.text.vocabulary import CLAUSE_VERBS, GERMAN, GERMAN_SIGNS, ROLES, german_stem, stem, words_of
+
+
+class NamedValue(Struct, frozen=True, gc=False):
+    """A name or place, and what stands before it."""
+
+    lead: str
+    words: frozenset[str]
+    text: str
+    raw: tuple[str, ...]
+
+    def roots(self) -> frozenset[str]:
+        """Return the stems by which the words of the value are known in the subject of its clause."""
+        return frozenset([root for word in self.raw for root in (stem(word), stem(german_stem(word)), word)])
+
+
+_TOKEN = re.compile(r"[^\W_][\w&'’-]*(?:\.(?=[A-Z]))?|[,:;()]")
+_MAY_NAME = re.compile(r"\s[A-ZÄÖÜ]|:\s|\b(?:in|at|on|from|to|into|by) the\b|^The \w+ (?:is|was) ")
+# Where something is, and where it comes from and goes to.
+_PLACE = dict.fromkeys(("in", "at", "on"), "at")
+_LEADS = _PLACE | {word: word for word in ("from", "to", "into", "by", "via", "with", "near", "through")}
+_COPULAS = words_of("is was are were be been becomes became remains named called")
+# Whoever has one thing may have another.
+_HAVING = words_of(
+    "has have had includes include offers sells serves uses covers contains needs requires owns makes enthält"
+)
+_ARTICLES = words_of("the a an his her its their your my our this that")
+_SOME = words_of("a an some several many most other another also including either both one")
+_TITLES = words_of("dr mr mrs ms prof frau herr herrn sir")
+_HEDGED = frozenset(word for word, role in ROLES.items() if role == "hedge")
+# What such a noun is said to be, it is alone: a thing has one owner, one colour, one cause. They are names of fields.
+_ATTRIBUTES = words_of("""
+    address advice author brand carrier category cause city class code colour color contact country currency decision
+    department destination diagnosis director doctor driver format head host language leader location manager material
+    method mode model name nationality operator origin outcome owner physician place port priority profession provider
+    reason recommendation region result room route sender speaker state status supplier surgeon teacher title topic type
+    vendor venue verdict winner
+    adresse ansprechpartner ansprechpartnerin anbieter arzt befund diagnose empfehlung farbe grund hersteller inhaber
+    kontakt lieferant ort standort spediteur sprache träger ursache zustand
+""")
+_UNIQUE = words_of("only main best worst first last next final sole primary nearest oldest largest responsible current")
+_TIMES = NAMES | MONTHS
+# A name of more words is a description.
+_LONGEST = 4
+
+
+def may_name_value(text: str) -> bool:
+    """Say whether it is worth a look what a clause names."""
+    return _MAY_NAME.search(text) is not None
+
+
+def named_values(text: str) -> list[NamedValue]:
+    """Return the names and places that are said of the subject of a clause."""
+    if not may_name_value(text):
+        return []
+    tokens: list[str] = _TOKEN.findall(text)
+    plain = [token.lower() for token in tokens]
+    german = not GERMAN_SIGNS.isdisjoint(plain)
+    if german:
+        plain = [GERMAN.get(word, word) for word in plain]
+    if not _HEDGED.isdisjoint(plain):
+        return []
+    verb = _verb(tokens, plain)
+    if verb is None:
+        return _after_colon(tokens, plain)
+    if _is_plural(plain, verb):
+        return []
+    if plain[verb] in _COPULAS and plain[verb + 1 : verb + 2] == ["the"] and _is_name(tokens, plain, 0, verb):
+        return _value("is", tokens[:verb])  # "Ms. Thornton is the head teacher"
+    if plain[verb] in _COPULAS and (found := _of_attribute(tokens, plain, verb)):
+        return found
+    return _in_predicate(tokens, plain, verb, german)
+
+
+def _verb(tokens: Sequence[str], plain: Sequence[str]) -> int | None:
+    """Return the place of the verb: a known one, or a word that ends and stands like one."""
+    for place, word in enumerate(plain):
+        if place and word in CLAUSE_VERBS:
+            return place
+    for place in range(1, len(plain) - 1):
+        word, before, after = plain[place], plain[place - 1], plain[place + 1]
+        if (
+            word.endswith(("s", "ed", "t"))
+            and tokens[place][0].islower()
+            and before not in _ARTICLES
+            and before not in ROLES
+            and (after in _LEADS or after in _ARTICLES or tokens[place + 1][0].isupper())
+        ):
+            return place
+    return None
+
+
+def _is_plural(plain: Sequence[str], verb: int) -> bool:
+    """Say whether several things are spoken of: of each of them something else may be so."""
+    noun, said = plain[verb - 1], plain[verb]
+    return said in ("are", "were", "have") or (
+        noun.endswith("s") and not noun.endswith(("ss", "us", "is")) and not said.endswith(("s", "ed"))
+    )
+
+
+def _after_colon(tokens: Sequence[str], plain: Sequence[str]) -> list[NamedValue]:
+    """Return the value of a line that is written like a field: "Carrier: Polar Freight"."""
+    if plain.count(":") != 1:
+        return []
+    colon = plain.index(":")
+    value = tokens[colon + 1 :]
+    if not 0 < colon <= _LONGEST or not 0 < len(value) <= _LONGEST or plain[colon - 1] not in _ATTRIBUTES:
+        return []
+    return _value("is", value)
+
+
+def _of_attribute(tokens: Sequence[str], plain: Sequence[str], verb: int) -> list[NamedValue]:
+    """Return what an attribute is that a thing has only one of: "the diagnosis is pneumonia"."""
+    subject, said = plain[:verb], plain[verb + 1 :]
+    if subject[:1] and subject[0] not in _ARTICLES:
+        return []
+    if subject[-1] not in _ATTRIBUTES and _UNIQUE.isdisjoint(subject):
+        return []
+    start = verb + 2 if said[:1] == ["the"] else verb + 1
+    if not 0 < len(plain) - start <= _LONGEST or not _SOME.isdisjoint(said) or not _LEADS.keys().isdisjoint(said):
+        return []
+    if any(word in ROLES and word not in _TITLES for word in plain[start:]) or any(not t[0].isalnum() for t in said):
+        return []
+    return _value("is", tokens[start:])
+
+
+def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german: bool) -> list[NamedValue]:
+    found: list[NamedValue] = []
+    place = verb + 1
+    while place < len(tokens):
+        if plain[place] in _SOME:
+            break  # of what there is one among many, there may be another
+        start = place
+        while place < len(tokens) and _is_capital(tokens[place]):
+            place += 1
+        if place > start:
+            lead = _lead(plain, start, verb, german)
+            if lead and place - start <= _LONGEST:
+                found += _value(lead, tokens[start:place])
+        elif (end := _definite_place(plain, place, verb)) is not None:
+            found += _value(f"{plain[place]} the", tokens[place + 2 : end])
+            place = end
+        else:
+            place += 1
+    return found
+
+
+def _lead(plain: Sequence[str], start: int, verb: int, german: bool) -> str:
+    """Return the role of a name: the preposition before it, or the verb; empty if others may be named there as well."""
+    before = start - 1
+    while before > verb and plain[before] in ("the", "."):
+        before -= 1
+    word = plain[before]
+    if before == verb:
+        if word in _COPULAS:
+            return "is"
+        return "" if german or word in _HAVING else stem(word)
+    if word not in _LEADS:
+        return ""
+    between = plain[verb + 1 : before]
+    # "Popular in Japan" may be popular elsewhere; "stored in Hall B" is stored there alone.
+    if plain[verb] in _HAVING or (plain[verb] in _COPULAS and not german and not _is_participle(between)):
+        return ""
+    return _LEADS[word]
+
+
+def _is_participle(between: Sequence[str]) -> bool:
+    return not between or (len(between) <= 2 and between[-1].endswith(("ed", "en", "ing")))
+
+
+def _definite_place(plain: Sequence[str], place: int, verb: int) -> int | None:
+    """Return where "in the freezer" ends, if that is all that is said; None if it is no such place."""
+    if plain[place] not in _LEADS or plain[place + 1 : place + 2] != ["the"] or plain[verb] not in _COPULAS:
+        return None
+    rest = plain[place + 2 :]
+    # What is in the office may be in a corner of it; what is stored or held somewhere is said to be there alone.
+    between = plain[verb + 1 : place]
+    if not 0 < len(rest) <= 2 or not between or not _is_participle(between):
+        return None
+    return None if any(word in ROLES or not word.isalpha() for word in rest) else len(plain)
+
+
+def _is_name(tokens: Sequence[str], plain: Sequence[str], start: int, end: int) -> bool:
+    words = range(start, end)
+    return 0 < end - start <= _LONGEST and all(_is_capital(tokens[n]) and plain[n] not in ROLES for n in words)
+
+
+def _is_capital(token: str) -> bool:
+    return token[0].isupper() and (len(token) > 1 or token.isalpha())
+
+
+def _value(lead: str, tokens: Sequence[str]) -> list[NamedValue]:
+    if any(token.lower() in _TIMES for token in tokens):
+        return []  # a day or a month is a figure
+    raw = tuple(token.lower().rstrip(".") for token in tokens if token[0].isalnum())
+    words = frozenset(map(fold_text, raw)) - _TITLES
+    return [NamedValue(lead, words, " ".join(tokens), raw)] if words else []

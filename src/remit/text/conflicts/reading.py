@@ -1,0 +1,124 @@
+"""Reads the words of a clause: figures, phrases, German function words, and numbers that are part of a name."""
+
+from collections.abc import Sequence
+
+from remit.text.clauses import FIGURE, tokens
+from remit.text.quantities import Amount, Figure
+from remit.text.vocabulary import (
+    CLAUSE_VERBS,
+    DEGREES,
+    GERMAN,
+    GERMAN_SIGNS,
+    LABELS,
+    PHRASE_STARTS,
+    PHRASES,
+    ROLES,
+    german_stem,
+)
+
+
+def words_said(text: str, found: Sequence[Figure]) -> list[str]:
+    """Return the words of a clause in small letters, with a sign for each figure, as they are compared."""
+    return _read(_tokens(text, found))
+
+
+def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
+    said: list[str] = []
+    end = 0
+    for figure in found:
+        said += tokens(text[end : figure.start])
+        said.append(FIGURE)
+        end = figure.end
+    if end < len(text):
+        said += tokens(text[end:])
+    return said
+
+
+_ENGLISH = frozenset({"the", "is", "are", "was", "were", "of", "and", "has", "have", "to", "at"})
+
+
+def _read(said: list[str]) -> list[str]:
+    """Return the words of a clause with each phrase as one word, and German function words in English."""
+    if not PHRASE_STARTS.keys().isdisjoint(said):
+        said = _with_phrases(said)
+    if GERMAN_SIGNS.isdisjoint(said) or not _ENGLISH.isdisjoint(said):
+        return said
+    if said[-1] == "ab" and not _ADVISING.isdisjoint(said):
+        said = ["abraten" if token in _ADVISING else token for token in said[:-1]]  # "wir raten vom Kauf ab"
+    return [_in_english(token) for token in said]
+
+
+def _with_phrases(said: list[str]) -> list[str]:
+    read: list[str] = []
+    end = 0
+    for place, token in enumerate(said):
+        if place < end:
+            continue
+        for phrase in PHRASE_STARTS.get(token, ()):
+            if tuple(said[place : place + len(phrase)]) == phrase:
+                token, end = PHRASES[phrase], place + len(phrase)
+                break
+        read.append(token)
+    return read
+
+
+_ADVISING = frozenset({"rate", "raten", "rät"})
+
+
+def _in_english(token: str) -> str:
+    known = GERMAN.get(token)
+    if known is not None:
+        return known
+    return token if token in ROLES or token in CLAUSE_VERBS or not token.isalpha() else german_stem(token)
+
+
+def labels(text: str, said: Sequence[str], found: Sequence[Figure]) -> frozenset[int]:
+    """Return the places of the figures that are part of a name: order 4411, Ward 3."""
+    places: list[int] = []
+    numbers = iter(found)
+    for place, token in enumerate(said):
+        if token == FIGURE and _is_label(text, said, place, next(numbers), len(found)):
+            places.append(place)
+    return frozenset(places) if places else NO_LABELS
+
+
+def _is_label(text: str, said: Sequence[str], place: int, figure: Figure, several: int) -> bool:
+    quantity = figure.quantity
+    noun = said[place - 1] if place else ""
+    if noun == "the" and place > 1:
+        noun = said[place - 2]
+    if not isinstance(quantity, Amount) or quantity.kind != "number":
+        return False
+    if noun in LABELS:
+        return True
+    if not text[figure.start : figure.end].isdigit() or not noun.isalpha() or noun in ROLES or noun in CLAUSE_VERBS:
+        return False
+    following = said[place + 1] if place + 1 < len(said) else ""
+    if following in CLAUSE_VERBS:
+        return True  # "Ward 3 has": it belongs to what is spoken of
+    if several < 2 or (following and following not in ROLES):
+        # "Hall 2 seats 300": a name has a capital, and a verb has none.
+        return several > 1 and place == 1 and text[:1].isupper() and text[figure.end :].lstrip()[:1].islower()
+    before = said[place - 2] if place > 1 else ""
+    return before in _BEFORE_NAMES or text[: figure.start].rsplit(maxsplit=1)[-1][:1].isupper()
+
+
+NO_LABELS: frozenset[int] = frozenset()
+_BEFORE_NAMES = frozenset({"in", "on", "at", "of", "for", "from", "to", "the"})
+
+
+def tells_apart(said: Sequence[str], place: int, verb: int, figured: bool) -> bool:
+    """Say whether a word that could be the opposite of another tells a thing from others: "the cheap one is quick"."""
+    token = said[place]
+    if figured and token in DEGREES:
+        return True  # "no later than 9:40", "the new price is $12"
+    following = said[place + 1] if place + 1 < len(said) else ""
+    if not following.isalpha() or following in ROLES or following in CLAUSE_VERBS:
+        return False
+    if place and said[place - 1] in _ONE_OF_MANY:
+        return True
+    return place < verb and (token in DEGREES or verb < len(said)) and token not in _MUCH
+
+
+_ONE_OF_MANY = frozenset({"a", "an", "another", "both"})
+_MUCH = frozenset({"more", "mehr", "less", "fewer", "weniger"})
