@@ -344,6 +344,17 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
             "remit.toml:4 orchestrator.api_key",
             "variable NO is not set",
         ),
+        ("[orchestrator]\nconflicts = {}", "remit.toml:2 orchestrator.conflicts.model", "required key is missing"),
+        (
+            '[orchestrator]\nconflicts = { model = "gpt-5" }',
+            "remit.toml:2 orchestrator.conflicts.model",
+            "Write the provider before the name",
+        ),
+        (
+            '[orchestrator]\nconflicts = { model = "x", api_key = "$NO" }',
+            "remit.toml:2 orchestrator.conflicts.api_key",
+            "variable NO is not set",
+        ),
         ('[orchestrator]\ncache = "long"', "remit.toml:2 orchestrator.cache", "expected a duration"),
         ('[workflows.w]\nnarrate = "model"', "remit.toml:2 workflows.w.narrate", "needs a `model` in `[orchestrator]`"),
         ("orchestrator = 3", "remit.toml:1 orchestrator", "expected a table"),
@@ -354,6 +365,36 @@ def test_what_is_wrong_with_an_orchestrators_model_is_said_in_its_line(
     folder: Path, said: str, place: str, message: str
 ) -> None:
     assert any(path == place and message in why for path, why in wrong_in(folder, said))
+
+
+async def test_the_second_reader_of_conflicts_reads_the_results_of_workflows(folder: Path) -> None:
+    """K9: a model of its own, beside the rules."""
+    (folder / "two.py").write_text("async def one(brief):\n    return 'It is paid.'\n")
+    said = """\
+    [store]
+    path = "hub.db"
+    durability = "process"
+
+    [orchestrator]
+    conflicts = {{ model = "scripted", base_url = "{url}", api_key = "$MODEL_KEY" }}
+
+    [agents.a]
+    run = "two:one"
+
+    [agents.b]
+    run = "two:one"
+
+    [workflows.check]
+    compare = ["one", "two"]
+    steps = [{{ name = "one", agent = "a" }}, {{ name = "two", agent = "b" }}]
+    """
+    environ = {"MODEL_KEY": "k-9"}
+    with OpenAIServer([call("final_result", contradictions=[])]) as server:
+        team = load(folder, said.format(url=server.base_url), environ=environ)
+        async with hub_of(team, environ=environ) as hub:
+            response = await hub.ask("check", "Is it paid?", user="u")
+    assert (response.metadata["second_reader"], response.metadata["pointed_out"]) == ("model", 0)
+    assert [request.headers["authorization"] for request in server.requests] == ["Bearer k-9"]
 
 
 def test_without_the_key_of_its_model_no_hub_with_an_orchestrator_is_made(folder: Path) -> None:

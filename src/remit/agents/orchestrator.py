@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.agents.conflict_reader import ConflictReader
 from remit.agents.intent_classifier import DecisionCache, reach
 from remit.agents.narrator import Narrator
 from remit.agents.workflow import AT_ONCE, Wording, WorkflowExecution
@@ -83,6 +84,7 @@ class Orchestrator:
         words: Callable[[], Wording] = Wording,
         at_once: Callable[[], int] = lambda: AT_ONCE,
         narrator: Narrator | None = None,
+        reader: ConflictReader | None = None,
         decisions: DecisionCache,
         aclose: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class Orchestrator:
         self._words = words
         self._at_once = at_once
         self._narrator = narrator
+        self._reader = reader
         self._decisions = decisions
         self.aclose = aclose
         self._trained: tuple[tuple[Capability, ...], Classifier] | None = None
@@ -257,7 +260,7 @@ class Orchestrator:
             return await self._ask(brief, asking_for(missing), lack)
         workflow = Workflow(name="orchestrator", steps=tuple(steps))
         answer = await WorkflowExecution(
-            workflow, brief, words, self._at_once(), narrator=self._narrator, request=text
+            workflow, brief, words, self._at_once(), narrator=self._narrator, reader=self._reader, request=text
         ).run()
         if disputes := _disputes(answer):
             await _keep(brief, {"disputes": disputes})

@@ -11,6 +11,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.agents.conflict_reader import ConflictReader
 from remit.agents.narrator import Narrator
 from remit.policy.aggregate import Blend, with_findings
 from remit.policy.budget import split_tokens
@@ -83,16 +84,18 @@ class WorkflowAgent:
         words: Callable[[], Wording] = Wording,
         at_once: Callable[[], int] = lambda: AT_ONCE,
         narrator: Narrator | None = None,
+        reader: Callable[[], ConflictReader | None] = lambda: None,
     ) -> None:
         self.workflow = workflow
         self.description = workflow.description
         self._words = words
         self._at_once = at_once
         self._narrator = narrator
+        self._reader = reader
 
     async def __call__(self, brief: Brief) -> Answer:
         return await WorkflowExecution(
-            self.workflow, brief, self._words(), self._at_once(), narrator=self._narrator
+            self.workflow, brief, self._words(), self._at_once(), narrator=self._narrator, reader=self._reader()
         ).run()
 
     async def aclose(self) -> None:
@@ -112,6 +115,7 @@ class WorkflowExecution:
         at_once: int,
         *,
         narrator: Narrator | None = None,
+        reader: ConflictReader | None = None,
         request: str | None = None,
     ) -> None:
         self._workflow = workflow
@@ -119,6 +123,7 @@ class WorkflowExecution:
         self._brief = brief
         self._words = words
         self._narrator = narrator
+        self._reader = reader
         self._request = brief.original_request if request is None else request
         self._room = asyncio.Semaphore(at_once)
         self._given: Json = brief.request.input
@@ -140,15 +145,20 @@ class WorkflowExecution:
 
     async def _written_answer(self) -> Answer:
         """Return the answer, written by a model if there is one; otherwise, or if that fails, by the template."""
-        if self._narrator is None:
-            return self._answer()
-        blend = blend_of(self._workflow, self._ended, self._responses, self._words, self._request)
-        if blend is None:
-            return self._answer()
+        components = compared_of(self._workflow, self._ended, self._responses, self._words)
+        findings, metadata = find(components), dict[str, Json]()
+        if self._reader is not None:
+            reading = await self._reader.read(components, findings, self._brief)
+            findings, metadata = reading.findings, reading.metadata
+        known = self._workflow, self._ended, self._responses, self._words, findings
+        blend = None if self._narrator is None else blend_of(*known, self._request)
+        if self._narrator is None or blend is None:
+            answer = answer_of(*known)
+            return replace(answer, metadata=answer.metadata | metadata) if metadata else answer
         self._brief.progress(_TELLING, partial=self._partial_answer)
         told = await self._narrator.tell(blend, self._brief)
-        answer = answer_of(self._workflow, self._ended, self._responses, self._words, blend=told.text)
-        return replace(answer, metadata=answer.metadata | told.metadata)
+        answer = answer_of(*known, blend=told.text)
+        return replace(answer, metadata=answer.metadata | metadata | told.metadata)
 
     async def _do_all(self) -> None:
         running: dict[asyncio.Task[StepOutcome], Step] = {}
@@ -218,7 +228,8 @@ class WorkflowExecution:
         return self._answer() if any(ended.usable for ended in self._ended.values()) else Answer()
 
     def _answer(self) -> Answer:
-        return answer_of(self._workflow, self._ended, self._responses, self._words)
+        known = self._workflow, self._ended, self._responses, self._words
+        return answer_of(*known, find(compared_of(*known)))
 
     async def _ask(self, step: Step, agent: str | None, name: str) -> Response:
         results = self._results()
@@ -326,6 +337,7 @@ def blend_of(
     ended: Mapping[str, StepOutcome],
     responses: Mapping[str, Response],
     words: Wording,
+    findings: Findings,
     request: str,
 ) -> Blend | None:
     """Return the material from which a model writes a workflow's answer; None if there is at most one result.
@@ -340,22 +352,21 @@ def blend_of(
             return None
     if len(sections) < 2:
         return None
-    findings = findings_of(workflow, ended, responses, words)
     return Blend(
         request=request, components=tuple(sections), conflicts=findings.conflicts, glossary=dict(words.glossary)
     )
 
 
-def findings_of(
+def compared_of(
     workflow: Workflow, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response], words: Wording
-) -> Findings:
-    """Return the contradictions between the results of steps that answer the same question."""
+) -> list[NarrativeSection]:
+    """Return the results that may contradict each other, each with the question that it answers."""
     asked = questions(workflow)
     useful, _, _ = _reported_steps(workflow, ended)
     sections = [replace(_section(step, ended, responses), question=asked[step.name]) for step in useful]
     if len(sections) < 2:
-        return Findings()
-    return find(with_same_fields(sections, [step.capability for step in useful], words.same_fields()))
+        return sections
+    return with_same_fields(sections, [step.capability for step in useful], words.same_fields())
 
 
 def _reported_steps(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tuple[list[Step], list[Step], bool]:
@@ -376,6 +387,7 @@ def answer_of(
     ended: Mapping[str, StepOutcome],
     responses: Mapping[str, Response],
     words: Wording,
+    findings: Findings,
     *,
     blend: str = "",
 ) -> Answer:
@@ -386,7 +398,6 @@ def answer_of(
     useful, told, whole = _reported_steps(workflow, ended)
     answered = useful if whole else [step for step in useful if step.name == workflow.result]
     came = [responses[step.name] for step in answered]
-    findings = findings_of(workflow, ended, responses, words)
     narrative = narrate(
         [_section(step, ended, responses) for step in told],
         findings,

@@ -291,6 +291,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     said += [(("telemetry", "headers", name), text) for name, text in headers.items() if text.startswith("$")]
     if team.orchestrator is not None:
         said.append((("orchestrator", "api_key"), team.orchestrator.api_key))
+        if team.orchestrator.conflicts is not None:
+            said.append((("orchestrator", "conflicts", "api_key"), team.orchestrator.conflicts.api_key))
     if team.relay is not None:
         said.append((("relay", "passphrase"), team.relay.passphrase))
     for name, profile in team.profiles.items():

@@ -17,7 +17,7 @@ from remit.config.checks import key_of, secret_of
 from remit.config.code import agent_at, docstring_of, found, tool_at
 from remit.config.line_numbers import Place, dotted
 from remit.config.load import load_team
-from remit.config.models import detector_of, model_agent, orchestrator_model, summarizer_of
+from remit.config.models import conflicts_model, detector_of, model_agent, orchestrator_model, summarizer_of
 from remit.config.sections.agents import AgentSection
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
@@ -162,6 +162,7 @@ def _add_orchestration(hub: Hub, team: Team, environ: Mapping[str, str]) -> None
             classifier=section.classifier,
             model=model if "model" in (section.classifier, section.narrate) else None,
             narrate=section.narrate,
+            conflicts=conflicts_model(team, environ),
             cache_ms=duration_ms(section.cache),
             thresholds=section.thresholds(),
             phrases=phrases,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from remit.config.checks import secret_of
 from remit.config.sections.agents import AgentSection
 from remit.config.sections.hub import ContextSection
+from remit.config.sections.orchestration import ConflictsSection
 from remit.config.team import TeamFile
 from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
@@ -63,6 +64,18 @@ def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) 
     return ModelAgent(section.model, base_url=section.base_url, api_key=key, settings=section.settings)
 
 
+def conflicts_model(team: TeamFile, environ: Mapping[str, str] = os.environ) -> ModelAgent | None:
+    """Return the model that reads results for conflicts, or None."""
+    section = None if team.orchestrator is None else team.orchestrator.conflicts
+    return None if section is None else model_agent(_as_agent(section), environ)
+
+
+def _as_agent(section: ConflictsSection) -> AgentSection:
+    return AgentSection(
+        model=section.model, base_url=section.base_url, api_key=section.api_key, settings=section.settings
+    )
+
+
 def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     """Return models that cannot be called: unknown ones, and those whose package or API key is missing."""
     for name, agent in team.agents.items():
@@ -80,6 +93,9 @@ def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart
             model=section.model, base_url=section.base_url, api_key=section.api_key, settings=section.settings
         )
         yield from _why_not(("orchestrator", "model"), made, environ)
+    reader = None if section is None else section.conflicts
+    if reader is not None and _is_set(reader.api_key, environ):
+        yield from _why_not(("orchestrator", "conflicts", "model"), _as_agent(reader), environ)
     if section is not None and section.classifier == "embeddings":
         from remit.classifiers.embeddings import check
 

@@ -349,6 +349,7 @@ class Hub(Engine):
         classifier: Hearing | Callable[[Sequence[Capability]], Classifier | Scorer] = "words",
         model: "str | Model | ModelAgent | None" = None,
         narrate: Literal["template", "model"] = "template",
+        conflicts: "str | Model | ModelAgent | None" = None,
         thresholds: Thresholds = THRESHOLDS,
         phrases: Mapping[str, str] | None = None,
         glossary: Mapping[str, str] | None = None,
@@ -359,12 +360,20 @@ class Hub(Engine):
         """Add an agent that finds the capability or workflow that a user's text asks for, and delegates to it.
 
         The *model* classifies the text if it is the *classifier*, and combines several results into one text if it is
-        to *narrate*. A decision is reused for *cache_ms* when the same user repeats the same words.
+        to *narrate*. The model named by *conflicts* reads the results of the orchestrator and of all workflows for
+        contradictions, after the rules; what it quotes has to stand in them. A decision is reused for *cache_ms* when
+        the same user repeats the same words.
         """
         refuse_unused_model(name, classifier, narrate, model)
         self._orchestration.add_words(phrases, glossary)
         agent = self._orchestration.orchestrator_agent(
-            name, classifier=classifier, model=model, narrate=narrate, thresholds=thresholds, cache_ms=cache_ms
+            name,
+            classifier=classifier,
+            model=model,
+            narrate=narrate,
+            conflicts=conflicts,
+            thresholds=thresholds,
+            cache_ms=cache_ms,
         )
         self._add_for_caller(name, agent, may_call={"*"}, time_ms=time_ms, tokens=tokens)
         self._orchestration.planners.add(name)

@@ -16,6 +16,7 @@ from remit.text.intent import Label, Scorer, Thresholds
 if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from pydantic_ai.models import Model
 
+    from remit.agents.conflict_reader import ConflictReader
     from remit.agents.model import ModelAgent
     from remit.agents.orchestrator import Orchestrator
     from remit.agents.workflow import Wording, WorkflowAgent
@@ -43,6 +44,8 @@ class Orchestration:
         self._glossary: dict[str, str] = {}
         self.workflows: dict[str, Workflow] = {}
         self.planners: set[str] = set()
+        self._reader: ConflictReader | None = None
+        """The second reader of conflicts, for the orchestrator and every workflow."""
 
     def add_words(self, phrases: Mapping[str, str] | None, glossary: Mapping[str, str] | None) -> None:
         """Add the phrases that users read while a capability is in progress, and preferred terms."""
@@ -61,7 +64,13 @@ class Orchestration:
         from remit.agents.narrator import narrator_of
         from remit.agents.workflow import WorkflowAgent
 
-        return WorkflowAgent(workflow, words=self._words, at_once=self._max_fan_out, narrator=narrator_of(model))
+        return WorkflowAgent(
+            workflow,
+            words=self._words,
+            at_once=self._max_fan_out,
+            narrator=narrator_of(model),
+            reader=lambda: self._reader,
+        )
 
     def orchestrator_agent(
         self,
@@ -70,6 +79,7 @@ class Orchestration:
         classifier: Hearing | Callable[[Sequence[Capability]], Classifier | Scorer],
         model: "str | Model | ModelAgent | None",
         narrate: Literal["template", "model"],
+        conflicts: "str | Model | ModelAgent | None",
         thresholds: Thresholds,
         cache_ms: int,
     ) -> "Orchestrator":
@@ -80,6 +90,16 @@ class Orchestration:
         from remit.agents.orchestrator import Orchestrator
 
         asked = None if model is None else model_agent(model)
+        if conflicts is not None:
+            from remit.agents.conflict_reader import ConflictReader
+
+            self._reader = ConflictReader(model_agent(conflicts))
+        models = [each for each in (asked, self._reader) if each is not None]
+
+        async def aclose() -> None:
+            for each in models:
+                await each.aclose()
+
         return Orchestrator(
             lambda: self._offered(name),
             classifier_factory(
@@ -91,8 +111,9 @@ class Orchestration:
             words=self._words,
             at_once=self._max_fan_out,
             narrator=narrator_of(asked if narrate == "model" else None),
+            reader=self._reader,
             decisions=DecisionCache(self._now, cache_ms),
-            aclose=None if asked is None else asked.aclose,
+            aclose=aclose if models else None,
         )
 
     def _offered(self, orchestrator: str) -> dict[str, tuple[Label, Capability]]:

@@ -145,6 +145,15 @@ class WorkflowSection(Section, frozen=True, kw_only=True):
         )
 
 
+class ConflictsSection(Section, frozen=True, kw_only=True):
+    """The second reader of results, which looks for contradictions after the rules."""
+
+    model: Annotated[ModelName, Meta(description="The model that reads the results, named as for an agent.")]
+    base_url: Annotated[Url | None, Meta(description="The server of that model, as for an agent.")] = None
+    api_key: Annotated[Secret | None, Meta(description="The API key for that model, as for an agent.")] = None
+    settings: Annotated[dict[str, Any], Meta(description="Settings of that model, as for an agent.")] = {}
+
+
 class OrchestratorSection(Section, frozen=True, kw_only=True):
     """An agent that finds the capability or workflow that a user asks for, and delegates to it."""
 
@@ -169,6 +178,13 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
             description="What makes one text of several results: a template, or the model, as far as they support it."
         ),
     ] = "template"
+    conflicts: Annotated[
+        ConflictsSection | None,
+        Meta(
+            description="A model that looks for contradictions as well, in the results of the orchestrator and of all "
+            "workflows (default: rules alone)."
+        ),
+    ] = None
     cache: Annotated[
         Duration, Meta(description='How long a decision is reused when a user repeats a request; `"0s"` disables it.')
     ] = duration(DECISION_MS)

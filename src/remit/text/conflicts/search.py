@@ -50,7 +50,7 @@ def find(components: Sequence[Component]) -> Findings:
             _compare_fields(search, taken.places)
             compare_claims(search, taken.places)
     _compare_same_fields(search, components)
-    conflicts = [_conflict(dispute, components) for dispute in search.disputes]
+    conflicts = [conflict_of(dispute, components) for dispute in search.disputes]
     conflicts.sort(key=lambda each: (_ORDER.index(each.severity), each.path))
     return Findings(
         conflicts=tuple(conflicts[:_LISTED]),
@@ -59,7 +59,9 @@ def find(components: Sequence[Component]) -> Findings:
     )
 
 
-def _conflict(dispute: Dispute, components: Sequence[Component]) -> Conflict:
+def conflict_of(dispute: Dispute, components: Sequence[Component]) -> Conflict:
+    """Return a dispute as users and programs are told of it."""
+
     def trust(owners: int) -> float:
         # A source that does not state its confidence cannot be preferred to one that does.
         rated = [each for owner in members(owners) if (each := components[owner].confidence) is not None]
