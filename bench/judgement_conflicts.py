@@ -9,6 +9,7 @@ from remit.policy.plan import Step, Workflow, questions
 from remit.text.components import Component
 from remit.text.conflicts import find
 
+PARTS = ("develop", "held", "second", "last")
 PAIRS = Path(__file__).resolve().parents[1] / "tests" / "judgement" / "conflicts.toml"
 
 
@@ -61,11 +62,17 @@ def alarms_between_capabilities(pairs: list[list[Any]]) -> int:
 def measure() -> list[Figure]:
     pairs = labelled()
     figures: list[Figure] = []
-    for part in ("develop", "held"):
+    for part in PARTS:
         found = counts(pairs[part])
         figures += [
             Figure(name=f"conflicts, {part}: precision", value=found.precision, unit="", bound=at_least(0.95)),
-            Figure(name=f"conflicts, {part}: recall", value=found.recall, unit="", bound=at_least(0.80)),
+            # The pairs of `second` are those that take the most knowledge of the world.
+            Figure(
+                name=f"conflicts, {part}: recall",
+                value=found.recall,
+                unit="",
+                bound=at_least(0.70 if part == "second" else 0.80),
+            ),
         ]
     alarms = alarms_between_capabilities(pairs["unrelated"]["pairs"])
     return [*figures, Figure(name="conflicts between two capabilities", value=alarms, unit="", bound=at_most(0))]

@@ -187,8 +187,8 @@ AXES = {
             "forbidden prohibited banned illegal unlawful disallowed verboten untersagt",
         ),
         "succeed": (
-            "succeeded successful passed bestanden erfolgreich gelungen",
-            "failed unsuccessful gescheitert fehlgeschlagen durchgefallen",
+            "succeeded successful successfully passed bestanden erfolgreich gelungen",
+            "failed unsuccessful unsuccessfully gescheitert fehlgeschlagen durchgefallen",
         ),
         "open": ("open opened geöffnet offen", "closed shut geschlossen"),
         "true": ("true correct richtig wahr korrekt", "false incorrect wrong falsch"),

@@ -42,6 +42,8 @@ class Subject(Struct, frozen=True, gc=False):
     """Its `from` and `to`, the `in` and `for` that limit it, and whether it is about now."""
     at: tuple[Quantity, ...] = ()
     """The day, time or period that it is about, if that is not the claim itself."""
+    head: str = ""
+    """The noun that it is about, the last of several in a row: a museum café is not a museum."""
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -128,7 +130,7 @@ class Affirmed(Struct, frozen=True, gc=False):
         """Return the whole sentence as a claim."""
         subject = self.subject
         everything = subject.at + tuple(figure.quantity for figure in self.stated)
-        whole = Subject(self.words, subject.context, subject.ways, everything)
+        whole = Subject(self.words, subject.context, subject.ways, everything, subject.head)
         return Claim(whole, lead=lead, sign=sign, text=self.text, about=self.about)
 
 
@@ -204,14 +206,15 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
         elif role == "advice":
             advice = advice or ADVICE[token]
         elif role == "hedge":
-            hedged = True
+            hedged = hedged or token != "may" or "May" not in text  # a month
         else:
             ways.append(_NOW)
         if token != "the":
             last = token
     if not words or said[0] == "here" or not ON_ITSELF.isdisjoint(words):
         return [], None
-    subject = Subject(frozenset(words), clause.context, frozenset(ways) if ways else _NO_WAYS, tuple(asides))
+    ways_said = frozenset(ways) if ways else _NO_WAYS
+    subject = Subject(frozenset(words), clause.context, ways_said, tuple(asides), _head(said))
     about = tuple(words.items())
     made: list[Claim] = []
     if stated and not negated:
@@ -225,8 +228,10 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
             sign = prod((-1 if negated else advice, *filter(None, senses.values())))
             made.append(Claim(about_it, axis="recommend", sign=sign, text=text, about=about))
         return made, None
-    if not senses and not negated:
-        made += _value_claims(subject, values, found, about)
+    if not negated:
+        # "Available in Norway" may be available elsewhere; "won by Riverside" is won by nobody else.
+        told = [value for value in values if not senses or value.lead == "by"]
+        made += _value_claims(subject, told, found, about)
     made += [Claim(subject, none, nouns, text=text, about=about) for none, nouns in absent]
     for axis, side in senses.items():
         if side:
@@ -256,7 +261,7 @@ def _value_claims(
         roots = value.roots()
         words = subject.words - roots
         if words:
-            on = Subject(words, subject.context, subject.ways, at)
+            on = Subject(words, subject.context, subject.ways, at, subject.head)
             named = tuple(pair for pair in about if pair[0] not in roots)
             yield Claim(on, lead=value.lead, value=value.words, text=value.text, about=named)
 
@@ -284,7 +289,7 @@ def _plain_claims(
             last = token
     if not words or not ON_ITSELF.isdisjoint(words):
         return [], None
-    subject, about = Subject(frozenset(words), clause.context), tuple(words.items())
+    subject, about = Subject(frozenset(words), clause.context, head=_head(said)), tuple(words.items())
     made: list[Claim] = []
     for figure in found:
         nouns, written = _nouns(said, said.index(FIGURE)), clause.text[figure.start : figure.end]
@@ -317,13 +322,30 @@ def _figure_claims(
     moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
     # On 4 March sales were 500: the day is not the claim.
     aside = 0 < len(moments) < len(stated) and subject.words.isdisjoint(EVENTS)
-    said = Subject(words, subject.context, subject.ways, subject.at + moments if aside else subject.at)
+    at = subject.at + moments if aside else subject.at
+    said = Subject(words, subject.context, subject.ways, at, subject.head)
     counted = {noun for each in stated for noun in each.nouns}
     for each in stated:
         nouns = each.nouns
         if not (aside and not isinstance(each.figure.quantity, Amount)):
             named = tuple(pair for pair in about if pair[0] not in counted or pair[0] in nouns) if counted else about
             yield Claim(said, each.figure, frozenset(nouns), each.lead, senses_said, "", 0, each.text, named)
+
+
+def _head(said: Sequence[str]) -> str:
+    """Return the last of the words before the verb or a preposition; empty if that is not how a clause begins."""
+    head = ""
+    for token in said:
+        if token in CLAUSE_VERBS or token == FIGURE or (head and token in ROLES):
+            break
+        if token not in ROLES:
+            head = token
+        elif token not in _BEFORE_HEADS:
+            break
+    return stem(head) if head else ""
+
+
+_BEFORE_HEADS = frozenset({"the", "a", "an", "your", "my", "our", "his", "her", "its", "their", "this", "all", "each"})
 
 
 def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
@@ -347,6 +369,8 @@ def likeness(part: Subject, whole: Subject, least: int = 2) -> float:
     """
     few, many = len(part.words), len(whole.words)
     if few != many and (few < least or 2 * few < many):
+        return 0.0
+    if few != many and whole.head and whole.head not in part.words:
         return 0.0
     if part.context and whole.context and not (part.context <= whole.context or whole.context <= part.context):
         return 0.0

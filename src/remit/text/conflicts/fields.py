@@ -13,6 +13,7 @@ from remit.text.vocabulary import AXES, CLAUSE_VERBS, words_of
 
 _NEGATIONS = words_of("not no never non without")
 _ARTICLES = words_of("the a an")
+_BEGINNINGS = words_of("the a an der die das ein eine")
 _MISSING = frozenset(("", "-", "–", "?", "n/a", "na", "none", "null", "nil", "tbd", "unknown", "not known"))
 _TRUTHS = {"true": True, "yes": True, "y": True, "on": True, "false": False, "no": False, "n": False, "off": False}
 # Fields with these names contain prose, however short: two texts may say the same in other words.
@@ -103,6 +104,8 @@ _SENTENCES = Meaning(prose=True)
 
 
 def _is_sentence(text: str, words: frozenset[str]) -> bool:
+    if text.rstrip().endswith(".") and len(words) > 1 and text.split(maxsplit=1)[0].lower() in _BEGINNINGS:
+        return True  # "The pump works."
     return not CLAUSE_VERBS.isdisjoint(words) or (
         len(words) > 2 and (text.rstrip().endswith(".") or not AXES.keys().isdisjoint(words))
     )

@@ -8,7 +8,7 @@ from msgspec import Struct
 from remit.text.conflicts.result_fields import fold_text
 from remit.text.dates import MONTHS
 from remit.text.figures import NAMES
-from remit.text.vocabulary import CLAUSE_VERBS, GERMAN, GERMAN_SIGNS, ROLES, german_stem, stem, words_of
+from remit.text.vocabulary import CLAUSE_VERBS, EVENTS, GERMAN, GERMAN_SIGNS, ROLES, german_stem, stem, words_of
 
 
 class NamedValue(Struct, frozen=True, gc=False):
@@ -49,7 +49,14 @@ _ATTRIBUTES = words_of("""
     kontakt lieferant ort standort spediteur sprache träger ursache zustand
 """)
 _UNIQUE = words_of("only main best worst first last next final sole primary nearest oldest largest responsible current")
-_TIMES = NAMES | MONTHS
+_TIMES = (
+    NAMES
+    | MONTHS
+    | words_of("""
+        montag dienstag mittwoch donnerstag freitag samstag sonnabend sonntag sommer winter frühling herbst morgen
+        vormittag mittag nachmittag abend nacht tag woche wochenende monat jahr moment
+    """)
+)
 # A name of more words is a description.
 _LONGEST = 4
 
@@ -68,7 +75,7 @@ def named_values(text: str) -> list[NamedValue]:
     german = not GERMAN_SIGNS.isdisjoint(plain)
     if german:
         plain = [GERMAN.get(word, word) for word in plain]
-    if not _HEDGED.isdisjoint(plain):
+    if any(word in _HEDGED and token != "May" for word, token in zip(plain, tokens, strict=True)):
         return []
     verb = _verb(tokens, plain)
     if verb is None:
@@ -137,6 +144,7 @@ def _of_attribute(tokens: Sequence[str], plain: Sequence[str], verb: int) -> lis
 def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german: bool) -> list[NamedValue]:
     found: list[NamedValue] = []
     place = verb + 1
+    event = stem(plain[verb]) in EVENTS
     while place < len(tokens):
         if plain[place] in _SOME:
             break  # of what there is one among many, there may be another
@@ -145,7 +153,10 @@ def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german
             place += 1
         if place > start:
             lead = _lead(plain, start, verb, german)
-            if lead and place - start <= _LONGEST:
+            if lead and event and place == start + 1 and plain[start] in MONTHS:
+                # What begins or ends does so in one month.
+                found.append(NamedValue("when", frozenset([plain[start]]), tokens[start], (plain[start],)))
+            elif lead and place - start <= _LONGEST:
                 found += _value(lead, tokens[start:place])
         elif (end := _definite_place(plain, place, verb)) is not None:
             found += _value(f"{plain[place]} the", tokens[place + 2 : end])
@@ -162,20 +173,21 @@ def _lead(plain: Sequence[str], start: int, verb: int, german: bool) -> str:
         before -= 1
     word = plain[before]
     if before == verb:
-        if word in _COPULAS:
-            return "is"
-        return "" if german or word in _HAVING else stem(word)
+        # Who speaks Polish may speak Estonian: what is done to somebody may be done to others.
+        return "is" if word in _COPULAS else ""
     if word not in _LEADS:
         return ""
     between = plain[verb + 1 : before]
     # "Popular in Japan" may be popular elsewhere; "stored in Hall B" is stored there alone.
-    if plain[verb] in _HAVING or (plain[verb] in _COPULAS and not german and not _is_participle(between)):
+    if plain[verb] in _HAVING or (plain[verb] in _COPULAS and not german and not _is_participle(between, word)):
         return ""
-    return _LEADS[word]
+    return word if german else _LEADS[word]  # "am Abend" says when, "im Saal" where
 
 
-def _is_participle(between: Sequence[str]) -> bool:
-    return not between or (len(between) <= 2 and between[-1].endswith(("ed", "en", "ing")))
+def _is_participle(between: Sequence[str], lead: str = "") -> bool:
+    if not between or (lead == "by" and len(between) == 1):
+        return True  # "made by"
+    return len(between) <= 2 and between[-1].endswith(("ed", "en", "ing"))
 
 
 def _definite_place(plain: Sequence[str], place: int, verb: int) -> int | None:

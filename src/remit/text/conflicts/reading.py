@@ -39,6 +39,12 @@ _ENGLISH = frozenset({"the", "is", "are", "was", "were", "of", "and", "has", "ha
 
 def _read(said: list[str]) -> list[str]:
     """Return the words of a clause with each phrase as one word, and German function words in English."""
+    if not _BOUNDS.isdisjoint(said):
+        said = [
+            token for place, token in enumerate(said) if token not in _BOUNDS or said[place + 1 : place + 2] != [FIGURE]
+        ]
+    if len(said) > 2 and said[-2] in _BEING and said[-1] in _LAST:
+        said = [*said[:-1], _LAST[said[-1]]]
     if not PHRASE_STARTS.keys().isdisjoint(said):
         said = _with_phrases(said)
     if GERMAN_SIGNS.isdisjoint(said) or not _ENGLISH.isdisjoint(said):
@@ -62,6 +68,11 @@ def _with_phrases(said: list[str]) -> list[str]:
     return read
 
 
+# Before a figure they say how far it reaches, not what is spoken of.
+_BOUNDS = frozenset({"above", "below"})
+# "The server is up": at the end of a clause they are said of a thing.
+_LAST = {"up": "running", "down": "stopped", "on": "enabled", "off": "disabled"}
+_BEING = frozenset({"is", "are", "was", "were"})
 _ADVISING = frozenset({"rate", "raten", "rät"})
 
 
@@ -113,6 +124,8 @@ def tells_apart(said: Sequence[str], place: int, verb: int, figured: bool) -> bo
     if figured and token in DEGREES:
         return True  # "no later than 9:40", "the new price is $12"
     following = said[place + 1] if place + 1 < len(said) else ""
+    if place and place < verb and said[place - 1] == "the" and following in CLAUSE_VERBS:
+        return True  # "the stable is full": it is a noun
     if not following.isalpha() or following in ROLES or following in CLAUSE_VERBS:
         return False
     if place and said[place - 1] in _ONE_OF_MANY:
