@@ -9,7 +9,7 @@ from remit.policy.plan import Step, Workflow, questions
 from remit.text.components import Component
 from remit.text.conflicts import find
 
-PARTS = ("develop", "held", "second", "last")
+PARTS = ("develop", "held", "second", "third", "fourth")
 PAIRS = Path(__file__).resolve().parents[1] / "tests" / "judgement" / "conflicts.toml"
 
 

@@ -12,7 +12,9 @@ from remit.text.intent import ClassifiedText, ScoredCapability
 PAIRS = labelled()
 
 
-@pytest.mark.parametrize(("part", "recall"), [("develop", 0.9), ("held", 0.9), ("second", 0.7), ("last", 0.9)])
+@pytest.mark.parametrize(
+    ("part", "recall"), [("develop", 0.9), ("held", 0.9), ("second", 0.7), ("third", 0.9), ("fourth", 0.9)]
+)
 def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: str, recall: float) -> None:
     """K9: a false conflict costs the user as much as a hidden one."""
     found = counts(PAIRS[part])

@@ -201,7 +201,7 @@ AXES = {
         "possible": ("possible feasible", "impossible infeasible"),
         "eligible": ("eligible", "ineligible"),
         "include": (
-            "includes include included contains contain contained enthält enthalten inbegriffen",
+            "includes include included covers cover covered contains contain contained enthält enthalten inbegriffen",
             "excludes exclude excluded lacks lack lacking without ohne ausgeschlossen",
         ),
         "comply": ("compliant", "noncompliant non-compliant"),
@@ -217,6 +217,7 @@ AXES = {
         "present": ("present anwesend vorhanden", "absent missing abwesend"),
         "stable": ("stable stabil", "unstable critical instabil kritisch"),
         "punctual": ("punctual pünktlich", "delayed late overdue verspätet"),
+        "health": ("healthy gesund", "ill sick krank"),
         "alive": ("alive lebt", "dead deceased tot verstorben"),
         "benign": ("benign gutartig", "malignant bösartig"),
         "normal": ("normal", "abnormal"),
@@ -337,10 +338,10 @@ GERMAN: dict[str, str] = {
     }.items()
     for word in words.split()
 }
-# Words that show that a sentence is German; none of them is an English word.
+# Words that show that a sentence is German if it has no English function word.
 GERMAN_SIGNS = words_of("""
-    der das den dem des ein eine einen einem einer ist sind wird werden wurde wurden nicht kein keine keinen und oder
-    für mit von vom zum zur auf bei im es gibt wir sie hat haben
+    der die das den dem des ein eine einen einem einer ist sind wird werden wurde wurden nicht kein keine keinen und
+    oder für mit von vom zum zur auf bei im es gibt wir sie hat haben
 """)
 _GERMAN_ENDINGS = ("en", "er", "es", "em", "e", "n", "s")
 

@@ -197,7 +197,9 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
         elif role == "negation":
             # "No, it was not": the first word is an answer.
             following = said[place + 1 : place + 2]
-            if following and following[0] not in NOT_DENIED and not (place == 0 and following[0] == ","):
+            if not following:
+                denied, negated = not denied, negated or token == "not"  # "die Versicherung zahlt nicht"
+            elif following[0] not in NOT_DENIED and not (place == 0 and following[0] == ","):
                 denied, negated = not denied, True
                 universal = universal or token in _UNIVERSAL
                 if token == "no" and following[0] not in ROLES and following[0] != FIGURE:
@@ -233,11 +235,12 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
         told = [value for value in values if not senses or value.lead == "by"]
         made += _value_claims(subject, told, found, about)
     made += [Claim(subject, none, nouns, text=text, about=about) for none, nouns in absent]
+    others = frozenset(senses.items()) if len(senses) > 1 else _NO_SENSES
     for axis, side in senses.items():
         if side:
             moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
             on = replace(subject, at=subject.at + moments)
-            made.append(Claim(on, axis=axis, sign=side, text=text, about=about))
+            made.append(Claim(on, senses=others, axis=axis, sign=side, text=text, about=about))
     whole = Affirmed(subject, senses, [each.figure for each in stated], text, about)
     for root, opposite in () if negated else opposites:
         claim = whole.claim(-1)
@@ -392,6 +395,8 @@ def compared(one: Claim, other: Claim) -> bool | None:
     if one.figure is None or other.figure is None:
         if one.figure or other.figure or one.axis != other.axis:
             return None
+        if any((axis, -sign) in other.senses for axis, sign in one.senses if sign and axis != one.axis):
+            return None  # possible before departure, and not possible after it
         if one.value or other.value:
             if not (one.value and other.value) or one.lead != other.lead:
                 return None

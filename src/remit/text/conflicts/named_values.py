@@ -26,9 +26,8 @@ class NamedValue(Struct, frozen=True, gc=False):
 
 _TOKEN = re.compile(r"[^\W_][\w&'’-]*(?:\.(?=[A-Z]))?|[,:;()]")
 _MAY_NAME = re.compile(r"\s[A-ZÄÖÜ]|:\s|\b(?:in|at|on|from|to|into|by) the\b|^The \w+ (?:is|was) ")
-# Where something is, and where it comes from and goes to.
-_PLACE = dict.fromkeys(("in", "at", "on"), "at")
-_LEADS = _PLACE | {word: word for word in ("from", "to", "into", "by", "via", "with", "near", "through")}
+# Where something is, comes from and goes to. What is in a town is on one of its streets: each is a role of its own.
+_LEADS = words_of("in at on from to into by via with near through")
 _COPULAS = words_of("is was are were be been becomes became remains named called")
 # Whoever has one thing may have another.
 _HAVING = words_of(
@@ -134,7 +133,7 @@ def _of_attribute(tokens: Sequence[str], plain: Sequence[str], verb: int) -> lis
     if subject[-1] not in _ATTRIBUTES and _UNIQUE.isdisjoint(subject):
         return []
     start = verb + 2 if said[:1] == ["the"] else verb + 1
-    if not 0 < len(plain) - start <= _LONGEST or not _SOME.isdisjoint(said) or not _LEADS.keys().isdisjoint(said):
+    if not 0 < len(plain) - start <= _LONGEST or not _SOME.isdisjoint(said) or not _LEADS.isdisjoint(said):
         return []
     if any(word in ROLES and word not in _TITLES for word in plain[start:]) or any(not t[0].isalnum() for t in said):
         return []
@@ -181,7 +180,7 @@ def _lead(plain: Sequence[str], start: int, verb: int, german: bool) -> str:
     # "Popular in Japan" may be popular elsewhere; "stored in Hall B" is stored there alone.
     if plain[verb] in _HAVING or (plain[verb] in _COPULAS and not german and not _is_participle(between, word)):
         return ""
-    return word if german else _LEADS[word]  # "am Abend" says when, "im Saal" where
+    return word  # "am Abend" says when, "im Saal" where
 
 
 def _is_participle(between: Sequence[str], lead: str = "") -> bool:

@@ -49,6 +49,8 @@ def _read(said: list[str]) -> list[str]:
         said = _with_phrases(said)
     if GERMAN_SIGNS.isdisjoint(said) or not _ENGLISH.isdisjoint(said):
         return said
+    if said[-1] == "mehr" and not _NOT_ANY.isdisjoint(said):
+        said = said[:-1]  # "es gibt keine Karten mehr"
     if said[-1] == "ab" and not _ADVISING.isdisjoint(said):
         said = ["abraten" if token in _ADVISING else token for token in said[:-1]]  # "wir raten vom Kauf ab"
     return [_in_english(token) for token in said]
@@ -68,6 +70,7 @@ def _with_phrases(said: list[str]) -> list[str]:
     return read
 
 
+_NOT_ANY = frozenset({"kein", "keine", "keinen", "keinem", "keiner", "nichts", "niemand"})
 # Before a figure they say how far it reaches, not what is spoken of.
 _BOUNDS = frozenset({"above", "below"})
 # "The server is up": at the end of a clause they are said of a thing.
