@@ -192,7 +192,9 @@ async def test_those_that_the_orchestrator_asks_know_what_is_known() -> None:
         known.extend(note.text for note in brief.known)
         return Answer("It rains.", new_facts=(FACT,))
 
-    weather_code = Capability(code="WEATHER", description="weather forecast", examples=("What is the weather like?",))
+    weather_code = Capability(
+        code="WEATHER", description="weather forecast", examples=("What is the weather like?",), read_only=True
+    )
     hub.add("weather-ai", weather, capabilities=[weather_code])
     hub.orchestrator()
     async with hub:

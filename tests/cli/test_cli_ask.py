@@ -47,6 +47,7 @@ capabilities = ["PIZZA"]
 description = "Say what the weather will be like"
 phrase = "Looking at the sky…"
 examples = ["will it rain tomorrow", "what is the weather like", "is it sunny outside", "how warm is it today"]
+read_only = true
 
 [capabilities.PIZZA]
 description = "Order a pizza"
@@ -85,7 +86,7 @@ def test_a_user_reads_what_is_done_and_not_who_does_it(team: Path) -> None:
     assert not any(name in plain.stdout + plain.stderr for name in ("sky:", "WEATHER", "orchestrator"))
     told = remit(*asked, "--verbose", folder=team)
     assert "orchestrator asks sky" in told.stderr
-    failed = remit("ask", "please order me a pizza", "--input", '{"size": "huge"}', folder=team)
+    failed = remit("ask", "order a pizza", "--input", '{"size": "huge"}', folder=team)
     assert failed.returncode == 2
     assert "This could not be done: the details for it were not complete or not right: size." in failed.stderr
     assert "kitchen" not in failed.stderr

@@ -3,8 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from remit import Answer, Brief, Capability, Hub, Response
 from remit.policy.plan import Step, Workflow
+from remit.protocol.card import Confirmation
 from remit.text.intent import ScoredCapability
 
 MakeHub = Callable[..., Hub]
@@ -191,15 +195,17 @@ async def test_a_workflow_can_be_asked_for_like_a_capability(hub: Hub) -> None:
     assert response.ok
 
 
-async def test_with_its_own_classifier_it_learns_from_examples(hub: Hub) -> None:
+async def test_with_its_own_classifier_it_learns_from_examples_and_confirms_what_changes_something(hub: Hub) -> None:
     """K7: trained from the capabilities' own utterances, without a network."""
     asked: list[str] = []
     for name, examples in {
         "weather": ("will it rain tomorrow", "what is the weather like", "is it sunny outside", "how warm is it today"),
         "pizza": ("order a pizza", "I want a margherita", "get me some food delivered", "I am hungry, order dinner"),
     }.items():
+        reads = name == "weather"
+        capability = Capability(code=name.upper(), description=f"About {name}", examples=examples, read_only=reads)
 
-        @hub.agent(name, capabilities=[Capability(code=name.upper(), description=f"About {name}", examples=examples)])
+        @hub.agent(name, capabilities=[capability])
         async def answer(brief: Brief, name: str = name) -> str:
             asked.append(name)
             return name
@@ -207,8 +213,80 @@ async def test_with_its_own_classifier_it_learns_from_examples(hub: Hub) -> None
     hub.orchestrator()
     async with hub:
         await hub.ask("orchestrator", "is it going to rain today?", user="u")
-        await hub.ask("orchestrator", "please order me a margherita pizza", user="u")
+        confirmed = await hub.ask("orchestrator", "please order me a margherita pizza", user="u", session="s")
+        assert asked == ["weather"]
+        await hub.ask("orchestrator", "yes", user="u", session="s")
+    assert (confirmed.result, confirmed.requires_followup) == ("About pizza? Please say yes or no.", True)
     assert asked == ["weather", "pizza"]
+
+
+# ── confirming ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("own", "team", "read_only", "asked"),
+    [
+        (None, "unsure", False, False),
+        (None, "always", False, True),
+        (None, "always", True, False),
+        ("always", "never", False, True),
+        ("always", "never", True, True),
+        ("never", "always", False, False),
+    ],
+)
+async def test_a_capability_or_its_team_says_when_a_user_has_to_agree(
+    hub: Hub, own: Confirmation | None, team: Confirmation, read_only: bool, asked: bool
+) -> None:
+    """K7: here the classifier is sure."""
+    done: list[str] = []
+
+    @hub.agent("DOC", capabilities=[replace(DOC, confirm=own, read_only=read_only)])
+    async def doc(brief: Brief) -> str:
+        done.append(brief.objective)
+        return "Dear reader"
+
+    hub.orchestrator(classifier=Script, confirm=team)
+    async with hub:
+        first = await say(hub, "write it")
+        assert first.requires_followup == asked
+        assert done == ([] if asked else ["write it"])
+        if asked:
+            assert first.result == "Write a document or report? Please say yes or no."
+            await say(hub, "yes")
+    assert done == ["write it"]
+
+
+async def test_who_says_no_has_nothing_done(hub: Hub) -> None:
+    seen = team(hub)
+    hub.orchestrator("careful", classifier=Script, confirm="always")
+    async with hub:
+        await hub.ask("careful", "write it", user="u", session="s")
+        again = await hub.ask("careful", "no", user="u", session="s")
+    assert (seen["DOC"], again.requires_followup) == ([], True)
+
+
+async def test_a_workflow_is_as_strict_as_the_strictest_of_its_steps(hub: Hub) -> None:
+    @hub.agent("DOC", capabilities=[replace(DOC, confirm="always")])
+    async def doc(_: Brief) -> str:
+        return "Dear reader"
+
+    steps = (Step(name="one", capability="DOC_GENERATE"),)
+    hub.workflow(Workflow(name="trip", description="Plan a whole trip", steps=steps))
+    hub.orchestrator(classifier=Script)
+    async with hub:
+        asked = await say(hub, "plan a trip")
+    assert asked.result == "Plan a whole trip? Please say yes or no."
+
+
+async def test_whoever_gives_what_is_missing_agrees_to_it(hub: Hub) -> None:
+    """K14: nothing is asked twice."""
+    seen = team(hub)
+    hub.orchestrator("careful", classifier=Script, confirm="always")
+    async with hub:
+        asked = await hub.ask("careful", "value it", user="u", session="s")
+        await hub.ask("careful", "rate: 0.1\nyears: 2", user="u", session="s")
+    assert asked.result.startswith("Work out the net present value of an investment? I need to know more for this.")
+    assert seen["ANL"] == [{"rate": 0.1, "years": 2}]
 
 
 # ── state (K13) ───────────────────────────────────────────────────────────────────────────────────────────────────────

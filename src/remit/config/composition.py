@@ -164,6 +164,7 @@ def _add_orchestration(hub: Hub, team: Team, environ: Mapping[str, str]) -> None
             narrate=section.narrate,
             conflicts=conflicts_model(team, environ),
             cache_ms=duration_ms(section.cache),
+            confirm=section.confirm,
             thresholds=section.thresholds(),
             phrases=phrases,
             glossary=team.glossary,

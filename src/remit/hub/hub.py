@@ -25,7 +25,7 @@ from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow
 from remit.policy.verdict import Detector, Guard
-from remit.protocol.card import AgentCard, Authority, Capability
+from remit.protocol.card import AgentCard, Authority, Capability, Confirmation
 from remit.protocol.envelope import Response
 from remit.runtime.approvers import InboxApprover
 from remit.runtime.engine import Engine
@@ -350,6 +350,7 @@ class Hub(Engine):
         model: "str | Model | ModelAgent | None" = None,
         narrate: Literal["template", "model"] = "template",
         conflicts: "str | Model | ModelAgent | None" = None,
+        confirm: Confirmation = "unsure",
         thresholds: Thresholds = THRESHOLDS,
         phrases: Mapping[str, str] | None = None,
         glossary: Mapping[str, str] | None = None,
@@ -361,8 +362,9 @@ class Hub(Engine):
 
         The *model* classifies the text if it is the *classifier*, and combines several results into one text if it is
         to *narrate*. The model named by *conflicts* reads the results of the orchestrator and of all workflows for
-        contradictions, after the rules; what it quotes has to stand in them. A decision is reused for *cache_ms* when
-        the same user repeats the same words.
+        contradictions, after the rules; what it quotes has to stand in them. *confirm* says when a user has to agree
+        before a capability that is not `read_only` is used. A decision is reused for *cache_ms* when the same user
+        repeats the same words.
         """
         refuse_unused_model(name, classifier, narrate, model)
         self._orchestration.add_words(phrases, glossary)
@@ -372,6 +374,7 @@ class Hub(Engine):
             model=model,
             narrate=narrate,
             conflicts=conflicts,
+            confirm=confirm,
             thresholds=thresholds,
             cache_ms=cache_ms,
         )

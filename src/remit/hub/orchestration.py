@@ -1,13 +1,13 @@
 """The workflows and orchestrators of a hub, and the words in which they answer users."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from remit.policy.plan import Workflow
 from remit.policy.plan_problems import problems
-from remit.protocol.card import AgentCard, Capability
+from remit.protocol.card import AgentCard, Capability, Confirmation
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.ports import Classifier
 from remit.runtime.registry import team_invalid
@@ -80,6 +80,7 @@ class Orchestration:
         model: "str | Model | ModelAgent | None",
         narrate: Literal["template", "model"],
         conflicts: "str | Model | ModelAgent | None",
+        confirm: Confirmation,
         thresholds: Thresholds,
         cache_ms: int,
     ) -> "Orchestrator":
@@ -101,7 +102,7 @@ class Orchestration:
                 await each.aclose()
 
         return Orchestrator(
-            lambda: self._offered(name),
+            lambda: self._offered(name, confirm),
             classifier_factory(
                 classifier if callable(classifier) else trainer(classifier),
                 asked if classifier == "model" else None,
@@ -116,17 +117,18 @@ class Orchestration:
             aclose=aclose if models else None,
         )
 
-    def _offered(self, orchestrator: str) -> dict[str, tuple[Label, Capability]]:
+    def _offered(self, orchestrator: str, confirm: Confirmation) -> dict[str, tuple[Label, Capability]]:
         """Return what users can ask for: each capability with its agent, and each workflow under its own name."""
         found: dict[str, tuple[Label, Capability]] = {}
         cards = self._cards()
         for card in cards.values():
             for each in card.capabilities if card.name != orchestrator else ():
-                label = Label(target=card.name, description=each.description)
+                label = Label(target=card.name, description=each.description, confirm=_confirmation(each, confirm))
                 found.setdefault(each.code, (label, _within(each, card)))
         for each in self.workflows.values():
             asked = Capability(code=each.name, description=each.description, examples=each.examples)
-            label = Label(target=each.name, description=each.description)
+            agreed = _of_workflow(each, cards.values(), confirm)
+            label = Label(target=each.name, description=each.description, confirm=agreed)
             found[each.name] = (label, _within(asked, cards[each.name]))
         return found
 
@@ -144,6 +146,24 @@ class Orchestration:
             same_fields=lambda: same_fields(capabilities),
             forbidden={name for name in (*cards, *(each.code for each in capabilities)) if _is_code(name)},
         )
+
+
+def _confirmation(capability: Capability, team: Confirmation) -> Confirmation:
+    """Return when a user has to agree to a capability: as it says itself, or else as its team says."""
+    if capability.confirm is not None:
+        return capability.confirm
+    return "never" if capability.read_only else team
+
+
+# The stricter, the later.
+_STRICTNESS: tuple[Confirmation, ...] = ("never", "unsure", "always")
+
+
+def _of_workflow(workflow: Workflow, cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
+    """Return when a user has to agree to a workflow: as the strictest of its steps says."""
+    said = {each.code: _confirmation(each, team) for card in cards for each in card.capabilities}
+    ranks = [_STRICTNESS.index(said.get(step.capability or "", team)) for step in workflow.steps]
+    return _STRICTNESS[max(ranks)]
 
 
 def refuse_unsound(workflow: Workflow) -> None:

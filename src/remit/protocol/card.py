@@ -16,6 +16,10 @@ CONCURRENCY = 256
 QUEUE = 1_024
 
 
+Confirmation = Literal["never", "unsure", "always"]
+"""When a user has to agree before an orchestrator has something done."""
+
+
 class Rate(Struct, frozen=True, forbid_unknown_fields=True):
     """How often an agent may be called: *calls* in each window of *seconds*."""
 
@@ -57,6 +61,8 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     hedge_ms: Count | None = None
     """After how long a second agent with this capability is called too, if the first has not answered by then."""
     examples: tuple[str, ...] = ()
+    confirm: Confirmation | None = None
+    """When a user has to agree; None: never if it is `read_only`, else as the orchestrator says."""
     sees: Names = frozenset()
     """Kinds of personal data that it needs (`IBAN`): it gets them raw."""
     sees_fields: Names = frozenset()

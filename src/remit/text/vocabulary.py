@@ -69,6 +69,25 @@ _HEDGES = words_of("""
     potentially assuming otherwise until till except
     wenn falls sofern könnte könnten würde würden vielleicht möglicherweise eventuell voraussichtlich
 """)
+COMMON_WORDS = words_of("""
+    the a an and or of to in on at for from with by is are was be been do does did have has had can could will would
+    should may i you he she it we they me my your our this that these those what when where which who how why if not no
+    so as about into up out please tell know want need like get give show help there let us am i'm i'd what's
+    der die das den dem des ein eine einen einem einer und oder von zu zum zur in im auf an für mit bei aus ist sind war
+    sein hat habe haben kann kannst können möchte will soll ich du er sie es wir ihr mich mir mein meine meinen dein
+    bitte wie was wann wo wer warum welche nicht kein so dass wenn auch noch mal
+    le la les un une des du de et ou à au aux en dans sur pour avec par est sont je tu il elle nous vous ils me moi mon
+    ma mes ce cette ces que qui quoi quand où comment pourquoi quel quelle ne pas plus s'il plaît peux veux voudrais
+    el los las unos unas y o del al en con por para es son está yo tú él ella nosotros mi mis su se lo que qué cuándo
+    dónde cómo quién cuál no sí por favor puedo puedes quiero necesito
+    il lo gli uno una e di da nel sul per con è sono ho io tu lui lei noi mi mio mia che chi quando dove come perché
+    quale non vorrei posso puoi
+    o os as um uma e ou do da dos das no na em para com por é são eu você ele ela meu minha que quando onde como quem
+    não quero preciso posso pode
+    de het een en of van naar op voor met is zijn heb heeft ik jij hij zij wij mijn jouw dit dat wat wanneer waar wie
+    hoe waarom niet kan wil graag
+""")
+"""Words in seven languages that say nothing about what is wanted."""
 PUNCTUATION = frozenset(",:;()")
 NEGATIONS = words_of("""
     not no never cannot none neither nor nothing nobody

@@ -26,7 +26,7 @@ from remit.config.values import (
     duration,
     optional_ms,
 )
-from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Rate
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Confirmation, Rate
 from remit.protocol.remit import Count
 from remit.runtime.brief import HISTORY_TOKENS
 
@@ -253,6 +253,13 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
     examples: Annotated[tuple[str, ...], Meta(description="Examples of what users say when they want it.")] = (
         _CAPABILITY.examples
     )
+    confirm: Annotated[
+        Confirmation | None,
+        Meta(
+            description="When a user has to agree before an orchestrator has it done (default: never if `read_only`, "
+            "else as `[orchestrator]` says)."
+        ),
+    ] = _CAPABILITY.confirm
     phrase: Annotated[
         str, Meta(description='What users read while it is in progress: `"Working out the financial side…"`.')
     ] = ""
@@ -279,6 +286,7 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
             public=self.public,
             hedge_ms=optional_ms(self.hedge),
             examples=self.examples,
+            confirm=self.confirm,
             sees=self.sees,
             sees_fields=self.sees_fields,
         )

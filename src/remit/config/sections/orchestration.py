@@ -19,6 +19,7 @@ from remit.config.values import (
     optional_ms,
 )
 from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
+from remit.protocol.card import Confirmation
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.remit import Count
 from remit.text.intent import DECISION_MS, Thresholds
@@ -188,7 +189,23 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
     cache: Annotated[
         Duration, Meta(description='How long a decision is reused when a user repeats a request; `"0s"` disables it.')
     ] = duration(DECISION_MS)
-    act: Annotated[Share, Meta(description="Confidence needed to act.")] = _THRESHOLDS.act
+    confirm: Annotated[
+        Confirmation,
+        Meta(
+            description="When a user has to agree before a capability that is not `read_only` is used: `never`, if it "
+            "is `unsure` that the request asks for it, or `always`."
+        ),
+    ] = "unsure"
+    act: Annotated[
+        Share, Meta(description="Confidence needed to act, if the classifier does not say how clear a request is.")
+    ] = _THRESHOLDS.act
+    read: Annotated[
+        Share, Meta(description="Confidence needed for a capability that is `read_only`, if the request is clear.")
+    ] = _THRESHOLDS.read
+    change: Annotated[
+        Share,
+        Meta(description="Confidence needed for a capability that changes something, if the request is clear."),
+    ] = _THRESHOLDS.change
     also: Annotated[Share, Meta(description="Confidence needed for a further capability in the same request.")] = (
         _THRESHOLDS.also
     )
@@ -205,4 +222,12 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
 
     def thresholds(self) -> Thresholds:
         """Return the confidence thresholds for the orchestrator."""
-        return Thresholds(act=self.act, also=self.also, offer=self.offer, close=self.close, nothing=self.nothing)
+        return Thresholds(
+            act=self.act,
+            read=self.read,
+            change=self.change,
+            also=self.also,
+            offer=self.offer,
+            close=self.close,
+            nothing=self.nothing,
+        )

