@@ -202,7 +202,7 @@ async def test_what_nobody_offers_any_more_is_admitted(make_hub: MakeHub) -> Non
     async with second as hub:
         response = await say(hub, "yes")
     assert (seen, response.status) == ([], Status.SUCCESS)
-    assert "I cannot do that. What I can do: “Write it down”." in response.result
+    assert "I cannot do that. What I can do:\n- Write it down" in response.result
 
 
 async def test_a_capability_with_the_name_of_its_agent_is_asked_for_as_one(hub: Hub) -> None:

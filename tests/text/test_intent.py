@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remit.text.intent import (
     MOST_PARTS,
@@ -306,15 +307,24 @@ def test_parts_are_held_to_the_same_rules() -> None:
 def test_what_nobody_does_is_admitted_plainly_with_what_can_be_done_the_nearest_first() -> None:
     """K7: none is admitted plainly."""
     assert decided(ANL_NPV=0.1) == Unknown(
-        "I cannot do that. What I can do: “Calculate the net present value”, “Project revenue and costs” or"
-        " “Write a report”."
+        "I cannot do that. What I can do:\n- Calculate the net present value\n- Project revenue and costs\n"
+        "- Write a report"
     )
 
 
-def test_five_are_the_most_that_are_named_and_none_twice() -> None:
+def test_everything_is_named_and_nothing_twice() -> None:
+    """K7: whoever reads five of eight cannot know the others."""
     labels = {f"c{each}": Label(target="t", description=f"Do {each // 2}") for each in range(20)}
-    found = decided(labels=labels)
-    assert found == Unknown("I cannot do that. What I can do: “Do 0”, “Do 1”, “Do 2”, “Do 3” or “Do 4”.")
+    listed = "\n".join(f"- Do {each}" for each in range(10))
+    assert decided(labels=labels) == Unknown(f"I cannot do that. What I can do:\n{listed}")
+
+
+def test_what_only_tells_something_stands_apart_from_what_changes_something() -> None:
+    labels = {**LABELS, "ANL_NPV": replace(VALUE, read_only=True)}
+    assert offer(labels) == (
+        "What I can do:\nI can tell you:\n- Calculate the net present value\n"
+        "I can do for you:\n- Project revenue and costs\n- Write a report"
+    )
 
 
 def test_without_anything_to_name_it_is_still_admitted() -> None:
@@ -358,7 +368,7 @@ def test_codes_and_names_of_agents_never_show(description: str) -> None:
 def test_a_name_that_is_a_plain_word_gives_nothing_away() -> None:
     labels = {"FILE": Label(target="taxes", description="File your taxes")}
     found = decided(labels=labels)
-    assert found == Unknown("I cannot do that. What I can do: “File your taxes”.")
+    assert found == Unknown("I cannot do that. What I can do:\n- File your taxes")
 
 
 @pytest.mark.parametrize(
@@ -375,7 +385,7 @@ def test_a_name_that_is_a_plain_word_gives_nothing_away() -> None:
 )
 def test_users_read_the_first_sentence_of_a_description(description: str, words: str) -> None:
     found = decided(labels={"A_1": Label(target="a", description=description)})
-    assert found == Unknown(f"I cannot do that. What I can do: “{words}”.")
+    assert found == Unknown(f"I cannot do that. What I can do:\n- {words}")
 
 
 def test_a_team_may_speak_another_language() -> None:
@@ -388,7 +398,7 @@ def test_a_team_may_speak_another_language() -> None:
 
 def test_braces_in_a_description_are_only_braces() -> None:
     labels = {"A": Label(target="a", description="Fill {options} in {0}")}
-    assert decided(labels=labels) == Unknown("I cannot do that. What I can do: “Fill {options} in {0}”.")
+    assert decided(labels=labels) == Unknown("I cannot do that. What I can do:\n- Fill {options} in {0}")
 
 
 def test_thresholds_are_shares() -> None:

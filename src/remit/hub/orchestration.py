@@ -123,12 +123,18 @@ class Orchestration:
         cards = self._cards()
         for card in cards.values():
             for each in card.capabilities if card.name != orchestrator else ():
-                label = Label(target=card.name, description=each.description, confirm=_confirmation(each, confirm))
+                label = Label(
+                    target=card.name,
+                    description=each.description,
+                    read_only=each.read_only,
+                    confirm=_confirmation(each, confirm),
+                )
                 found.setdefault(each.code, (label, _within(each, card)))
         for each in self.workflows.values():
             asked = Capability(code=each.name, description=each.description, examples=each.examples)
             agreed = _of_workflow(each, cards.values(), confirm)
-            label = Label(target=each.name, description=each.description, confirm=agreed)
+            read_only = _reads_only(each, cards.values())
+            label = Label(target=each.name, description=each.description, read_only=read_only, confirm=agreed)
             found[each.name] = (label, _within(asked, cards[each.name]))
         return found
 
@@ -153,6 +159,12 @@ def _confirmation(capability: Capability, team: Confirmation) -> Confirmation:
     if capability.confirm is not None:
         return capability.confirm
     return "never" if capability.read_only else team
+
+
+def _reads_only(workflow: Workflow, cards: Collection[AgentCard]) -> bool:
+    """Say whether each step of a workflow asks for a capability that is `read_only`."""
+    reads = {each.code for card in cards for each in card.capabilities if each.read_only}
+    return all(step.capability in reads for step in workflow.steps)
 
 
 # The stricter, the later.

@@ -186,6 +186,7 @@ class Label(Struct, frozen=True, kw_only=True):
     description: str = ""
     ask: str = ""
     """The question that confirms it; built from the description if empty."""
+    read_only: bool = False
     confirm: Confirmation = "unsure"
     """`never` also lets it be tried at the lower confidence of capabilities that only read."""
 
@@ -260,10 +261,12 @@ class Phrases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     open: str = "What can I do for you?"
     """Asked if a text says too little; the available capabilities are listed below it."""
     again: str = "Please say in other words what you want."
-    none: str = "I cannot do that. What I can do: {options}."
     nothing: str = "I cannot do that."
     offer: str = "What I can do:"
     """Used if the available capabilities are listed below it."""
+    tells: str = "I can tell you:"
+    does: str = "I can do for you:"
+    """The headings of capabilities that only read and of those that change something, if there are both."""
     last: str = " or "
     """The word before the last of several options."""
     both: str = " and "
@@ -273,8 +276,6 @@ class Phrases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 PHRASES = Phrases()
 
 MOST_OPTIONS = 3
-# As many as a user can take in at a glance.
-MOST_NAMED = 5
 # How much of a description a question includes; the rest is for readers of cards.
 _LONGEST_WORDS = 120
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])(?:\s|$)|[。！？]")
@@ -419,26 +420,35 @@ def _question(intent: DetectedIntent, labels: Mapping[str, Label], phrases: Phra
 
 def _reply(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrases: Phrases) -> str:
     """Return a reply that says that nothing matches and names what can be done, the most similar first."""
-    words = _named(nearest, labels)[:MOST_NAMED]
-    quoted = [f"“{each}”" for each in words]
-    return phrases.none.replace("{options}", _listed(quoted, phrases.last)) if words else phrases.nothing
+    menu = _menu(nearest, labels, phrases)
+    return "\n".join((f"{phrases.nothing} {phrases.offer}", *menu)) if menu else phrases.nothing
 
 
 def _open(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrases: Phrases) -> str:
     """Return a question that asks what the user wants and names what can be done, the most similar first."""
-    words = _named(nearest, labels)
-    return "\n".join((phrases.open, *(f"- {each}" for each in words))) if words else phrases.again
-
-
-def _named(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label]) -> list[str]:
-    codes = dict.fromkeys([*(each.code for each in nearest), *labels])
-    return list(dict.fromkeys(filter(None, (_words(code, labels) for code in codes))))
+    menu = _menu(nearest, labels, phrases)
+    return "\n".join((phrases.open, *menu)) if menu else phrases.again
 
 
 def offer(labels: Mapping[str, Label], phrases: Phrases = PHRASES) -> str:
     """Return a list of what can be done, for users who ask for it; capabilities without a description are left out."""
-    words = dict.fromkeys(filter(None, (_words(code, labels) for code in labels)))
-    return "\n".join((phrases.offer, *(f"- {each}" for each in words))) if words else phrases.nothing
+    menu = _menu((), labels, phrases)
+    return "\n".join((phrases.offer, *menu)) if menu else phrases.nothing
+
+
+def _menu(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrases: Phrases) -> list[str]:
+    """Return a line for each capability, with those that only read apart from those that change something."""
+    codes = dict.fromkeys([*(each.code for each in nearest), *labels])
+    groups: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    for code in codes:
+        if words := _words(code, labels):
+            groups[labels[code].read_only].setdefault(words)
+    headed = all(groups.values())
+    lines: list[str] = []
+    for heading, words in zip((phrases.tells, phrases.does), groups.values(), strict=True):
+        lines += [heading] if headed else []
+        lines += (f"- {each}" for each in words)
+    return lines
 
 
 def _words(code: str, labels: Mapping[str, Label]) -> str:
