@@ -140,13 +140,74 @@ async def test_what_is_not_sure_is_asked_about_and_a_yes_is_enough(hub: Hub) -> 
     assert seen["DOC"] == ["maybe"]
 
 
-async def test_who_wants_something_else_instead_of_answering_gets_it(hub: Hub) -> None:
+async def test_who_says_in_other_words_what_was_offered_has_it_done_with_both_texts(hub: Hub) -> None:
+    """K14: a reply is read together with the words that led to the question."""
     seen = team(hub)
     async with hub:
         await say(hub, "maybe", "write it")
         last = await say(hub, "Yes")
-    assert seen["DOC"] == ["write it"]
+    assert seen["DOC"] == ["maybe\nwrite it"]
     assert "cannot do that" in last.result
+
+
+async def test_who_wants_something_else_instead_of_answering_gets_it(hub: Hub) -> None:
+    seen = team(hub)
+    async with hub:
+        await say(hub, "maybe", "what is it")
+    assert (seen["DOC"], seen["ANL"]) == ([], [{"question": "what is it"}])
+
+
+VISITS = (
+    Capability(
+        code="CANCEL",
+        description="Cancel an appointment",
+        examples=("cancel my appointment", "please cancel the visit", "I cannot come to my appointment"),
+    ),
+    Capability(
+        code="MOVE",
+        description="Move an appointment to another day",
+        examples=("move my appointment", "reschedule my visit", "can I come on another day"),
+    ),
+    Capability(
+        code="HOURS",
+        description="Tell the opening hours",
+        examples=("when do you open", "what are your opening hours"),
+        read_only=True,
+    ),
+)
+
+
+async def test_the_reply_to_a_clarification_is_read_with_the_words_before(hub: Hub) -> None:
+    """K14: neither text says it alone, and the agent gets both."""
+    done: list[tuple[str | None, str]] = []
+
+    @hub.agent("desk", capabilities=VISITS)
+    async def desk(brief: Brief) -> str:
+        done.append((brief.capability, brief.objective))
+        return "Done."
+
+    hub.orchestrator()
+    async with hub:
+        asked = await say(hub, "my appointment on Monday")
+        assert (asked.requires_followup, done) == (True, [])
+        await say(hub, "cancel it")
+    assert done == [("CANCEL", "my appointment on Monday\ncancel it")]
+
+
+async def test_after_a_no_the_next_words_are_read_with_those_before(hub: Hub) -> None:
+    done: list[tuple[str | None, str]] = []
+
+    @hub.agent("desk", capabilities=VISITS)
+    async def desk(brief: Brief) -> str:
+        done.append((brief.capability, brief.objective))
+        return "Done."
+
+    hub.orchestrator()
+    async with hub:
+        await say(hub, "please cancel the appointment on Monday", "no")
+        asked = await say(hub, "when do you open")
+    assert asked.ok
+    assert [code for code, _ in done] == ["HOURS"]
 
 
 async def test_what_nobody_can_do_is_admitted_with_what_can_be_done(hub: Hub) -> None:
@@ -254,6 +315,16 @@ async def test_a_capability_or_its_team_says_when_a_user_has_to_agree(
             assert first.result == "Write a document or report? Please say yes or no."
             await say(hub, "yes")
     assert done == ["write it"]
+
+
+async def test_nothing_but_a_yes_agrees_to_what_was_said_back(hub: Hub) -> None:
+    seen = team(hub)
+    hub.orchestrator("careful", classifier=Script, confirm="always")
+    async with hub:
+        for text in ("write it", "write it", "write it all down"):
+            asked = await hub.ask("careful", text, user="u", session="s")
+            assert asked.result == "Write a document or report? Please say yes or no."
+    assert seen["DOC"] == []
 
 
 async def test_who_says_no_has_nothing_done(hub: Hub) -> None:

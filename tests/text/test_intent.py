@@ -32,6 +32,7 @@ from remit.text.intent import (
     Unclear,
     Unknown,
     Vague,
+    continued,
     decide,
     hear,
     offer,
@@ -299,6 +300,20 @@ def test_parts_are_held_to_the_same_rules() -> None:
         "Calculate the net present value and Write a report? Please say yes or no.",
     )
     assert isinstance(decide(heard._replace(part_clarities=(PLAIN, VAGUE)), LABELS), Routed)
+
+
+def test_a_reply_counts_with_the_words_before_it_unless_it_asks_for_something_else() -> None:
+    """K14."""
+    write, value = Routed(intent("DOC_GENERATE", 0.9)), Routed(intent("ANL_NPV", 0.9))
+    said_back = Confirm((intent("DOC_GENERATE", 0.7),), "?")
+    nothing = Unknown("")
+    assert continued(nothing, write, ["DOC_GENERATE"]) == write
+    assert continued(write, nothing, ["DOC_GENERATE"]) == write
+    assert continued(nothing, said_back, []) == said_back
+    assert continued(write, said_back, []) == write
+    assert continued(value, write, [], refused=True) is None
+    assert continued(value, write, ["DOC_GENERATE"]) is None, "something else"
+    assert continued(nothing, nothing, ["DOC_GENERATE"]) is None
 
 
 # ── what is admitted ──────────────────────────────────────────────────────────────────────────────────────────────────

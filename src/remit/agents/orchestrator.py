@@ -43,6 +43,7 @@ from remit.text.intent import (
     Unclear,
     Unknown,
     Vague,
+    continued,
     decide,
     offer,
 )
@@ -155,7 +156,7 @@ class Orchestrator:
             case Confirm(intents=intents, question=question):
                 return await self._carry_out(brief, intents, said, brief.request.input, confirm=question)
             case Vague(question=question):
-                return Answer(question, requires_followup=True, metadata={"intent": None})
+                return await self._ask(brief, question, _open_for(said, brief.request.input))
             case Unknown(reply=reply):
                 return Answer(reply, confidence=0.0, metadata={"intent": None})
 
@@ -190,11 +191,51 @@ class Orchestrator:
         confirmed = asked.get("confirm")
         meant = chosen(reply, [""] if confirmed else asked["words"])
         if meant is None:
-            return Answer(PHRASES.again, requires_followup=True) if _NO.fullmatch(reply) else None
+            if _NO.fullmatch(reply):
+                return await self._ask(brief, PHRASES.again, _open_for(asked["text"], asked["input"], refused=True))
+            return await self._continued(brief, asked, said)
         text = f"{asked['text']}\n{said}" if meant.more else asked["text"]
         given = _merged(asked["input"], brief.request.input)
         codes = confirmed or [asked["options"][meant.place]]
         return await self._carry_out(brief, [self._intent(code) for code in codes], text, given)
+
+    async def _continued(self, brief: Brief, asked: dict[str, Any], said: str) -> Answer | None:
+        """Read a reply in the user's own words together with those that led to the question; None if it is for itself.
+
+        "My appointment on Monday" and "cancel it" say together what neither says alone.
+        """
+        if len(said) > _LONGEST_REPLY or len(asked["text"]) > _LONGEST_REPLY:
+            return None
+        offered = asked.get("confirm") or asked["options"]
+
+        async def read() -> Json:
+            alone = (await self._decide(brief, said)).decision
+            # What is to be done mostly stands in the reply, and is said first in a request.
+            together = await (await self._classifier()).hears(f"{said} {asked['text']}", brief)
+            labels = self._labels(brief)
+            among = {code: label for code, label in labels.items() if code in offered} or labels
+            found = decide(together, among, self._thresholds)
+            return {
+                "decision": msgspec.to_builtins(continued(alone, found, offered, refused=asked.get("refused", False)))
+            }
+
+        kept = cast("dict[str, Any]", await brief.once("continued", read))
+        decision = msgspec.convert(kept["decision"], Decision | None)
+        if decision is None:
+            return None
+        text = f"{asked['text']}\n{said}"
+        given = _merged(asked["input"], brief.request.input)
+        # What was said back needs a yes: whatever else is said, it is asked again.
+        again = str(asked.get("question", ""))
+        if isinstance(decision, Routed):
+            return await self._carry_out(brief, (decision.primary, *decision.secondary), text, given, confirm=again)
+        if isinstance(decision, Confirm):
+            # Whoever chose among options in other words has chosen, unless it is always to be confirmed.
+            labels = self._labels(brief)
+            chose = asked.get("options") and all(labels[each.code].confirm != "always" for each in decision.intents)
+            confirm = "" if chose else again or decision.question
+            return await self._carry_out(brief, decision.intents, text, given, confirm=confirm)
+        return None
 
     async def _settle(self, brief: Brief, reply: str, disputes: list[dict[str, Any]]) -> Answer | None:
         """Store which value the user chose where sources disagree, so that later agents in the conversation know it."""
@@ -278,7 +319,8 @@ class Orchestrator:
             lack: dict[str, Json] = {"codes": codes, "missing": list(missing), "input": known, "text": text}
             return await self._ask(brief, f"{_purpose(confirm)}{asking_for(missing)}", lack)
         if confirm:
-            agreed: dict[str, Json] = {"confirm": [each.code for each in intents], "text": text, "input": given}
+            codes = [each.code for each in intents]
+            agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": given}
             return await self._ask(brief, confirm, agreed)
         workflow = Workflow(name="orchestrator", steps=tuple(steps))
         answer = await WorkflowExecution(
@@ -290,6 +332,11 @@ class Orchestrator:
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
         ]
         return replace(answer, metadata=answer.metadata | {"intents": found})
+
+
+def _open_for(text: str, given: Json, *, refused: bool = False) -> dict[str, Json]:
+    """Return an open question without options: the reply to it is read together with the *text* that led to it."""
+    return {"options": [], "words": [], "text": text, "input": given, "refused": refused}
 
 
 def _purpose(confirm: str) -> str:

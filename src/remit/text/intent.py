@@ -377,6 +377,33 @@ def _choose(options: tuple[Option, ...], phrases: Phrases) -> Choose:
     return Choose(options, phrases.which.replace("{options}", listed))
 
 
+def continued(
+    alone: Decision, together: Decision, offered: Collection[str], *, refused: bool = False
+) -> Decision | None:
+    """Choose between a reply to a question by itself and the reply with the words that led to the question.
+
+    *offered* is what the question was about; *refused*: it was said back before, and the user said no. None: the reply
+    asks for something else, or for nothing that is known.
+    """
+    by_itself = _codes(alone)
+    if by_itself and (refused or (offered and not by_itself <= set(offered))):
+        return None
+    if _codes(together) and (offered or not by_itself):
+        return together
+    return alone if by_itself else None
+
+
+def _codes(decision: Decision) -> set[str]:
+    """Return what would be done, perhaps after a yes."""
+    match decision:
+        case Routed(primary=primary, secondary=secondary):
+            return {primary.code, *(each.code for each in secondary)}
+        case Confirm(intents=intents):
+            return {each.code for each in intents}
+        case Choose() | Unclear() | Vague() | Unknown():
+            return set()
+
+
 def _several(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds) -> tuple[_Trusted, ...]:
     """Return the intents that the parts certainly have, in order and each once."""
     found: dict[str, _Trusted] = {}
