@@ -26,7 +26,7 @@ from harness import Figure, at_least, at_most, best_of, best_of_each, cpu_second
 from remit.classifiers.embeddings import LONGEST_TEXT, Embeddings
 from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
-from remit.text.intent import ScoredCapability, Scorer
+from remit.text.classification import ScoredCapability, Scorer
 
 Make = Callable[[Sequence[Capability]], Scorer]
 Sample = tuple[str, str]

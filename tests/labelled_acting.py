@@ -9,7 +9,8 @@ from typing import Literal
 from msgspec import Struct, convert, field
 
 from remit.protocol.card import Capability
-from remit.text.intent import Choose, Confirm, Decision, Label, Routed, Scorer, Unclear, Unknown, decide, hear
+from remit.text.classification import Scorer, hear
+from remit.text.intent import Choose, Confirm, Decision, Label, Routed, Unclear, Unknown, decide
 
 DATA = Path(__file__).with_name("judgement") / "acting.toml"
 

@@ -14,7 +14,8 @@ from remit.classifiers import learn
 from remit.classifiers.learn import Examples, Sureness, gather
 from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
-from remit.text.intent import ScoredCapability, Scorer, Thresholds
+from remit.text.classification import ScoredCapability, Scorer
+from remit.text.intent import Thresholds
 
 
 def a_capability(code: str, *examples: str, description: str = "") -> Capability:

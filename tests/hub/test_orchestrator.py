@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from remit import Answer, Brief, Capability, Hub, Response
 from remit.policy.plan import Step, Workflow
 from remit.protocol.card import Confirmation
-from remit.text.intent import ScoredCapability
+from remit.text.classification import ScoredCapability
 
 MakeHub = Callable[..., Hub]
 

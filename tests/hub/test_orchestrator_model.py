@@ -18,7 +18,7 @@ from openai_server import Status as HttpStatus
 from remit import Answer, Brief, Capability, Code, Hub, ModelAgent, RemitError, Response, Status, Step, Workflow, fault
 from remit.agents import intent_classifier, narrator
 from remit.testing import TurnedClock
-from remit.text.intent import ClassifiedText, ScoredCapability
+from remit.text.classification import ClassifiedText, ScoredCapability
 
 MakeHub = Callable[..., Hub]
 Serve = Callable[..., OpenAIServer]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status
-from remit.text.intent import ClassifiedText, ScoredCapability
+from remit.text.classification import ClassifiedText, ScoredCapability
 
 MakeHub = Callable[..., Hub]
 

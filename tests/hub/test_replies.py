@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status, Step, Workflow
-from remit.text.intent import ScoredCapability
+from remit.text.classification import ScoredCapability
 
 MakeHub = Callable[..., Hub]
 

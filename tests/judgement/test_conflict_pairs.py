@@ -7,7 +7,7 @@ import pytest
 
 from judgement_conflicts import alarms_between_capabilities, counts, labelled
 from remit import Brief, Capability, Hub
-from remit.text.intent import ClassifiedText, ScoredCapability
+from remit.text.classification import ClassifiedText, ScoredCapability
 
 PAIRS = labelled()
 

@@ -9,36 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from remit.text.classification import Clarity, ClassifiedText, ScoredCapability, hear
+from remit.text.handling import WHY, Case, Local, LocalReason, Route, RouteReason, place
 from remit.text.intent import (
-    MOST_PARTS,
-    WHY,
-    Case,
     Choose,
-    Clarity,
-    ClassifiedText,
     Confirm,
     Decision,
     DetectedIntent,
     Label,
-    Local,
-    LocalReason,
     Option,
     Phrases,
-    Route,
     Routed,
-    RouteReason,
-    ScoredCapability,
     Thresholds,
     Unclear,
     Unknown,
     Vague,
     continued,
     decide,
-    hear,
     offer,
-    parts,
-    place,
 )
+from remit.text.request_parts import MOST_PARTS, parts
 
 PROJECT = Label(target="ANL", description="Project revenue and costs")
 WRITE = Label(target="DOC", description="Write a report. Takes a template and an outline.")

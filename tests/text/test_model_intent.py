@@ -6,7 +6,8 @@ import pytest
 
 from remit.protocol.card import Capability
 from remit.runtime.schemas import misfits
-from remit.text.intent import Choose, ClassifiedText, Label, Routed, ScoredCapability, Unclear, decide
+from remit.text.classification import ClassifiedText, ScoredCapability
+from remit.text.intent import Choose, Label, Routed, Unclear, decide
 from remit.text.model_intent import DISPUTED, answer_schema, instructions, request, tempered, understood
 
 NPV = Capability(code="NPV", description="Work out\nwhat it is worth.", examples=("is it worth it", "npv please", "c"))

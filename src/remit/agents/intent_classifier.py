@@ -16,7 +16,8 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
-from remit.text.intent import ClassifiedText, Decision, ScoredCapability, Scorer, hear
+from remit.text.classification import ClassifiedText, ScoredCapability, Scorer, hear
+from remit.text.intent import Decision
 from remit.text.model_intent import answer_schema, instructions, request, tempered, understood
 
 # A decision takes about a kilobyte.

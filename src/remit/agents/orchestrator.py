@@ -15,25 +15,26 @@ from msgspec.structs import replace
 from remit.agents.conflict_reader import ConflictReader
 from remit.agents.intent_classifier import DecisionCache, reach
 from remit.agents.narrator import Narrator
-from remit.agents.workflow import AT_ONCE, Wording, WorkflowExecution
+from remit.agents.open_question import keep_question, take_question, without_options
+from remit.agents.workflow import AT_ONCE, WorkflowExecution
+from remit.agents.workflow_answer import Wording
 from remit.policy.budget import split_tokens
 from remit.policy.plan import Step, Workflow, literal
 from remit.policy.redaction import TOKEN
 from remit.protocol.card import Capability, Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
-from remit.protocol.errors import Code, RemitError
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
 from remit.runtime.schemas import misfits
+from remit.text.classification import ClassifiedText
 from remit.text.components import capital, in_words, said_shortly
 from remit.text.conflicts.search import Side, settled
 from remit.text.intent import (
     PHRASES,
     THRESHOLDS,
     Choose,
-    ClassifiedText,
     Confirm,
     Decision,
     DetectedIntent,
@@ -49,10 +50,6 @@ from remit.text.intent import (
 )
 from remit.text.replies import asking_for, chosen, fields, inputs, wanted
 
-# The key under which the open question is stored in a conversation.
-_ASKED = "asked"
-# The key for the run that took the reply.
-_HEARD = "heard"
 _NO = re.compile(
     r"\W*(n|no|nope|nein|non|neither|none|none of (?:these|those|them))(?:,? (?:thanks|thank you))?\W*", re.I
 )
@@ -104,7 +101,7 @@ class Orchestrator:
 
     async def __call__(self, brief: Brief) -> Answer:
         said = _user_text(brief)
-        asked = await _open_question(brief)
+        asked = await take_question(brief)
         if asked is not None and (answer := await self._replied(brief, asked)) is not None:
             return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
         if len(said) <= _LONGEST_REPLY and _HELP.fullmatch(said):
@@ -156,7 +153,7 @@ class Orchestrator:
             case Confirm(intents=intents, question=question):
                 return await self._carry_out(brief, intents, said, brief.request.input, confirm=question)
             case Vague(question=question):
-                return await self._ask(brief, question, _open_for(said, brief.request.input))
+                return await self._ask(brief, question, without_options(said, brief.request.input))
             case Unknown(reply=reply):
                 return Answer(reply, confidence=0.0, metadata={"intent": None})
 
@@ -171,7 +168,7 @@ class Orchestrator:
     # ── questions to the user ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _ask(self, brief: Brief, question: str, asked: dict[str, Json]) -> Answer:
-        await _keep(brief, asked)
+        await keep_question(brief, asked)
         return Answer(question, requires_followup=True, metadata={"asked": list(asked)})
 
     async def _replied(self, brief: Brief, asked: dict[str, Any]) -> Answer | None:
@@ -192,7 +189,9 @@ class Orchestrator:
         meant = chosen(reply, [""] if confirmed else asked["words"])
         if meant is None:
             if _NO.fullmatch(reply):
-                return await self._ask(brief, PHRASES.again, _open_for(asked["text"], asked["input"], refused=True))
+                return await self._ask(
+                    brief, PHRASES.again, without_options(asked["text"], asked["input"], refused=True)
+                )
             return await self._continued(brief, asked, said)
         text = f"{asked['text']}\n{said}" if meant.more else asked["text"]
         given = _merged(asked["input"], brief.request.input)
@@ -327,55 +326,17 @@ class Orchestrator:
             workflow, brief, words, self._at_once(), narrator=self._narrator, reader=self._reader, request=text
         ).run()
         if disputes := _disputes(answer):
-            await _keep(brief, {"disputes": disputes})
+            await keep_question(brief, {"disputes": disputes})
         found = [
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
         ]
         return replace(answer, metadata=answer.metadata | {"intents": found})
 
 
-def _open_for(text: str, given: Json, *, refused: bool = False) -> dict[str, Json]:
-    """Return an open question without options: the reply to it is read together with the *text* that led to it."""
-    return {"options": [], "words": [], "text": text, "input": given, "refused": refused}
-
-
 def _purpose(confirm: str) -> str:
     """Return the first sentence of a question that confirms something, before another question about it."""
     asked, mark, _ = confirm.partition("?")
     return f"{asked}{mark} " if mark else ""
-
-
-async def _keep(brief: Brief, asked: dict[str, Json]) -> None:
-    """Store the question to the user; if two runs of a session ask at once, the later question is the open one."""
-    while not await _changed(brief, {_ASKED: asked}):
-        await brief.state()
-
-
-async def _open_question(brief: Brief) -> dict[str, Any] | None:
-    """Return the open question, once: the next message in the session is taken as its reply."""
-
-    async def take() -> Json:
-        kept, run = await brief.state(), brief.request.run
-        heard, asked = kept.get(_HEARD), kept.get(_ASKED)
-        if heard is not None and heard["run"] == run:
-            return heard["question"]  # taken before a restart, which came before that was recorded
-        taken = {_ASKED: None, _HEARD: {"run": run, "question": asked}}
-        # Only one of two simultaneous replies is used: the other would execute the same request twice.
-        return asked if asked is None or await _changed(brief, taken) else None
-
-    # After a restart, use the stored state: meanwhile this run may have asked another question.
-    return cast("dict[str, Any] | None", await brief.once("asked", take))
-
-
-async def _changed(brief: Brief, changes: dict[str, Json]) -> bool:
-    """Store the question and the run that took the reply; False if another run of the session was faster."""
-    try:
-        await brief.change(**changes)
-    except RemitError as error:
-        if error.fault.code is not Code.STATE_CONFLICT:
-            raise
-        return False
-    return True
 
 
 def _disputes(answer: Answer) -> list[Json]:

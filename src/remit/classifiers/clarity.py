@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import exp
 from typing import NamedTuple
 
-from remit.text.intent import Clarity
+from remit.text.classification import Clarity
 from remit.text.mentions import content_words, only_mentions
 from remit.text.vocabulary import words_of
 

@@ -13,7 +13,7 @@ from remit.classifiers.learn import Examples, Learned, Sureness, gather, learn
 from remit.classifiers.words import Vocabulary, alike, weights
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
-from remit.text.intent import Reading, ScoredCapability
+from remit.text.classification import Reading, ScoredCapability
 from remit.text.mentions import content_words
 
 # A request is usually stated in the first paragraphs; the rest is the material to work on.

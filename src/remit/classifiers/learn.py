@@ -6,7 +6,7 @@ from math import exp, sqrt
 from typing import NamedTuple
 
 from remit.protocol.card import Capability
-from remit.text.intent import ScoredCapability
+from remit.text.classification import ScoredCapability
 
 Row = Sequence[float]
 """Returns how similar an example is to each other one: 1 means the same, 0 means nothing in common."""

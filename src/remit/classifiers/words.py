@@ -12,7 +12,7 @@ from remit.classifiers.clarity import WordSignals, clarity_by_words
 from remit.classifiers.everyday import EVERYDAY
 from remit.classifiers.learn import Learned, Row, Sureness, gather, learn
 from remit.protocol.card import Capability
-from remit.text.intent import Reading, ScoredCapability
+from remit.text.classification import Reading, ScoredCapability
 from remit.text.mentions import content_words
 from remit.text.vocabulary import COMMON_WORDS
 

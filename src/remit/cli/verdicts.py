@@ -29,7 +29,9 @@ from remit.runtime.redactor import Redactor
 from remit.runtime.schemas import unfit_input
 from remit.runtime.track_record import NEWEST, tracks
 from remit.stores.reader import recent
-from remit.text.intent import THRESHOLDS, WHY, Case, Route, ScoredCapability, place
+from remit.text.classification import ScoredCapability
+from remit.text.handling import WHY, Case, Route, place
+from remit.text.intent import THRESHOLDS
 
 
 def placed(

@@ -46,7 +46,8 @@ from remit.runtime.root_request import AskOptions
 from remit.stores import STORE_PATH
 from remit.stores.checkpoints import key_path
 from remit.stores.sqlite import SqliteStore
-from remit.text.intent import DECISION_MS, THRESHOLDS, Scorer, Thresholds
+from remit.text.classification import Scorer
+from remit.text.intent import DECISION_MS, THRESHOLDS, Thresholds
 from remit.transports.local import LocalTransport
 
 if TYPE_CHECKING:  # most hubs have no telemetry, no servers and no models

@@ -11,7 +11,8 @@ from remit.protocol.card import AgentCard, Capability, Confirmation
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.ports import Classifier
 from remit.runtime.registry import team_invalid
-from remit.text.intent import Label, Scorer, Thresholds
+from remit.text.classification import Scorer
+from remit.text.intent import Label, Thresholds
 
 if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from pydantic_ai.models import Model
@@ -19,7 +20,8 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from remit.agents.conflict_reader import ConflictReader
     from remit.agents.model import ModelAgent
     from remit.agents.orchestrator import Orchestrator
-    from remit.agents.workflow import Wording, WorkflowAgent
+    from remit.agents.workflow import WorkflowAgent
+    from remit.agents.workflow_answer import Wording
 
 # Codes of the contract that names agents have two or three letters; four leave room.
 LONGEST_CODE = 4
@@ -139,7 +141,7 @@ class Orchestration:
         return found
 
     def _words(self) -> "Wording":
-        from remit.agents.workflow import Wording
+        from remit.agents.workflow_answer import Wording
         from remit.text.conflicts.same_fields import same_fields
 
         cards = self._cards()

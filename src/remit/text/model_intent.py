@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
-from remit.text.intent import ClassifiedText, ScoredCapability, Share
+from remit.text.classification import ClassifiedText, ScoredCapability
+from remit.text.intent import Share
 
 _TASK = """\
 Say which of the capabilities below a request asks for.

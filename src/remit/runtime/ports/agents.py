@@ -7,7 +7,7 @@ from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Json, Usage
 from remit.runtime.brief import Agent, Brief
 from remit.runtime.ports.remote import Remote
-from remit.text.intent import ClassifiedText
+from remit.text.classification import ClassifiedText
 
 
 class Clock(Protocol):

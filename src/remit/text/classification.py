@@ -1,0 +1,81 @@
+"""What a classifier says about a text and its parts."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from remit.text.request_parts import parts
+
+
+class ScoredCapability(NamedTuple):
+    """A capability and the probability that a text asks for it."""
+
+    code: str
+    confidence: float
+
+
+class Scorer(Protocol):
+    """Scores the capabilities that a text may ask for, from the text alone."""
+
+    def scores(self, text: str) -> Sequence[ScoredCapability]:
+        """Return the most likely ones, best first.
+
+        Of those with a score of 0.8, eight in ten are right; a text that matches no capability gets low scores or none.
+        """
+        ...
+
+
+class Clarity(NamedTuple):
+    """How likely a text clearly asks for its best capability, is too vague to act on, or asks for something else."""
+
+    clear: float
+    vague: float
+    foreign: float
+    certain: bool = True
+    """Whether the classifier is reliable enough for capabilities that change something."""
+
+
+class Reading(NamedTuple):
+    """What a classifier makes of one text."""
+
+    scores: Sequence[ScoredCapability]
+    clarity: Clarity | None = None
+    """None if the classifier does not measure it: then its confidence alone decides."""
+
+
+@runtime_checkable
+class ReadingScorer(Protocol):
+    """A scorer that also says how clear a text is."""
+
+    def read(self, text: str) -> Reading:
+        """Return the likeliest capabilities, and how clearly the best is asked for."""
+        ...
+
+
+class ClassifiedText(NamedTuple):
+    """A classifier's result for a text, and for each of its parts if it has several."""
+
+    whole: Sequence[ScoredCapability]
+    parts: Sequence[Sequence[ScoredCapability]] = ()
+    notice: str = ""
+    """Why a fallback classified the text."""
+    clarity: Clarity | None = None
+    """How clear the whole is."""
+    part_clarities: Sequence[Clarity | None] = ()
+    """How clear each part is; empty if the classifier does not measure it."""
+
+
+def hear(text: str, scorer: Scorer) -> ClassifiedText:
+    """Ask *scorer* about a text and its parts."""
+    several = parts(text)
+    whole = _read(text, scorer)
+    pieces = [_read(part, scorer) for part in several if len(several) > 1]
+    return ClassifiedText(
+        whole.scores,
+        [each.scores for each in pieces],
+        clarity=whole.clarity,
+        part_clarities=tuple(each.clarity for each in pieces),
+    )
+
+
+def _read(text: str, scorer: Scorer) -> Reading:
+    return scorer.read(text) if isinstance(scorer, ReadingScorer) else Reading(scorer.scores(text))
