@@ -9,9 +9,9 @@ import pytest
 
 from a2a_install import UnreachableError, install
 from acp_agents.models import ModelServer
+from remit.agents.inherited_variables import FOR_USER_PROGRAMS
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.acp import AcpAgent
-from remit.relay.bridge.process import PASSED_ON
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,7 +43,8 @@ def project(tmp_path: Path) -> Path:
 async def make(node: str, tmp_path: Path, project: Path) -> AsyncGenerator[Make, None]:
     """Return what makes an agent of a script, at home in a folder of its own; it is closed in the end."""
     made: list[AcpAgent] = []
-    home = {name: str(tmp_path / "home") for name in ("HOME", *(name for name in PASSED_ON if name.startswith("XDG_")))}
+    folders = [name for name in FOR_USER_PROGRAMS if name == "HOME" or name.startswith("XDG_")]
+    home = dict.fromkeys(folders, str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
 
     def make(script: Path, *args: str, env: dict[str, str] | None = None, **options: Any) -> AcpAgent:

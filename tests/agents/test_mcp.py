@@ -187,13 +187,16 @@ async def test_a_server_gets_the_environment_it_is_given_and_none_of_the_hubs_se
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "the hub's own")
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@proxy")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
     add_shed(hub, "environment", env={"SHED_TOKEN": "for the shed"})
     worker(hub, "shed.environment")
     async with hub:
         ((found),) = await used(hub, ("shed.environment", {}))
     assert found["SHED_TOKEN"] == "for the shed"
-    assert "OPENAI_API_KEY" not in found
-    assert "PATH" in found
+    assert found["TZ"] == "Europe/Berlin"
+    assert not {"OPENAI_API_KEY", "HTTPS_PROXY"} & found.keys()
+    assert {"PATH", "HOME"} <= found.keys()
 
 
 async def test_what_a_tool_says_of_its_failure_is_redacted_in_the_record(hub: Hub) -> None:

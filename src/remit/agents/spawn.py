@@ -27,6 +27,7 @@ from remit.agents.channel import (
     pack,
     read_by_hub,
 )
+from remit.agents.inherited_variables import FOR_EVERY_PROCESS
 from remit.agents.outgoing_proxy import OutgoingProxy
 from remit.agents.process_group import ProcessGroup
 from remit.agents.sandbox import Sandbox, SandboxRights, rules_of
@@ -39,20 +40,12 @@ log = logging.getLogger("remit")
 REAP_S = 1.0
 
 
-# Variables for the user's language, time zone and certificates, besides Python's own settings. No variable that often
-# holds a secret: no key, no token, no proxy. Any other variable that an agent needs is passed by name.
-PASSED_ON = (
-    "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LD_LIBRARY_PATH", "LOGNAME",
-    "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER",
-)  # fmt: skip
-
-
 def environment(environ: Mapping[str, str], named: Collection[str], own: Path) -> dict[str, str]:
-    """Return the environment of an agent's process: variables that every program needs, and the *named* ones.
+    """Return the environment of an agent's process: what every process needs, Python's settings, the *named* ones.
 
     Its home and its place for temporary files are its *own* folder, unless they are given by name.
     """
-    kept = {name: value for name, value in environ.items() if name in PASSED_ON or name.startswith("PYTHON")}
+    kept = {name: value for name, value in environ.items() if name in FOR_EVERY_PROCESS or name.startswith("PYTHON")}
     if "PYTHONPATH" in kept:  # the process works in another folder
         kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, kept["PYTHONPATH"].split(os.pathsep)))
     given = {name: environ[name] for name in named if name in environ}

@@ -1,6 +1,7 @@
 """The process of an MCP server and its pipes: bounded lines in and out, killed with its descendants."""
 
 import asyncio
+import os
 import re
 import shutil
 from subprocess import Popen
@@ -12,6 +13,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from remit.agents.inherited_variables import user_program_variables
 from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.agents.piped_process import PipedProcess, start
@@ -120,8 +122,8 @@ class Pipes:
 
 
 def _started(program: Program) -> Popen[bytes]:
-    # Only the variables that every program needs: the secrets in this process's environment are not passed on.
-    environ = {**get_default_environment(), **program.env}
+    # The SDK adds what programs need on Windows. The secrets in this process's environment are not passed on.
+    environ = {**user_program_variables(os.environ), **get_default_environment(), **program.env}
     command = shutil.which(program.command, path=environ.get("PATH")) or program.command
     return start([command, *program.args], environ=environ, folder=program.folder)
 

@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from remit.agents.inherited_variables import user_program_variables
 from remit.agents.mcp.settings import Program
 from remit.agents.piped_process import PipedProcess, start
 from remit.relay.bridge.ports import shown
@@ -21,14 +22,6 @@ MIN_SECRET = 6
 
 REAPER = str(Path(__file__).with_name("process_reaper.py"))
 
-# What programs need for files, language, time zone and trusted certificates. No variable that often contains a secret,
-# so no proxies and no keys: those are set by name in the profile.
-PASSED_ON = (
-    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
-    "NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR", "SSL_CERT_FILE",
-    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
-)  # fmt: skip
-
 
 class NotStartedError(Exception):
     """The process could not be started; the message is a sentence without a full stop."""
@@ -38,18 +31,12 @@ class MissingError(NotStartedError):
     """The program does not exist or cannot be executed."""
 
 
-def environment(given: dict[str, str]) -> dict[str, str]:
-    """Return the environment of a process: what every program needs, and what the profile sets."""
-    own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {**own, **given}
-
-
 class Child:
     """One process. Create it, `connect`, and always `end` it."""
 
     def __init__(self, program: Program) -> None:
         self._secrets = _secrets(program.env)
-        environ = environment(program.env)
+        environ = {**user_program_variables(os.environ), **program.env}
         path = _found(program, environ)
         lifeline, self._lifeline = os.pipe()
         self._alive = True
