@@ -139,11 +139,13 @@ def run(command: Sequence[str], folder: Path, code: int = 0, *, besides: Mapping
 
 
 @pytest.mark.parametrize("block", [block for block in examples("python") if block.file is None], ids=str)
-def test_a_python_example_runs(block: Block, tmp_path: Path) -> None:
+def test_a_python_example_runs_as_often_as_a_reader_likes(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(block.script, encoding="utf-8")
     with surroundings(block) as besides:
         run([sys.executable, str(script)], tmp_path, besides=besides)
+        if (tmp_path / ".remit").exists():  # whoever runs it again finds the store of the first time
+            run([sys.executable, str(script)], tmp_path, besides=besides)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
