@@ -12,8 +12,7 @@ TREES = {
     for path in sorted(ROOT.rglob("*.py"))
 }
 
-# Eight, and one for the summaries of conversations, which are loaded when a conversation is first continued.
-MOST_LEVELS = 9
+MOST_LEVELS = 8
 MOST_LINES_OF_A_MODULE = 450
 MOST_LINES_OF_A_FUNCTION = 60
 

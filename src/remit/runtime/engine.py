@@ -60,7 +60,7 @@ from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import AskOptions, new_run_id, root_request
 from remit.runtime.root_runs import RootRuns
-from remit.runtime.sessions import Sessions
+from remit.runtime.sessions import ConversationReader, Sessions
 from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")
@@ -108,7 +108,7 @@ class Engine:
             guards=(*GUARDS, *guards),
             approver=approver,
             redactor=Redactor(redaction, vault_key),
-            sessions=Sessions(store, clock, count, workspace, summarizer),
+            sessions=Sessions(store, clock, count, partial(_summaries, store, summarizer, count), workspace),
             outflow=Outflow(clock),
             cache=Cache(),
         )
@@ -440,3 +440,10 @@ class Engine:
         self._dispatch.recording.notice(
             frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
         )
+
+
+def _summaries(store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
+    # Most hubs never continue a conversation, and the language modules take memory.
+    from remit.runtime.summaries import Summaries
+
+    return Summaries(store, summarizer, count)

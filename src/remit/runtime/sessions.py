@@ -1,8 +1,8 @@
 """The conversations of a hub: what a callee is shown of them, and their notes and state."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note,
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports.agents import Clock, Summarizer, TokenCounter, Workspace
+from remit.runtime.ports.agents import Clock, TokenCounter, Workspace
 from remit.runtime.ports.store import MOST_NOTES, Store
 
 # A sentence or two: longer texts are documents and belong in an answer.
@@ -37,23 +37,38 @@ class ViewRequest(NamedTuple):
     last_first: bool
 
 
+class ConversationReader(Protocol):
+    """Reads what was said in conversations."""
+
+    async def summary(self, session: str, payer: Frame | None) -> str:
+        """Return the summary of a conversation so far; without a *payer* no model is asked."""
+        ...
+
+    def notes(self, said: str, asked: str) -> list[Note]:
+        """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
+        ...
+
+
 class Sessions:
-    """The conversations of one hub, as its agents see them."""
+    """The conversations of one hub, as its agents see them.
+
+    *reader* is called when a conversation is first summarized or continued.
+    """
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
         count: TokenCounter,
+        reader: Callable[[], ConversationReader],
         workspace: Workspace | None = None,
-        summarizer: Summarizer | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._count = count
         self._counts = False
         self._workspace = workspace
-        self._summarizer = summarizer
+        self._reader = reader
 
     # ── what is shown ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,7 +103,7 @@ class Sessions:
             seen = await self._store.seen(to, [message.seq for message in messages])
         view = View(
             messages=tuple(message for message in messages if message.seq not in seen),
-            summary=await self._summary(of, frame) if wanted.include_summary else "",
+            summary=await self._reader().summary(of, frame) if wanted.include_summary else "",
             workspace=await self._described(wanted, room),
             known=known,
             seen=tuple(sorted(seen)),
@@ -184,11 +199,6 @@ class Sessions:
             count=self._count,
         )
 
-    async def _summary(self, session: str, payer: Frame | None) -> str:
-        from remit.runtime.summaries import Summaries
-
-        return await Summaries(self._store, self._summarizer, self._count).of(session, payer)
-
     # ── what is known ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def recall(self, run: Run) -> None:
@@ -203,10 +213,8 @@ class Sessions:
 
         A peer's agent is not the user, whatever it says in the user's name.
         """
-        from remit.runtime.summaries import notes_from
-
         by = speaker_of(request)
-        notes = notes_from(request.objective or text_of(request.input or ""), run.asked)
+        notes = self._reader().notes(request.objective or text_of(request.input or ""), run.asked)
         self.note(run, [replace(note, by=by) for note in notes] if by else notes)
 
     async def ask_back(self, run: Run, response: Response) -> None:

@@ -1,7 +1,4 @@
-"""Summaries of conversations: by rules, or by a model as far as the conversation carries its text.
-
-Imported when a conversation is first continued: most hubs never do that, and the language modules take memory.
-"""
+"""Summaries and notes of conversations: by rules, or by a model as far as the conversation carries its text."""
 
 import asyncio
 import logging
@@ -45,20 +42,25 @@ class Payer(Protocol):
 
 
 class Summaries:
-    """The summaries of one hub's conversations."""
+    """The summaries and notes that are read from one hub's conversations."""
 
     def __init__(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> None:
         self._store = store
         self._summarizer = summarizer
         self._count = count
 
-    async def of(self, session: str, payer: Payer | None) -> str:
+    async def summary(self, session: str, payer: Payer | None) -> str:
         """Return the summary of a conversation so far; without a *payer* no model is asked."""
         summary = await self._brought_up(session)
         plain = written(summary)
         if self._summarizer is None or payer is None or not plain:
             return plain
         return await self._told(session, summary, payer, self._summarizer) or plain
+
+    def notes(self, said: str, asked: str) -> list[Note]:
+        """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
+        answer = answer_note(asked, said) if asked else None
+        return [*notes_of(said), *(() if answer is None else (answer,))]
 
     async def _brought_up(self, session: str) -> Summary:
         key = f"summary {session}"
@@ -112,9 +114,3 @@ def _held(text: str, source: str, messages: Sequence[Message], summary: Summary)
             len(lost),
         )
     return "" if lost else found.text
-
-
-def notes_from(said: str, asked: str) -> list[Note]:
-    """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
-    answer = answer_note(asked, said) if asked else None
-    return [*notes_of(said), *(() if answer is None else (answer,))]
