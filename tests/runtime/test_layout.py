@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import remit.runtime
+from layout import import_levels
 
 ROOT = Path(remit.runtime.__file__).parent
 TREES = {
@@ -44,31 +45,8 @@ def test_only_the_frame_itself_changes_its_state() -> None:
     assert [path for path, _ in places] == ["frames.py"]
 
 
-def module_at(path: str) -> str:
-    """Return the name of a module of the runtime, without the package."""
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def imports_in(tree: ast.Module) -> Iterator[str]:
-    """Yield the modules of the runtime that a module imports, also within its functions."""
-    prefix, modules = "remit.runtime.", {module_at(path) for path in TREES}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module is not None and f"{node.module}.".startswith(prefix):
-            package = f"{node.module}.".removeprefix(prefix)
-            for name in node.names:
-                yield f"{package}{name.name}" if f"{package}{name.name}" in modules else package.removesuffix(".")
-
-
 def test_a_reader_climbs_few_levels_of_imports() -> None:
-    imported = {module_at(path): set(imports_in(tree)) - {""} for path, tree in TREES.items()}
-    heights: dict[str, int] = {}
-
-    def height(module: str) -> int:
-        if module not in heights:
-            heights[module] = 1 + max(map(height, imported[module]), default=0)
-        return heights[module]
-
-    assert max(map(height, imported)) <= MOST_LEVELS
+    assert import_levels("runtime") <= MOST_LEVELS
 
 
 def test_the_facts_for_the_guards_are_made_at_admission_alone() -> None:

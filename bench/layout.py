@@ -1,0 +1,163 @@
+"""The size and the shape of the source tree, and how much of it one request runs through.
+
+A newcomer reads a module, follows its imports, and steps through a request. These figures say how far that goes. The
+same counts are limits in `tests/runtime/test_layout.py` and `tests/test_names.py`.
+"""
+
+import ast
+import asyncio
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
+from pathlib import Path
+from statistics import median
+from types import FrameType
+
+from aiohttp import ClientSession
+
+import remit
+from harness import Figure, at_most, main
+from remit import Brief, Hub
+
+SOURCE = Path(remit.__file__).parent
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax trees of all modules by name, such as `runtime.frames`; templates are files for users."""
+    found: dict[str, ast.Module] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if "templates" not in parts:
+            found[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def lines_of(module: str) -> int:
+    """Return how many lines a module has, up to the end of its last statement."""
+    return max((node.end_lineno or 0 for node in modules()[module].body), default=0)
+
+
+def functions() -> dict[str, int]:
+    """Return the lines of each function and method."""
+    return {
+        f"{module}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for module, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Return the modules that define each public class name."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for module, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(module)
+    return found
+
+
+def imports_within(package: str) -> dict[str, set[str]]:
+    """Return which modules of a package each of its modules imports, also within functions."""
+
+    def imported(tree: ast.Module) -> Iterator[str]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                home = node.module.removeprefix("remit.")
+                for name in node.names:
+                    yield f"{home}.{name.name}" if f"{home}.{name.name}" in modules() else home
+
+    members = [module for module in modules() if module.startswith(f"{package}.")]
+    return {module: {each for each in imported(modules()[module]) if each in members} for module in members}
+
+
+def import_levels(package: str) -> int:
+    """Return the length of the longest chain of imports within a package."""
+    imports = imports_within(package)
+
+    @cache
+    def level(module: str) -> int:
+        return 1 + max(map(level, imports[module]), default=0)
+
+    return max(map(level, imports))
+
+
+async def files_run_by(request: Callable[[], Awaitable[object]]) -> set[str]:
+    """Return the source files whose functions *request* calls in this thread; what it loads once is not counted."""
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
+            files.add(frame.f_code.co_filename)
+
+    await request()
+    sys.setprofile(note)
+    try:
+        await request()
+    finally:
+        sys.setprofile(None)
+    return files
+
+
+def hub_of_two(folder: str) -> Hub:
+    """Return a hub in which `manager` asks `clerk`."""
+    hub = Hub(store=Path(folder) / "hub.db")
+
+    async def clerk(brief: Brief) -> str:
+        return brief.text
+
+    async def manager(brief: Brief) -> str:
+        return (await brief.delegate("clerk", objective=brief.text)).unwrap()
+
+    hub.add("clerk", clerk)
+    hub.add("manager", manager, may_call=["clerk"])
+    return hub
+
+
+async def files_of_ask() -> set[str]:
+    """Return the files that `hub.ask` of an agent which asks another one runs through."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with hub_of_two(folder) as hub:
+            return await files_run_by(lambda: hub.ask("manager", "Sort this", user="u-1"))
+
+
+async def files_of_post() -> set[str]:
+    """Return the files that a POST to a served hub runs through, for an agent which asks no other."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            hub_of_two(folder) as hub,
+            hub.serve(clients={"web": "web"}) as address,
+            ClientSession(address, headers={"authorization": "Bearer web"}) as client,
+        ):
+
+            async def post() -> None:
+                body = {"target": "clerk", "user": "u-1", "objective": "Sort this"}
+                async with client.post("/v1/delegations", json=body) as reply:
+                    reply.raise_for_status()
+                    await reply.read()
+
+            return await files_run_by(post)
+
+
+def measure() -> list[Figure]:
+    lengths = [lines_of(module) for module in modules()]
+    twice = [name for name, homes in public_classes().items() if len(homes) > 1]
+    counts = {
+        "modules": (len(lengths), None),
+        "lines": (sum(lengths), None),
+        "lines of the median module": (median(lengths), None),
+        "lines of the largest module": (max(lengths), at_most(450)),
+        "lines of the largest function": (max(functions().values()), None),
+        "public class names used twice": (len(twice), at_most(0)),
+        "levels of imports in runtime/": (import_levels("runtime"), at_most(8)),
+        "files run by hub.ask with a nested delegation": (len(asyncio.run(files_of_ask())), None),
+        "files run by a POST to a served hub": (len(asyncio.run(files_of_post())), None),
+    }
+    return [Figure(name=f"layout: {name}", value=value, unit="", bound=goal) for name, (value, goal) in counts.items()]
+
+
+if __name__ == "__main__":
+    main(measure)
