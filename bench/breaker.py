@@ -13,7 +13,7 @@ from random import Random
 from harness import Figure, at_least, main
 from remit import Brief, Hub
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 
 SPECIALISTS = ("billing", "booking", "returns", "stock", "tracking", "travel")
 BROKEN = "tracking"
@@ -26,13 +26,13 @@ PAUSE_S = 0.5
 SEED = 15
 
 
-def a_hub(clock: TurnedClock) -> Hub:
+def a_hub(clock: ManualClock) -> Hub:
     hub = Hub(store=MemoryStore(), clock=clock)
 
     def register(name: str) -> None:
         @hub.agent(name)
         async def work(brief: Brief) -> str:
-            clock.turn(WORK_S)
+            clock.advance(WORK_S)
             await asyncio.sleep(0)  # where it is stopped, if its time is over
             if name == BROKEN:
                 raise ConnectionError("the carrier does not answer")
@@ -51,7 +51,7 @@ def a_hub(clock: TurnedClock) -> Hub:
 
 async def simulate() -> Counter[tuple[str, bool]]:
     """Return how many requests of each kind there were, by whether they were answered."""
-    random, clock = Random(SEED), TurnedClock()
+    random, clock = Random(SEED), ManualClock()
     outcomes: Counter[tuple[str, bool]] = Counter()
     async with a_hub(clock) as hub:
         for number in range(REQUESTS):
@@ -60,7 +60,7 @@ async def simulate() -> Counter[tuple[str, bool]]:
             response = await hub.ask("front", f"{need}: {number}", user=f"u-{number % 7}", deadline_ms=deadline_ms)
             kind = "impatient" if impatient else "broken" if need == BROKEN else "healthy"
             outcomes[kind, response.ok] += 1
-            clock.turn(random.expovariate(1 / PAUSE_S))
+            clock.advance(random.expovariate(1 / PAUSE_S))
     return outcomes
 
 

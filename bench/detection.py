@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness import Figure, at_least, at_most, best_of, main
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Finding
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +35,7 @@ def covered(case: labelled.Case, findings: Iterable[Finding]) -> bool:
 
 
 def measure_labelled() -> Iterator[Figure]:
-    detect = pipeline()
+    detect = detector_pipeline()
     countries: dict[str, list[bool]] = {}
     for family in labelled.FAMILIES:
         hits = [(case, covered(case, detect(case.text))) for case in labelled.cases(family)]
@@ -77,7 +77,7 @@ def read(paths: Iterable[Path]) -> list[str]:
 
 
 def measure_false_alarms() -> Iterator[Figure]:
-    detect = pipeline()
+    detect = detector_pipeline()
     for name, texts in corpora():
         hundreds = sum(len(text.encode()) for text in texts) / 102_400
         kinds: Counter[str] = Counter()

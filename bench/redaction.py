@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from harness import Figure, at_least, at_most, best_of, best_of_each, table
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Finding
 
 # The labels that are of our kinds. The others are names, places, dates and the like, for which we do not look.
@@ -138,7 +138,7 @@ def overlaps(finding: Finding, span: Span) -> bool:
 def measure_set(path: Path) -> Iterator[Figure]:
     samples = msgspec.json.decode(path.read_bytes(), type=list[Sample])
     texts = [sample.full_text for sample in samples]
-    detect = pipeline()
+    detect = detector_pipeline()
     results = [list(detect(text)) for text in texts]
     counts = tally(samples, results)
 
@@ -173,7 +173,7 @@ def over(texts: Sequence[str], run: Callable[[str], object]) -> Callable[[], obj
 
 def measure_hostile() -> Iterator[Figure]:
     """What twice the length costs: linear work doubles."""
-    detect = pipeline()
+    detect = detector_pipeline()
     for name, unit in HOSTILE.items():
         once = unit * (HOSTILE_LENGTH // len(unit))
         detect(once[:1000])

@@ -335,7 +335,7 @@ async def serve(folder: Path) -> None:
     assert all((echo, count, flood, talker, boss, editor))
     hub.orchestrator()
     async with hub:
-        client = KnownSender(name="client", token=TOKEN, users=frozenset({"u"}), may=frozenset(Permission))
+        client = KnownSender(name="client", token=TOKEN, users=frozenset({"u"}), permissions=frozenset(Permission))
         peer = KnownSender(name="north", token=HUB, is_hub=True)
         door = Authenticator([client, peer], wall_ms=LoopClock().wall_ms)
         async with Server(Api(hub, door, a2a=Exposure()), port=0) as server:

@@ -61,8 +61,8 @@ async def hops(folder: Path, at_once: int, endpoint: str | None, sample: float =
     async with hub:
         (await hub.ask("a", str(at_once), user="u", input=COUNT)).unwrap()
     spent = cpu_seconds() - start
-    if endpoint is not None and hub.figures.lost_spans:
-        raise RuntimeError(f"{hub.figures.lost_spans} spans were lost, so that what is measured is not all")
+    if endpoint is not None and hub.metrics.lost_spans:
+        raise RuntimeError(f"{hub.metrics.lost_spans} spans were lost, so that what is measured is not all")
     return spent / COUNT * 1e6
 
 

@@ -51,7 +51,7 @@ async def serve(folder: Path) -> None:
             print(server.address, flush=True)
             while (await asyncio.to_thread(sys.stdin.readline)).strip():
                 gc.collect()
-                standing = hub.standing()["talker"]
+                standing = hub.agent_status()["talker"]
                 print(rss_mb(), standing.running + standing.queued, flush=True)
 
 

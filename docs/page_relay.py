@@ -28,7 +28,7 @@ devices = ["bob-desktop"]
 mode = "semi_auto"
 rate = { calls = 10, seconds = 60 }
 limits = { max_turns = 12, max_duration = "20m", max_tokens = 50000 }
-rules = { off = ["links"], min_confidence = 0.8 }
+rules = { disabled = ["links"], min_confidence = 0.8 }
 constraints = { allow_tool_use = false, turn_timeout = "30s" }
 ```
 

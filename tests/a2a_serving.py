@@ -22,7 +22,7 @@ ANNA = Sender(name="anna-app", users=frozenset({"anna"}))
 BERT = Sender(name="bert-app", users=frozenset({"bert"}))
 MANY = Sender(name="many")
 NORTH = Sender(name="north", is_hub=True)
-OPERATOR = Sender(name="ops", may=frozenset(Permission))
+OPERATOR = Sender(name="ops", permissions=frozenset(Permission))
 
 # Tests are told of their tasks on this machine.
 HERE = Reach(hosts=frozenset({"127.0.0.1"}))

@@ -119,7 +119,7 @@ async def serve(folder: Path, side: str, port: int, other: int) -> None:
     hub = back(folder, tell) if side == "back" else front(folder, f"http://127.0.0.1:{other}")
     async with (
         hub,
-        hub.serve(clients={"web": "web"}, hubs={"front": "front"}, may={"web": ["read"]}, port=port) as address,
+        hub.serve(clients={"web": "web"}, hubs={"front": "front"}, permissions={"web": ["read"]}, port=port) as address,
     ):
         tell(ready=address)
         await asyncio.Event().wait()

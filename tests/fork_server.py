@@ -78,10 +78,10 @@ def _import_all() -> None:
     for name in _BESIDES:
         with suppress(ImportError):  # an environment for one framework need not have all of them
             importlib.import_module(name)
-    from remit.detectors.pipeline import pipeline
+    from remit.detectors.pipeline import detector_pipeline
 
     # What it makes is made of patterns alone, a fifth of a second, and is the same in every process.
-    detect: Any = pipeline()
+    detect: Any = detector_pipeline()
     detect.warm()
     # A fork has one thread: whatever another one held or did would never be released or done there.
     assert len(os.listdir("/proc/self/task")) == 1

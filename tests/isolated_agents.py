@@ -48,8 +48,8 @@ def tell_brief(brief: Brief) -> dict[str, Json]:
 async def speak(brief: Brief) -> dict[str, Json]:
     brief.say("It is")
     brief.note("decision", "tea")
-    brief.used("grep", {"for": "x"}, duration_ms=12)
-    brief.used("odd", object(), error="no")
+    brief.record_tool_use("grep", {"for": "x"}, duration_ms=12)
+    brief.record_tool_use("odd", object(), error="no")
     history = await brief.history(ContextFilter(last_messages=3), max_tokens=500)
 
     async def find() -> str:
@@ -59,7 +59,7 @@ async def speak(brief: Brief) -> dict[str, Json]:
         "delegates": [[each.name, each.description, each.capabilities] for each in brief.delegates],
         "tools": [card.name for card in brief.tool_cards],
         "history": [[message.seq, message.text] for message in history],
-        "state": [await brief.state(), await brief.change(m=[2])],
+        "state": [await brief.state(), await brief.update_state(m=[2])],
         "once": [await brief.once("known", find), await brief.once("new", find)],
         "sure": await brief.confirm("Sure?"),
     }
@@ -69,7 +69,7 @@ def answer_in_full(brief: Brief) -> Answer:
     return Answer({"n": 1}, summary="one", confidence=0.5, unfinished=("two",))
 
 
-def hand_on(brief: Brief) -> list[Call]:
+def forward(brief: Brief) -> list[Call]:
     return [Call(target="left"), Call(target="right", max_tokens=7)]
 
 

@@ -19,7 +19,7 @@ async def not_a_number(brief: Brief) -> list[Any]:
     for attempt in (
         lambda: brief.use("weigh", grams=math.nan),
         lambda: brief.use("weigh", grams=[1.0, math.inf]),
-        lambda: brief.change(grams=math.nan, fine=1),
+        lambda: brief.update_state(grams=math.nan, fine=1),
         lambda: brief.once("nan", nan),
         lambda: brief.once("inf", inf),
     ):

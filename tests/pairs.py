@@ -8,7 +8,7 @@ from typing import Any
 
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
 from remit.relay.e2e.channel import Sealer
@@ -104,7 +104,7 @@ async def together(
             ours,
             profiles={"mine": profile(bob, **changes)},
             agent_of=lambda _: local,
-            detect=pipeline(),
+            detect=detector_pipeline(),
             now_ms=NOW_MS,
             requester="anna@example.org",
             recorded=notes.append,

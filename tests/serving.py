@@ -17,7 +17,7 @@ from remit.transports.credentials.incoming import Authenticator, KnownSender
 
 WEB = Sender(name="web")
 NORTH = Sender(name="north", is_hub=True)
-OPERATOR = Sender(name="ops", may=frozenset(Permission))
+OPERATOR = Sender(name="ops", permissions=frozenset(Permission))
 ANNA = Sender(name="anna-app", users=frozenset({"anna"}))
 
 
@@ -30,8 +30,8 @@ def gate_of(*senders: Sender) -> Authenticator:
             token=sender.name,
             users=sender.users,
             agents=sender.targets,
-            may=sender.may,
-            answers=sender.answers,
+            permissions=sender.permissions,
+            may_approve=sender.may_approve,
         )
         for sender in senders
     ]

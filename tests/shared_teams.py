@@ -123,7 +123,7 @@ def introduce_by_typing(annas: Path, bobs: Path) -> None:
         for ours, theirs in ((annas, bobs), (bobs, annas))
     }
     assert len(codes) == 1, "both see the same code"
-    assert document("devices", "allow", "bob", "--share", folder=annas)["device"]["shared"]
+    assert document("devices", "allow", "bob", "--one-way", folder=annas)["device"]["shared"]
     assert document("devices", "allow", "anna", folder=bobs)["device"]["allowed"]
 
 

@@ -15,7 +15,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMessage, WSMsgType
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
 from remit.agents.mcp.settings import Program
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ndjson import NdjsonAgent
 from remit.relay.client.connection import GatewayConnection, Pauses
@@ -176,7 +176,7 @@ async def two_sides(
             agent_of=lambda name: NdjsonAgent(
                 name, agent or program(sides.notes, *(how or ("talk", "3"))), clock=sides.clock
             ),
-            detect=pipeline(),
+            detect=detector_pipeline(),
             now_ms=NOW_MS,
             requester=REQUESTER,
             changed=stepped,

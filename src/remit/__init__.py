@@ -11,13 +11,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "remit.agents.model": ("ModelAgent", "summarizer"),
     "remit.agents.sandbox": ("Sandbox",),
-    "remit.detectors.pipeline": ("pipeline",),
+    "remit.detectors.pipeline": ("detector_pipeline",),
     "remit.config.composition": ("hub_of",),
     "remit.hub.hub": ("Hub",),
     "remit.config.load": ("load_team",),
     "remit.policy.aggregate": ("Blend", "Combined"),
     "remit.policy.breaker": ("BreakerSettings",),
-    "remit.text.components": ("Component", "Conflict", "Said"),
+    "remit.text.components": ("Component", "Conflict", "ReportedValue"),
     "remit.policy.limits": ("Limits",),
     "remit.policy.plan": ("Step", "Workflow"),
     "remit.policy.routing": ("Ranked",),
@@ -45,11 +45,15 @@ _HOMES = {
     "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+_RENAMED = {"Said": "ReportedValue", "pipeline": "detector_pipeline"}
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
+    if name in _RENAMED:
+        import_module("remit.protocol.deprecation").warn(f"remit.{name}", f"remit.{_RENAMED[name]}")
+        return getattr(import_module(__name__), _RENAMED[name])
     if name not in _HOME:
         raise AttributeError(f"module 'remit' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOME[name]), name)

@@ -3,7 +3,7 @@ from remit.agents.model import summarizer as summarizer
 from remit.agents.sandbox import Sandbox as Sandbox
 from remit.config.composition import hub_of as hub_of
 from remit.config.load import load_team as load_team
-from remit.detectors.pipeline import pipeline as pipeline
+from remit.detectors.pipeline import detector_pipeline as detector_pipeline
 from remit.hub.hub import Hub as Hub
 from remit.policy.aggregate import Blend as Blend
 from remit.policy.aggregate import Combined as Combined
@@ -76,7 +76,7 @@ from remit.stores.sqlite import SqliteStore as SqliteStore
 from remit.stores.sqlite import verify_file as verify_file
 from remit.text.components import Component as Component
 from remit.text.components import Conflict as Conflict
-from remit.text.components import Said as Said
+from remit.text.components import ReportedValue as ReportedValue
 
 __version__: str
 __all__: list[str]

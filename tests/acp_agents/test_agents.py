@@ -16,7 +16,7 @@ from acp_agents.processes import descendants
 from local_agents import down, drafted, failed, gone, request
 from remit.relay.bridge.acp import AcpAgent
 from remit.relay.bridge.ports import Draft, PermissionRequest
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 
 # What is installed first comes from a registry, and two of these at once are a lot for a small machine.
 pytestmark = pytest.mark.timeout(300)
@@ -144,7 +144,7 @@ async def test_after_its_process_was_killed_it_goes_on_and_repeats_nothing(
     make: Make, kind: Kind, models: ModelServer
 ) -> None:
     """S4: the user is told of it. One that can take its session up again still knows what it said then."""
-    clock, others = TurnedClock(), descendants()
+    clock, others = ManualClock(), descendants()
     agent = started(make, kind, models, clock=clock)
     models.script = Script(say="I have looked at the first half.")
     assert drafted(await agent.prompt(request(1))) == "I have looked at the first half."
@@ -154,7 +154,7 @@ async def test_after_its_process_was_killed_it_goes_on_and_repeats_nothing(
     await gone(*its)
     await down(agent)
     assert "the local agent's process ended after its last turn" in failed(await agent.prompt(request(2)), hard=True)
-    clock.turn(2)
+    clock.advance(2)
     models.script = Script(say="And at the second.")
     assert drafted(await agent.prompt(request(3))) == "And at the second."
     assert ("I have looked at the first half." in str(models.bodies[-1])) is kind.resumes

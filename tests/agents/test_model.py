@@ -34,7 +34,7 @@ from remit import (
     Usage,
     summarizer,
 )
-from remit.testing import MemoryStore, TurnedClock
+from remit.testing import ManualClock, MemoryStore
 from remit.testing.agents import (
     ARGUMENTS,
     COMPLETION,
@@ -341,7 +341,7 @@ async def test_use_that_a_provider_does_not_report_is_estimated(hub: Hub, serve:
 async def test_what_was_said_before_a_deadline_is_counted(hub: Hub, serve: Serve) -> None:
     """X6: a deadline in the middle of a stream ends it, and what it used is settled."""
     server = serve(Hang((LONG, "The ")))
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = Hub(store=MemoryStore(), clock=clock, redaction=False)
     hub.add("clerk", model_at(server))
     heard: list[str] = []
@@ -351,7 +351,7 @@ async def test_what_was_said_before_a_deadline_is_counted(hub: Hub, serve: Serve
             if isinstance(record.body, Delta):
                 heard.append(record.body.text)
                 if heard == [LONG, "The "]:
-                    clock.turn(5)
+                    clock.advance(5)
             ended = record.body
     assert isinstance(ended, Response)
     assert ended.status is Status.TIMEOUT

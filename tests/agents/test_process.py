@@ -39,7 +39,7 @@ from remit import (
 )
 from remit.agents.function import AgentFunction
 from remit.agents.process import ProcessAgent
-from remit.protocol.envelope import HandOn, Json
+from remit.protocol.envelope import Forwarded, Json
 from remit.runtime.brief import AvailableAgent, Work
 from samples import a_request, a_response
 from waiting import PATIENCE_S
@@ -87,8 +87,8 @@ class Desk:
         responses = await self.fan_out(calls)
         return Combined(answer=Answer(f"by {strategy}"), responses=tuple(responses), places=(0,))
 
-    async def chain(self, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
-        assert hand_on == "result"
+    async def chain(self, calls: Sequence[Call], forward: Forwarded) -> list[Response]:
+        assert forward == "result"
         return [await self.delegate(call) for call in calls]
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
@@ -273,7 +273,7 @@ async def test_an_answer_arrives_whole() -> None:
 
 
 async def test_an_agent_may_name_who_should_answer_instead() -> None:
-    async with process_of(agents.hand_on) as agent:
+    async with process_of(agents.forward) as agent:
         answer = await agent(a_brief())
     assert answer == Answer(calls=(Call(target="left"), Call(target="right", max_tokens=7)))
 

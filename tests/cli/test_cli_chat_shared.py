@@ -769,7 +769,7 @@ def test_a_device_that_is_not_allowed_or_was_revoked_is_refused_with_what_to_typ
     """S10."""
     annas, bobs = make_annas(tmp_path / "annas"), make_bobs(tmp_path / "bobs")
     introduce(annas, bobs)
-    assert remit("devices", "allow", "bob", "--share", "--remove", folder=annas).returncode == 0
+    assert remit("devices", "allow", "bob", "--one-way", "--remove", folder=annas).returncode == 0
     done = remit("chat", "mine", "bob", "--objective", "x", folder=annas)
     assert done.returncode == 4
     assert "remit devices allow bob\n" in done.stderr

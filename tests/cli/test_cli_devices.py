@@ -64,7 +64,7 @@ def test_both_owners_see_the_same_code_and_each_decides_what_the_other_may(annas
     listed = remit("devices", "list", folder=annas).stdout.splitlines()
     assert listed[0].split("  ")[0] == "NAME"
     assert listed[1].split() == ["bob", bob["id"], "yes", "yes"]
-    taken_back = document("devices", "allow", bob["id"][:6], "--share", "--remove", folder=annas)
+    taken_back = document("devices", "allow", bob["id"][:6], "--one-way", "--remove", folder=annas)
     assert not taken_back["device"]["shared"]
 
 

@@ -78,10 +78,16 @@ def test_who_listens_at_an_address_of_another_machine_is_not_sent_to_another_por
         (("--host", "0.0.0.0"), "give the host name that devices use, as in --name relay.example.com"),
         (("--certificate", "here.pem"), "--certificate and --private-key must be given together"),
         (("--folder", "here.pem"), "'here.pem' is a file"),
-        (("--keep", "soon"), "--keep: expected a duration, such as 12h or 30d, got `soon`"),
-        (("--keep", "1ms"), "--keep: must be at least one second"),
-        (("--forget", "7d"), "--forget: must be at least 30d, since messages may wait for a device that long"),
-        (("--keep", "400d"), "--forget: must be at least 400d, since messages may wait for a device that long"),
+        (("--message-retention", "soon"), "--message-retention: expected a duration, such as 12h or 30d, got `soon`"),
+        (("--message-retention", "1ms"), "--message-retention: must be at least one second"),
+        (
+            ("--device-retention", "7d"),
+            "--device-retention: must be at least 30d, since messages may wait for a device that long",
+        ),
+        (
+            ("--message-retention", "400d"),
+            "--device-retention: must be at least 400d, since messages may wait for a device that long",
+        ),
         (("--max-bytes", "much"), "--max-bytes: expected a size, such as 500MB or 16GB, got `much`"),
         (("--max-bytes", "0GB"), "--max-bytes: expected a size"),
         (("--behind-proxy", "nginx"), "--behind-proxy: 'nginx' does not appear to be an IPv4 or IPv6 network"),
@@ -102,7 +108,16 @@ def test_what_a_gateway_takes_on_by_default_is_what_its_help_says() -> None:
 
 
 def test_what_a_gateway_takes_on_can_be_said(tmp_path: Path) -> None:
-    arguments = ("--keep", "12h", "--forget", "40d", "--max-bytes", "1.5MB", "--metrics-for", "10.0.0.0/8")
+    arguments = (
+        "--message-retention",
+        "12h",
+        "--device-retention",
+        "40d",
+        "--max-bytes",
+        "1.5MB",
+        "--metrics-for",
+        "10.0.0.0/8",
+    )
     with relay(tmp_path, *arguments, "--behind-proxy", "127.0.0.1", "--max-connections", "7") as gateway:
         address = gateway.said["address"].replace("ws:", "http:") + "/metrics"
         request = urllib.request.Request(address, headers={"X-Forwarded-For": "10.1.2.3"})
@@ -151,7 +166,7 @@ async def test_a_gateway_with_a_certificate_is_reached_by_who_trusts_it_and_nobo
         bobs = make_bobs(tmp_path / "bobs", address)
         file = bobs / "remit.toml"
         text = file.read_text()
-        for authority in ("", f'authority = "{other.file}"'):
+        for authority in ("", f'certificate_authority = "{other.file}"'):
             file.write_text(text.replace("[relay]", f"[relay]\n{authority}"))
             (found,) = await asyncio.to_thread(gateway_checks, bobs)
             assert found["state"] == "warning"
@@ -161,10 +176,10 @@ async def test_a_gateway_with_a_certificate_is_reached_by_who_trusts_it_and_nobo
                 terminal.wait_for("its certificate is not trusted")
                 terminal.type("\x03")
                 assert terminal.wait() == 0
-        team = load_team(file, overrides=[f'relay.authority="{own.file}"'])
+        team = load_team(file, overrides=[f'relay.certificate_authority="{own.file}"'])
         async with relaying(team, hub=None, host=False, share=False) as working, asyncio.timeout(PATIENCE_S):
             await working.ready.wait()
-        file.write_text(text.replace("[relay]", f'[relay]\nauthority = "{own.file}"'))
+        file.write_text(text.replace("[relay]", f'[relay]\ncertificate_authority = "{own.file}"'))
         (found,) = await asyncio.to_thread(gateway_checks, bobs)
         assert found["state"] == "ok"
 

@@ -29,7 +29,7 @@ async def no_fetch(_: str) -> bytes:
 
 @pytest.mark.parametrize("may", [[], ["metrics"], ["read", "control"], ["metrics", "read", "control"]])
 async def test_a_client_may_do_what_its_table_says(tmp_path: Path, may: list[str]) -> None:
-    team = load_team(make_team(tmp_path, more=f"{CLIENT}may = {may}\n"), environ=ENVIRON, code=False)
+    team = load_team(make_team(tmp_path, more=f"{CLIENT}permissions = {may}\n"), environ=ENVIRON, code=False)
     door = door_of(
         team,
         held=RunCredentials(WALL_MS),
@@ -39,14 +39,14 @@ async def test_a_client_may_do_what_its_table_says(tmp_path: Path, may: list[str
         environ=ENVIRON,
     )
     sender = await door.sender({"authorization": f"Bearer {ENVIRON['GRAFANA_TOKEN']}"})
-    assert (sender.may, sender.answers) == (frozenset(map(Permission, may)), False)
+    assert (sender.permissions, sender.may_approve) == (frozenset(map(Permission, may)), False)
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("operator = true", '`operator` was replaced by `may`: `may = ["metrics"]` reads the figures'),
-        ('may = ["everything"]', "everything"),
+        ("operator = true", '`operator` was replaced by `permissions`: `permissions = ["metrics"]` reads the metrics'),
+        ('permissions = ["everything"]', "everything"),
     ],
 )
 def test_what_there_is_not_is_named_with_what_stands_in_its_place(tmp_path: Path, line: str, told: str) -> None:

@@ -175,7 +175,7 @@ async def test_a_team_says_whose_users_may_answer_questions(folder: Path) -> Non
 token = "$DESK_TOKEN"
 users = ["ada"]
 agents = ["*"]
-answers = true
+may_approve = true
 
 [clients.robot]
 token = "$ROBOT_TOKEN"
@@ -194,4 +194,4 @@ agents = ["*"]
         environ=environ,
     )
     senders = [await door.sender({"authorization": f"Bearer {token}"}) for token in environ.values()]
-    assert [(sender.name, sender.answers) for sender in senders] == [("desk", True), ("robot", False)]
+    assert [(sender.name, sender.may_approve) for sender in senders] == [("desk", True), ("robot", False)]

@@ -123,7 +123,11 @@ async def test_code_may_be_an_agent_that_is_an_object(folder: Path, server: Open
     [
         ("[agents.a]", "remit.toml:1 agents.a", "an agent needs `run`, its code as"),
         ('[agents.a]\nrun = "office:tag"\nmodel = "openai:gpt-5"', "remit.toml:3 agents.a.model", "not both"),
-        ('[agents.a]\nrun = "office:tag"\nhistory = 9', "remit.toml:3 agents.a.history", "is for an agent that has a"),
+        (
+            '[agents.a]\nrun = "office:tag"\nhistory_tokens = 9',
+            "remit.toml:3 agents.a.history_tokens",
+            "is for an agent that has a",
+        ),
         ('[agents.a]\nmodel = "x:y"\nisolation = "process"', "remit.toml:3 agents.a.isolation", "runs in the hub"),
         ('[agents.a]\nmodel = "gpt-5"', "remit.toml:2 agents.a.model", "Write the provider before the name"),
         ('[agents.a]\nmodel = "two words"', "remit.toml:2 agents.a.model", "expected the name of a model"),
@@ -140,7 +144,7 @@ async def test_code_may_be_an_agent_that_is_an_object(folder: Path, server: Open
         ('[agents.a]\nmodel = "x"\napi_key = "$NO"', "remit.toml:3 agents.a.api_key", "variable NO is not set"),
         ('[context]\nsummary_api_key = "$NO"', "remit.toml:2 context.summary_api_key", "is for a `summary_model`"),
         ('[context]\nworkspace = "nowhere"', "remit.toml:2 context.workspace", "nowhere is no folder"),
-        ('[context]\ntokens = "exact"', "remit.toml:2 context.tokens", "not one of"),
+        ('[context]\ntokenizer = "exact"', "remit.toml:2 context.tokenizer", "not one of"),
         ('[context]\nsummary_model = "gpt-5"', "remit.toml:2 context.summary_model", "Write the provider before"),
     ],
 )

@@ -83,8 +83,8 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
             ],
         ),
         (
-            '[relay]\ngateway = "ws://127.0.0.1:8765"\nauthority = "ca.pem"',
-            ["remit.toml:3 relay.authority: `authority` is for a `gateway` that begins with wss://"],
+            '[relay]\ngateway = "ws://127.0.0.1:8765"\ncertificate_authority = "ca.pem"',
+            ["remit.toml:3 relay.certificate_authority: this is for a `gateway` that begins with wss://"],
         ),
         (
             RELAY + 'passphrase = "open sesame"',
@@ -110,7 +110,7 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
             [
                 "remit.toml:5 agents.away.may_call: `may_call` is for an agent that runs here; its own hub sets it",
                 "remit.toml:6 agents.away.tools: `tools` is for an agent that runs here; its own hub sets it",
-                "remit.toml:7 agents.away.history: `history` is for an agent that has a `model`",
+                "remit.toml:7 agents.away.history_tokens: `history_tokens` is for an agent that has a `model`",
             ],
         ),
         (
@@ -156,9 +156,9 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
             ],
         ),
         (
-            PROFILE + 'rules = { off = ["mony"] }\nlimits = { max_turn = 3 }',
+            PROFILE + 'rules = { disabled = ["mony"] }\nlimits = { max_turn = 3 }',
             [
-                "remit.toml:5 profiles.mine.rules.off: 'mony' is not one of low_confidence, first_contact, money, "
+                "remit.toml:5 profiles.mine.rules.disabled: 'mony' is not one of low_confidence, first_contact, money, "
                 "credentials, personal_data, links, large_edit, off_objective; did you mean `money`?",
                 "remit.toml:6 profiles.mine.limits.max_turn: unknown key; did you mean `max_turns`?",
             ],

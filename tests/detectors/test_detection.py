@@ -12,12 +12,12 @@ from detectors import labelled
 from detectors.labelled import Case
 from remit.detectors import vendors
 from remit.detectors.national_numbers import ROWS
-from remit.detectors.pipeline import KINDS, OPTIONAL, pipeline
+from remit.detectors.pipeline import KINDS, OPTIONAL, detector_pipeline
 from remit.policy.redaction import strike
 from remit.policy.restoring import restore
 from remit.policy.verdict import Detector, Sealing
 
-detect = pipeline()
+detect = detector_pipeline()
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent.parent / "docs"
 
@@ -208,7 +208,7 @@ def test_nothing_is_found_in_an_escaped_text_that_its_plain_form_has_not() -> No
 def test_domains_are_found_only_if_they_are_asked_for() -> None:
     text = "see docs.example.org and main.py"
     assert found(text) == []
-    assert found(text, pipeline(kinds=["DOMAIN"])) == [("DOMAIN", "docs.example.org")]
+    assert found(text, detector_pipeline(kinds=["DOMAIN"])) == [("DOMAIN", "docs.example.org")]
     assert {"DOMAIN"} == OPTIONAL
     assert KINDS.keys() >= OPTIONAL
 

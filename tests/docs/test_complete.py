@@ -11,6 +11,7 @@ from remit.cli.main import COMMANDS, main
 from remit.config.team import team_schema
 from remit.detectors.pipeline import KINDS
 from remit.protocol.card import AgentCard, Capability
+from remit.protocol.deprecation import Renamed
 from remit.protocol.records import Kind
 from remit.runtime.brief import Brief
 from remit.runtime.delegation.guards import GUARDS, LAST
@@ -82,5 +83,6 @@ def test_what_a_card_says_is_on_the_page_about_agents(card: type[AgentCard | Cap
 
 def test_what_a_brief_offers_is_on_the_page_about_agents() -> None:
     text = page("agents.md")
-    offered = [name for name in (*vars(Brief), *Brief.__slots__) if not name.startswith("_")]
+    members = {**dict.fromkeys(Brief.__slots__), **vars(Brief)}
+    offered = [name for name, each in members.items() if not name.startswith("_") and not isinstance(each, Renamed)]
     assert {name for name in offered if f"brief.{name}" not in text} == set()

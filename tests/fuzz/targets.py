@@ -34,7 +34,7 @@ from remit.relay.e2e.frame import split_frame
 from remit.relay.e2e.streams import START, Incoming, MessagePart, Piece, decode_piece, encode_piece
 from remit.relay.messages import types
 from remit.relay.session.profile import ControlEnvelope
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from remit.transports.credentials.blocks import payload_of
 from remit.transports.credentials.chain import mint, read_chain
 from remit.transports.credentials.hops import CredentialChain
@@ -245,7 +245,7 @@ def ndjson(raw: bytes) -> object:
     """Feed what an agent prints to whoever waits for its answer."""
     loop = asyncio.new_event_loop()
     try:
-        link = NdjsonLink("p-1", Program(command="agent"), TurnedClock())
+        link = NdjsonLink("p-1", Program(command="agent"), ManualClock())
         link._asked = _Asked(request(), 0.0, loop.create_future())
         for line in LineSplitter(10_000).feed(raw + b"\n"):
             link._take(line)

@@ -36,7 +36,7 @@ from remit.policy.verdict import Finding
 from remit.protocol.records import Approval
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Decision, Question
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
@@ -829,7 +829,7 @@ async def test_who_has_waited_for_a_person_works_on_in_a_slot(make_hub: MakeHub,
 
 async def test_the_time_that_a_person_takes_counts_for_nobody_above(make_hub: MakeHub) -> None:
     """Decision 4: an hour passes, and neither caller nor root is late."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = make_hub(guards=[asks("Pay?")], approver="inbox", clock=clock, limits=Limits(approval_timeout_ms=10**9))
     team = Team(hub)
     left: list[int] = []
@@ -842,7 +842,7 @@ async def test_the_time_that_a_person_takes_counts_for_nobody_above(make_hub: Ma
 
     @hub.agent("middle", may_call=["b"])
     async def middle(brief: Brief) -> str:
-        clock.turn(0.5)
+        clock.advance(0.5)
         status = (await brief.delegate("b", objective="pay bob", deadline_ms=60_000)).status
         left.append(brief.time_left_ms())
         return status
@@ -850,7 +850,7 @@ async def test_the_time_that_a_person_takes_counts_for_nobody_above(make_hub: Ma
     async with hub, asyncio.TaskGroup() as group:
         asking = group.create_task(team.ask("top", deadline_ms=5_000))
         (question,) = await questions(hub)
-        clock.turn(3_600)
+        clock.advance(3_600)
         await hub.decide(question.id, agreed=True, by="ann")
         assert (await asking).result == "success"
     assert left == [1_500, 4_500]
@@ -858,7 +858,7 @@ async def test_the_time_that_a_person_takes_counts_for_nobody_above(make_hub: Ma
 
 async def test_a_delegation_gets_what_was_left_before_the_wait_and_no_more(make_hub: MakeHub) -> None:
     """Decision 4, time: never more than what is left."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = make_hub(guards=[asks("Pay?", of="c")], approver="inbox", clock=clock)
     team = Team(hub)
     got: list[tuple[int, int]] = []
@@ -870,14 +870,14 @@ async def test_a_delegation_gets_what_was_left_before_the_wait_and_no_more(make_
 
     @hub.agent("top", may_call=["c"])
     async def top(brief: Brief) -> str:
-        clock.turn(1)
+        clock.advance(1)
         brief.spend(prompt=900)
         return (await brief.delegate("c", objective="x", deadline_ms=60_000, max_tokens=5_000)).status
 
     async with hub, asyncio.TaskGroup() as group:
         asking = group.create_task(team.ask("top", deadline_ms=5_000, max_tokens=1_000))
         (question,) = await questions(hub)
-        clock.turn(600)
+        clock.advance(600)
         await hub.decide(question.id, agreed=True, by="ann")
         assert (await asking).result == "success"
     assert got == [(3_600, 100)], "four seconds less a tenth for the answer, and a hundred tokens"
@@ -885,7 +885,7 @@ async def test_a_delegation_gets_what_was_left_before_the_wait_and_no_more(make_
 
 async def test_a_root_has_all_of_its_time_after_a_person_has_thought(make_hub: MakeHub) -> None:
     """Decision 4: its clock begins when it does."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = make_hub(guards=[asks("Pay?")], approver="inbox", clock=clock)
     left: list[int] = []
 
@@ -897,7 +897,7 @@ async def test_a_root_has_all_of_its_time_after_a_person_has_thought(make_hub: M
     async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(hub.ask("b", user="u-1", deadline_ms=5_000))
         (question,) = await questions(hub)
-        clock.turn(60)
+        clock.advance(60)
         await hub.decide(question.id, agreed=True, by="ann")
         assert (await asking).ok
     assert left == [5_000]
@@ -905,7 +905,7 @@ async def test_a_root_has_all_of_its_time_after_a_person_has_thought(make_hub: M
 
 async def test_a_caller_that_waits_for_a_person_in_one_task_can_delegate_in_another(make_hub: MakeHub) -> None:
     """Decision 4: its clock stands while it waits, for whatever it does besides."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = make_hub(guards=[asks("Pay?")], approver="inbox", clock=clock)
     team = Team(hub)
     waiting, turned = asyncio.Event(), asyncio.Event()
@@ -929,7 +929,7 @@ async def test_a_caller_that_waits_for_a_person_in_one_task_can_delegate_in_anot
         asking = group.create_task(team.ask("top", deadline_ms=5_000))
         await waiting.wait()
         (question,) = await questions(hub)
-        clock.turn(60)
+        clock.advance(60)
         turned.set()
         while "c" not in {each.target for each in await hub.delegations(question.request.run)}:
             await asyncio.sleep(0)

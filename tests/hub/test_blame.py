@@ -14,7 +14,7 @@ from remit.protocol.card import AgentCard
 from remit.runtime.ports import Remote, RemoteHandle
 from remit.runtime.track_record import tracks
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock, a_response
+from remit.testing.samples import ManualClock, a_response
 from waiting import PATIENCE_S
 
 TRACK = "Track parcel 7"
@@ -52,8 +52,8 @@ async def hands_on_to_several(brief: Brief) -> Answer:
 PASS_ON: list[Callable[[Brief], Awaitable[object]]] = [unwraps, wraps, asks_two, hands_on, hands_on_to_several]
 
 
-def a_hub(clock: TurnedClock | None = None) -> Hub:
-    hub = Hub(store=MemoryStore(), clock=clock or TurnedClock())
+def a_hub(clock: ManualClock | None = None) -> Hub:
+    hub = Hub(store=MemoryStore(), clock=clock or ManualClock())
 
     @hub.agent("tracking", capabilities=[Capability(code="TRACK", read_only=True)])
     async def tracking(brief: Brief) -> str:
@@ -88,7 +88,7 @@ async def test_a_workflow_is_not_blamed_for_its_steps() -> None:
     async with hub:
         for _ in range(5):
             assert code_of(await hub.ask("find", "x", user="u")) is Code.DELEGATION_FAILED
-        phases = {name: each.breaker for name, each in hub.standing().items()}
+        phases = {name: each.breaker for name, each in hub.agent_status().items()}
     assert phases == {"find": Phase.CLOSED, "tracking": Phase.OPEN}
 
 
@@ -131,7 +131,7 @@ class Peer(Remote):
     ("path", "code"), [(("far", "tracking"), Code.DELEGATION_FAILED), ((), Code.DELEGATION_UNAVAILABLE)]
 )
 async def test_a_peer_is_not_blamed_for_those_to_which_it_handed_on(path: tuple[str, ...], code: Code) -> None:
-    hub = Hub(store=MemoryStore(), clock=TurnedClock())
+    hub = Hub(store=MemoryStore(), clock=ManualClock())
     hub.register(AgentCard(name="far"), Peer(*path))
     async with hub:
         for _ in range(5):
@@ -139,18 +139,18 @@ async def test_a_peer_is_not_blamed_for_those_to_which_it_handed_on(path: tuple[
         assert code_of(await hub.ask("far", "x", user="u")) is code
 
 
-async def ask_and_turn(hub: Hub, clock: TurnedClock, begun: asyncio.Event, deadline_ms: int) -> Response:
+async def ask_and_turn(hub: Hub, clock: ManualClock, begun: asyncio.Event, deadline_ms: int) -> Response:
     begun.clear()
     task = asyncio.create_task(hub.ask("slow", "work", user="u", deadline_ms=deadline_ms))
     await begun.wait()
-    clock.turn(deadline_ms / 1_000 + 0.1)
+    clock.advance(deadline_ms / 1_000 + 0.1)
     return await task
 
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_impatient_callers_do_not_close_an_agent_to_others(known: bool) -> None:
     """A time-out counts only if the callee had its usual time: by its own record, else by its card."""
-    clock, begun = TurnedClock(), asyncio.Event()
+    clock, begun = ManualClock(), asyncio.Event()
     hub = Hub(store=MemoryStore(), clock=clock)
 
     @hub.agent("slow", time_ms=2_000)
@@ -158,7 +158,7 @@ async def test_impatient_callers_do_not_close_an_agent_to_others(known: bool) ->
         if brief.text == "work":
             begun.set()
             await asyncio.Event().wait()
-        clock.turn(1)
+        clock.advance(1)
         return "done"
 
     async with hub, asyncio.timeout(PATIENCE_S):
@@ -173,7 +173,7 @@ async def test_impatient_callers_do_not_close_an_agent_to_others(known: bool) ->
 
 
 async def test_an_agent_whose_time_ran_out_while_it_waited_for_another_is_not_blamed() -> None:
-    clock, begun = TurnedClock(), asyncio.Event()
+    clock, begun = ManualClock(), asyncio.Event()
     hub = Hub(store=MemoryStore(), clock=clock)
 
     @hub.agent("hanging")
@@ -190,14 +190,14 @@ async def test_an_agent_whose_time_ran_out_while_it_waited_for_another_is_not_bl
             begun.clear()
             task = asyncio.create_task(hub.ask("front", "x", user="u", deadline_ms=60_000))
             await begun.wait()
-            clock.turn(61)
+            clock.advance(61)
             assert (await task).status is Status.TIMEOUT
         assert (await hub.ask("front", "hello", user="u")).ok
         assert code_of(await hub.ask("hanging", "x", user="u")) is Code.DELEGATION_UNAVAILABLE
 
 
 async def test_rankings_from_the_record_blame_as_those_in_memory_do() -> None:
-    store, clock = MemoryStore(), TurnedClock()
+    store, clock = MemoryStore(), ManualClock()
     hub = Hub(store=store, clock=clock)
 
     @hub.agent("tracking", capabilities=[Capability(code="TRACK", read_only=True)])

@@ -9,7 +9,7 @@ import pytest
 
 from remit import BreakerSettings, Brief, Code, Fault, Hub, Rate, RemitError, Response, Status, fault
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 
@@ -17,7 +17,7 @@ class Scene(NamedTuple):
     """A hub whose time stands still, and an agent that does what it is told."""
 
     hub: Hub
-    clock: TurnedClock
+    clock: ManualClock
     ran: list[str]
     begun: asyncio.Event
     let_go: asyncio.Event
@@ -36,7 +36,7 @@ def code_of(response: Response) -> Code | None:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    clock = TurnedClock()
+    clock = ManualClock()
     scene = Scene(
         Hub(store=tmp_path / "hub.db", durability="process", clock=clock), clock, [], asyncio.Event(), asyncio.Event()
     )
@@ -108,9 +108,9 @@ async def test_after_thirty_seconds_one_probe_is_let_through_and_its_success_clo
     """C8, K11: probe for recovery."""
     async with scene.hub:
         await scene.fail(5)
-        scene.clock.turn(29.9)
+        scene.clock.advance(29.9)
         assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
-        scene.clock.turn(0.2)
+        scene.clock.advance(0.2)
         probe = asyncio.create_task(scene.ask("wait"))
         await scene.begun.wait()
         assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
@@ -125,7 +125,7 @@ async def test_of_many_that_come_at_once_only_one_is_the_probe(scene: Scene, age
     """C8, decision 3: allow is not a reservation; who is judged at once is still admitted one by one."""
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         await scene.fail(5)
-        scene.clock.turn(30)
+        scene.clock.advance(30)
         tasks = [asyncio.create_task(scene.ask("wait", agent)) for _ in range(5)]
         await scene.begun.wait()
         await scene.hub.store.flush()  # so that each has had its turn
@@ -143,7 +143,7 @@ async def test_a_probe_that_fails_opens_it_again_for_longer_but_never_beyond_fiv
             refused = await scene.ask()
             assert refused.fault is not None
             waits.append(refused.fault.retry_after_ms)
-            scene.clock.turn((waits[-1] or 0) / 1_000)
+            scene.clock.advance((waits[-1] or 0) / 1_000)
             await scene.fail(1)
     assert waits == [30_000 * min(number, 10) for number in range(1, 13)]
 
@@ -193,7 +193,7 @@ async def test_time_outs_open_it(scene: Scene) -> None:
             scene.begun.clear()
             task = asyncio.create_task(scene.hub.ask("shaky", "hang", user="u", deadline_ms=30_000))
             await scene.begun.wait()
-            scene.clock.turn(30.1)
+            scene.clock.advance(30.1)
             assert (await task).status is Status.TIMEOUT
         assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
 
@@ -201,7 +201,7 @@ async def test_time_outs_open_it(scene: Scene) -> None:
 async def test_a_probe_that_is_cancelled_leaves_the_question_to_the_next(scene: Scene) -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         await scene.fail(5)
-        scene.clock.turn(30)
+        scene.clock.advance(30)
         probe = asyncio.create_task(scene.ask("hang"))
         await scene.begun.wait()
         probe.cancel()
@@ -216,7 +216,7 @@ async def test_a_call_from_before_the_opening_does_not_speak_for_the_probe(scene
         early = asyncio.create_task(scene.hub.ask("shaky", "wait", user="u", deadline_ms=100_000))
         await scene.begun.wait()
         await scene.fail(5)
-        scene.clock.turn(30)
+        scene.clock.advance(30)
         scene.begun.clear()
         probe = asyncio.create_task(scene.ask("hang"))
         await scene.begun.wait()
@@ -229,7 +229,7 @@ async def test_a_call_from_before_the_opening_does_not_speak_for_the_probe(scene
 
 
 async def test_a_team_sets_its_own_threshold() -> None:
-    hub = Hub(store=MemoryStore(), clock=TurnedClock(), breaker=BreakerSettings(failures_in_a_row=2, open_s=5))
+    hub = Hub(store=MemoryStore(), clock=ManualClock(), breaker=BreakerSettings(failures_in_a_row=2, open_s=5))
 
     @hub.agent("shaky")
     async def shaky(brief: Brief) -> None:
@@ -251,7 +251,7 @@ class Rated(NamedTuple):
     """A hub whose time stands still, and an agent that may be asked three times a minute."""
 
     hub: Hub
-    clock: TurnedClock
+    clock: ManualClock
     ran: list[str]
 
     async def ask(self, agent: str = "rated") -> Fault | None:
@@ -262,7 +262,7 @@ class Rated(NamedTuple):
 
 @pytest.fixture
 def rated(tmp_path: Path) -> Rated:
-    clock = TurnedClock()
+    clock = ManualClock()
     rated = Rated(Hub(store=tmp_path / "hub.db", durability="process", clock=clock), clock, [])
 
     @rated.hub.agent("rated", rate=Rate(3, 60))
@@ -290,12 +290,12 @@ async def test_an_agent_is_asked_so_often_in_each_window_and_no_more(rated: Rate
                 (Code.RATE_LIMITED, 60_000),
                 (Code.RATE_LIMITED, 60_000),
             ]
-            rated.clock.turn(45)
+            rated.clock.advance(45)
             late = await rated.ask(agent)
             assert late is not None
             assert late.retry_after_ms == 15_000
             assert len(rated.ran) == 3 * window
-            rated.clock.turn(15)
+            rated.clock.advance(15)
 
 
 @pytest.mark.parametrize("agent", ["rated", "boss"])

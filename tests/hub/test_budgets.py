@@ -31,7 +31,7 @@ from remit import (
 from remit.runtime.frames import Frame
 from remit.runtime.ledger import Ledger
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 
@@ -182,7 +182,7 @@ async def test_a_call_that_was_refused_reserves_nothing() -> None:
 
 @pytest.mark.parametrize("end", ["raises", "times out", "cancelled", "nonsense", "exits"])
 async def test_however_a_callee_ends_its_reservation_is_settled_by_what_it_spent(end: str) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = Hub(store=MemoryStore(), clock=clock)
     begun = asyncio.Event()
 
@@ -210,7 +210,7 @@ async def test_however_a_callee_ends_its_reservation_is_settled_by_what_it_spent
         if end in ("times out", "cancelled"):
             await begun.wait()
             if end == "times out":
-                clock.turn(1.1)
+                clock.advance(1.1)
             else:
                 (path,) = [path for path in ledger_of(hub).frames if path.endswith(".1")]
                 hub.cancel(path)
@@ -594,7 +594,7 @@ def test_the_root_is_charged_exactly_what_all_below_it_spent(tree: Plan, tokens:
 
 
 async def test_a_rate_is_counted_for_those_that_run_and_reserves_no_tokens_for_those_that_do_not() -> None:
-    hub = Hub(store=MemoryStore(), clock=TurnedClock())
+    hub = Hub(store=MemoryStore(), clock=ManualClock())
 
     @hub.agent("busy", rate=Rate(1, 60))
     async def busy(brief: Brief) -> None: ...

@@ -12,7 +12,7 @@ from remit import Brief, Capability, Code, Hub, RemitError, Response, Status
 from remit.protocol.envelope import VERSION
 from remit.runtime.answer_cache import Cache
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True, cache_ms=60_000)
@@ -24,7 +24,7 @@ class Scene:
     """A hub whose time stands still, an agent that looks things up, and a caller that keeps what it was answered."""
 
     def __init__(self, capability: Capability = LOOK, does: Behaviour | None = None, **options: Any) -> None:
-        self.clock = TurnedClock()
+        self.clock = ManualClock()
         self.hub = Hub(store=MemoryStore(), clock=self.clock)
         self.does = does
         self.ran: list[object] = []
@@ -69,10 +69,10 @@ async def test_an_answer_is_given_again_while_it_holds_and_costs_nothing() -> No
     scene = Scene()
     async with scene.hub:
         first = await scene.ask()
-        scene.clock.turn(59)
+        scene.clock.advance(59)
         second = await scene.ask()
         tree = await scene.hub.delegations(second.run)
-        scene.clock.turn(2)
+        scene.clock.advance(2)
         await scene.ask()
     assert scene.caches == ["miss", "hit", "miss"]
     assert (first.result, second.result) == ({"found": "x"}, {"found": "x"})
@@ -283,7 +283,7 @@ async def test_what_is_similar_is_forgotten_with_the_answer() -> None:
         await scene.ask(QUESTION)
         scene.hub.reconfigure()
         await scene.ask(QUESTION.lower())
-        scene.clock.turn(61)
+        scene.clock.advance(61)
         await scene.ask(QUESTION)
     assert scene.caches == ["miss", "miss", "miss"]
 
@@ -354,7 +354,7 @@ async def test_each_that_waits_keeps_its_own_deadline() -> None:
         scene.options = {"deadline_ms": 1_000}
         follower = asyncio.create_task(scene.ask())
         await turns(scene)
-        scene.clock.turn(1.1)
+        scene.clock.advance(1.1)
         await follower
         assert [response.status for response in scene.responses] == [Status.TIMEOUT]
         scene.go.set()
@@ -416,7 +416,7 @@ async def test_who_waits_and_has_more_time_takes_over_from_one_that_ran_out_of_i
         scene.options = {}
         follower = asyncio.create_task(scene.ask())
         await turns(scene)
-        scene.clock.turn(1.1)
+        scene.clock.advance(1.1)
         await leader
         await turns(scene)
         scene.go.set()

@@ -7,7 +7,7 @@ import pytest
 
 from remit import Answer, Brief, Capability, Handoff, Hub, Response
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from serving import client_of, posted, serving
 from waiting import PATIENCE_S
 
@@ -38,7 +38,7 @@ async def tells_the_words_of_the_user(brief: Brief) -> Any:
 
 def a_hub(does: Any, *, public: bool = False) -> tuple[Hub, list[str]]:
     """Return a hub whose desk asks an expert for the same each time, and how often the expert was asked."""
-    hub, ran = Hub(store=MemoryStore(), clock=TurnedClock(), redaction=False), list[str]()
+    hub, ran = Hub(store=MemoryStore(), clock=ManualClock(), redaction=False), list[str]()
 
     @hub.agent("expert", capabilities=[looking_up(public=public)])
     async def expert(brief: Brief) -> Any:
@@ -120,7 +120,7 @@ class Shop:
     """A shop whose stock is kept for a minute, and a buyer that looks, buys and looks again."""
 
     def __init__(self) -> None:
-        self.hub = Hub(store=MemoryStore(), clock=TurnedClock())
+        self.hub = Hub(store=MemoryStore(), clock=ManualClock())
         self.left = 3
         self.slow = False
         self.looking, self.go = asyncio.Event(), asyncio.Event()

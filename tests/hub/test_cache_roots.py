@@ -2,7 +2,7 @@
 
 from remit import Brief, Capability, ContextFilter, Handoff, Hub
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 
 RATE = Capability(
     code="RATE",
@@ -13,8 +13,8 @@ RATE = Capability(
 )
 
 
-def a_hub(clock: TurnedClock | None = None) -> tuple[Hub, list[str]]:
-    hub, ran = Hub(store=MemoryStore(), clock=clock or TurnedClock()), list[str]()
+def a_hub(clock: ManualClock | None = None) -> tuple[Hub, list[str]]:
+    hub, ran = Hub(store=MemoryStore(), clock=clock or ManualClock()), list[str]()
 
     @hub.agent("rates", capabilities=[RATE, Capability(code="SET")])
     async def rates(brief: Brief) -> str:
@@ -32,14 +32,14 @@ async def ask(hub: Hub, user: str = "ann", **options: object) -> tuple[object, s
 
 async def test_a_root_call_is_answered_from_what_is_kept_for_its_user() -> None:
     """C9: the cache is per user, for root calls too."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub, ran = a_hub(clock)
     async with hub:
         assert await ask(hub) == ("rate 1", "miss")
         assert await ask(hub) == ("rate 1", "hit")
         assert await ask(hub, "bob") == ("rate 2", "miss")
         assert await ask(hub, input={"day": 2}) == ("rate 3", "miss")
-        clock.turn(61)
+        clock.advance(61)
         assert await ask(hub) == ("rate 4", "miss")
     assert ran == ["ann", "bob", "ann", "ann"]
 

@@ -39,7 +39,7 @@ from remit import (
     Verdict,
     fault,
 )
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.policy.redaction import strike
 from remit.policy.verdict import Refuse, Sealing
 from remit.protocol.codec import digest, encode
@@ -169,7 +169,7 @@ def watch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Generator[Watch]:
 
 def test_every_canary_is_one_that_detectors_find() -> None:
     """Else this file would prove nothing."""
-    clean = strike([TEXT, JSON, SAID, CONTEXT, FAULT], Sealing(b"k", pipeline()), {})
+    clean = strike([TEXT, JSON, SAID, CONTEXT, FAULT], Sealing(b"k", detector_pipeline()), {})
     assert sorted(found_in(TEXT)) == sorted(CANARIES)
     assert found_in(encode(clean)) == []
 
@@ -297,8 +297,8 @@ async def _converse(watch: Watch, work: Path) -> None:
         assert found_in(encode(brief.request)) == []
         assert "[EMAIL:" in brief.view.workspace
         brief.note("decision", TEXT)
-        brief.used(TEXT, JSON, error=TEXT)
-        brief.used("grep", JSON, error=TEXT)
+        brief.record_tool_use(TEXT, JSON, error=TEXT)
+        brief.record_tool_use("grep", JSON, error=TEXT)
         for letter in TEXT:
             brief.say(letter)
         return TEXT

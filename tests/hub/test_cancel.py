@@ -27,7 +27,7 @@ from remit import (
     Verdict,
 )
 from remit.runtime.ports import Question
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 
@@ -130,13 +130,13 @@ async def test_a_delegate_whose_time_is_up_is_really_cancelled(hub: Hub) -> None
 
 async def test_the_deadline_of_a_run_reaches_every_descendant(make_hub: Callable[..., Hub]) -> None:
     """X6: depth 4, two at each level: all 31 are gone when the answer comes."""
-    hub = make_hub(clock=(clock := TurnedClock()))
+    hub = make_hub(clock=(clock := ManualClock()))
     tree = Tree(hub, depth=4, width=2)
 
     async with hub, no_task_left():
         asking = asyncio.create_task(hub.ask("level-0", user="u-1", deadline_ms=10_000))
         await tree.all_hanging()
-        clock.turn(11)
+        clock.advance(11)
         async with asyncio.timeout(PATIENCE_S):
             response = await asking
         told = await hub.delegations(response.run)
@@ -148,13 +148,13 @@ async def test_the_deadline_of_a_run_reaches_every_descendant(make_hub: Callable
 
 async def test_time_shrinks_at_each_hop_by_a_reserve_for_the_answer(make_hub: Callable[..., Hub]) -> None:
     """C7: half a second, or a tenth of what is left if that is less; a callee never gets more than is left."""
-    hub = make_hub(clock=(clock := TurnedClock()))
+    hub = make_hub(clock=(clock := ManualClock()))
     seen: list[int] = []
 
     def hop(below: str | None) -> Callable[[Brief], object]:
         async def agent(brief: Brief) -> str:
             seen.append(brief.remit.time_ms)
-            clock.turn(0.125)
+            clock.advance(0.125)
             assert brief.remit.time_ms - 126 <= brief.time_left_ms() <= brief.remit.time_ms - 125
             if below is not None:
                 (await brief.delegate(below, deadline_ms=3_600_000)).unwrap()
@@ -178,7 +178,7 @@ async def test_time_shrinks_at_each_hop_by_a_reserve_for_the_answer(make_hub: Ca
 
 async def test_below_the_floor_nothing_is_started(make_hub: Callable[..., Hub]) -> None:
     """C7: with less than 20 ms left a delegation ends as TIMEOUT at once."""
-    hub = make_hub(clock=(clock := TurnedClock()))
+    hub = make_hub(clock=(clock := ManualClock()))
     ran: list[str] = []
 
     @hub.agent("b")
@@ -188,7 +188,7 @@ async def test_below_the_floor_nothing_is_started(make_hub: Callable[..., Hub]) 
 
     @hub.agent("a", may_call=["b"])
     async def a(brief: Brief) -> str:
-        clock.turn(0.079)
+        clock.advance(0.079)
         reply = await brief.delegate("b")
         assert reply.fault is not None
         assert (reply.status, reply.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)
@@ -203,11 +203,11 @@ async def test_below_the_floor_nothing_is_started(make_hub: Callable[..., Hub]) 
 
 async def test_an_answer_in_time_is_not_a_time_out(make_hub: Callable[..., Hub]) -> None:
     """X6: the deadline counts from the request, to the millisecond, and not earlier."""
-    hub = make_hub(clock=(clock := TurnedClock()))
+    hub = make_hub(clock=(clock := ManualClock()))
 
     @hub.agent("a")
     async def a(brief: Brief) -> str:
-        clock.turn(14.999)
+        clock.advance(14.999)
         await settle()
         return "in time"
 
@@ -217,7 +217,7 @@ async def test_an_answer_in_time_is_not_a_time_out(make_hub: Callable[..., Hub])
 
 async def test_a_run_without_a_deadline_of_its_own_ends_after_300_seconds(make_hub: Callable[..., Hub]) -> None:
     """O10: and a delegation after 30."""
-    hub = make_hub(clock=(clock := TurnedClock()))
+    hub = make_hub(clock=(clock := ManualClock()))
     tree = Tree(hub, depth=1, width=1)
 
     @hub.agent("patient")
@@ -230,10 +230,10 @@ async def test_a_run_without_a_deadline_of_its_own_ends_after_300_seconds(make_h
         for agent, seconds in (("level-0", 30), ("patient", 300)):
             asking = asyncio.create_task(hub.ask(agent, user="u-1"))
             await tree.all_hanging()
-            clock.turn(seconds - 0.1)
+            clock.advance(seconds - 0.1)
             await settle()
             assert not asking.done(), agent
-            clock.turn(0.2)
+            clock.advance(0.2)
             async with asyncio.timeout(PATIENCE_S):
                 response = await asking
     assert response.fault is not None
@@ -242,7 +242,7 @@ async def test_a_run_without_a_deadline_of_its_own_ends_after_300_seconds(make_h
 
 async def test_a_deadline_that_passes_does_not_put_off_the_next(make_hub: Callable[..., Hub]) -> None:
     """C11, X6: each delegation ends at its own time, also while another is still in its grace time."""
-    hub = make_hub(clock=(clock := TurnedClock()))
+    hub = make_hub(clock=(clock := ManualClock()))
     hanging, tidy = asyncio.Semaphore(0), asyncio.Event()
     ended: list[str] = []
 
@@ -269,7 +269,7 @@ async def test_a_deadline_that_passes_does_not_put_off_the_next(make_hub: Callab
                 await hanging.acquire()
         seen: list[list[str]] = []
         for seconds in (1.05, 0.2, 0.8):
-            clock.turn(seconds)
+            clock.advance(seconds)
             await settle()
             seen.append(ended.copy())
         tidy.set()
@@ -301,13 +301,13 @@ async def test_waiting_in_the_queue_counts_as_time(hub: Hub) -> None:
 
 async def test_waiting_for_a_person_stops_the_clock_of_those_who_wait(make_hub: Callable[..., Hub]) -> None:
     """C7, X6: an approval has a time of its own and uses up none of its ancestors' (decision 4)."""
-    clock = TurnedClock()
+    clock = ManualClock()
 
     def careful(request: Request, facts: Facts) -> Verdict:
         return ALLOW if request.target != "b" or "Sure?" in facts.approved else Ask("Sure?")
 
     async def person(asked: Question) -> bool:
-        clock.turn(60)
+        clock.advance(60)
         await settle()
         return True
 

@@ -25,9 +25,9 @@ from remit import (
     Notice,
     Rate,
     Refusal,
+    ReportedValue,
     Request,
     Response,
-    Said,
     Source,
     Status,
     Strategy,
@@ -35,7 +35,7 @@ from remit import (
 )
 from remit.runtime.delegation import combine as combining
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from remit.text.conflicts import find
 from waiting import PATIENCE_S
 
@@ -313,7 +313,7 @@ async def test_what_is_below_a_cancelled_one_is_cancelled_with_it(team: Team) ->
 
 async def test_a_loser_that_does_not_stop_is_abandoned_after_the_grace_time() -> None:
     """Decision 11: it cannot keep its caller from the answer, and what it says later is dropped."""
-    clock = TurnedClock()
+    clock = ManualClock()
     team = Team(Hub(store=MemoryStore(), clock=clock, limits=Limits(grace_ms=500)))
     told, released = asyncio.Event(), asyncio.Event()
 
@@ -332,7 +332,7 @@ async def test_a_loser_that_does_not_stop_is_abandoned_after_the_grace_time() ->
     async with team.hub as hub:
         asking = asyncio.create_task(team.ask())
         await told.wait()
-        clock.turn(1)
+        clock.advance(1)
         response = await asking
         released.set()
         await hub.store.flush()
@@ -467,7 +467,7 @@ async def test_another_that_is_asked_instead_of_one_that_failed_is_cancelled_too
 
 async def test_what_was_asked_beside_one_that_takes_long_is_cancelled_with_it() -> None:
     """C12: a call that is hedged is two delegations, and both are called off."""
-    clock = TurnedClock()
+    clock = ManualClock()
     team = Team(Hub(store=MemoryStore(), clock=clock))
     look = Capability(code="LOOK", read_only=True, hedge_ms=100)
 
@@ -485,7 +485,7 @@ async def test_what_was_asked_beside_one_that_takes_long_is_cancelled_with_it() 
     @team.hub.agent("quick")
     async def quick(brief: Brief) -> str:
         await team.ready.acquire()
-        clock.turn(0.2)
+        clock.advance(0.2)
         await team.ready.acquire()
         return "done"
 
@@ -502,7 +502,7 @@ async def test_what_was_asked_beside_one_that_takes_long_is_cancelled_with_it() 
 
 
 async def test_a_call_that_is_hedged_is_answered_by_whoever_is_first() -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     team = Team(Hub(store=MemoryStore(), clock=clock))
     look = Capability(code="LOOK", read_only=True, hedge_ms=100)
     asked: list[str] = []
@@ -597,14 +597,14 @@ async def test_a_caller_that_gives_up_waiting_works_on(team: Team) -> None:
 
 async def test_each_has_its_own_time() -> None:
     """C11: one that is too late is missing, and takes nobody down."""
-    clock = TurnedClock()
+    clock = ManualClock()
     team = Team(Hub(store=MemoryStore(), clock=clock))
     team.hangs("slow")
 
     @team.hub.agent("quick")
     async def quick(brief: Brief) -> str:
         await team.ready.acquire()
-        clock.turn(2)
+        clock.advance(2)
         return "in time"
 
     team.combines(Call(target="slow", deadline_ms=1_000), Call(target="quick", deadline_ms=10_000))
@@ -692,7 +692,7 @@ async def test_what_is_called_wrongly_is_raised_to_the_caller_and_leaves_nothing
 SURE = Conflict(
     path="departure",
     severity="high",
-    values=(Said("9:40", ("timetable",)), Said("10:40", ("blog",))),
+    values=(ReportedValue("9:40", ("timetable",)), ReportedValue("10:40", ("blog",))),
     preferred="9:40",
 )
 

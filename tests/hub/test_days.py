@@ -19,7 +19,7 @@ from remit.runtime.approvers import decide
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from waiting import eventually, wait_until
 
 LEASE_MS = 200
@@ -40,11 +40,11 @@ class Dated(LoopClock):
         return super().wall_ms() + self._ahead_ms
 
 
-def opened(folder: Path, clock: Dated | TurnedClock) -> SqliteStore:
+def opened(folder: Path, clock: Dated | ManualClock) -> SqliteStore:
     return SqliteStore(folder / "hub.db", durability="process", wall_ms=clock.wall_ms)
 
 
-def team(folder: Path, clock: Dated | TurnedClock, timeout_ms: int = MONTH_MS) -> Hub:
+def team(folder: Path, clock: Dated | ManualClock, timeout_ms: int = MONTH_MS) -> Hub:
     """A workflow that looks something up, has it paid, which a person must agree to, and tells the user."""
     store = opened(folder, clock)
     rules = [Rule(then="ask", to="cashier", say="May it be paid?")]
@@ -111,12 +111,12 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_no_time_passes_for_a_workflow_while_a_person_thinks(tmp_path: Path) -> None:
     """Decision 4: a run of a minute waits for nine days, and its later steps have their time."""
-    clock = TurnedClock()
+    clock = ManualClock()
     async with team(tmp_path, clock) as hub:
         asking = asyncio.create_task(ask(hub))
         asked = await question(hub.store)  # pyright: ignore[reportArgumentType] - made above
         for _ in range(9):
-            clock.turn(DAY_S)
+            clock.advance(DAY_S)
             await asyncio.sleep(0)
         await hub.decide(asked.id, agreed=True, by="ann")
         response = await asking

@@ -64,9 +64,9 @@ def chained(seen: list[Any]) -> Hub:
         return "tagged"
 
     async def prime(brief: Brief) -> Any:
-        hand_on: Any = brief.text
+        forward: Any = brief.text
         calls = [Call(target=name, objective=f"Step {name}") for name in ("byte", "tag", "last")]
-        return [reply.unwrap() for reply in await brief.chain(calls, hand_on=hand_on)]
+        return [reply.unwrap() for reply in await brief.chain(calls, forward=forward)]
 
     hub.add("byte", byte)
     hub.add("tag", tag)
@@ -95,7 +95,7 @@ async def test_what_a_chain_cannot_hand_on_is_refused_by_name() -> None:
     async with chained([]) as hub:
         response = await hub.ask("prime", "everything", user="u-1")
     assert response.fault is not None
-    assert "hand_on" in response.fault.message
+    assert "forward" in response.fault.message
     with pytest.raises(RemitError) as refused:
         response.unwrap()
     assert refused.value.fault.code is Code.MALFORMED_ENVELOPE

@@ -33,7 +33,7 @@ from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
 from remit.runtime.track_record import NEWEST, tracks
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True, hedge_ms=500)
@@ -77,8 +77,8 @@ class Worker:
 class Scene:
     """A hub whose time stands still, with a caller that keeps what it was answered."""
 
-    def __init__(self, store: Any = None, clock: TurnedClock | None = None, **options: Any) -> None:
-        self.clock = clock or TurnedClock()
+    def __init__(self, store: Any = None, clock: ManualClock | None = None, **options: Any) -> None:
+        self.clock = clock or ManualClock()
         self.store = store or MemoryStore()
         self.hub = Hub(store=self.store, clock=self.clock, **options)
         self.responses: list[Response] = []
@@ -124,10 +124,10 @@ async def test_the_first_good_answer_counts_and_the_other_is_cancelled(several: 
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await slow.begun.wait()
-        scene.clock.turn(0.49)
+        scene.clock.advance(0.49)
         await turns()
         assert not quick.begun.is_set()
-        scene.clock.turn(0.01)
+        scene.clock.advance(0.01)
         response = await task
         assert slow.ended.is_set()
         tree = await scene.tree()
@@ -152,10 +152,10 @@ async def test_who_answers_in_time_is_not_doubted() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.4)
+        scene.clock.advance(0.4)
         first.go.set()
         assert (await task).result == ["first"]
-        scene.clock.turn(5)
+        scene.clock.advance(5)
         await turns()
     assert not second.begun.is_set()
 
@@ -166,7 +166,7 @@ async def test_the_first_may_still_win() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await second.begun.wait()
         first.go.set()
         assert (await task).result == ["first"]
@@ -183,7 +183,7 @@ async def test_both_together_get_what_one_was_granted() -> None:
         await first.begun.wait()
         boss = next(each for each in scene.hub._frames() if each.parent is None)  # pyright: ignore[reportPrivateUsage]
         assert boss.reserved == 1_000
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await second.begun.wait()
         assert boss.reserved == 1_000
         second.go.set()
@@ -224,7 +224,7 @@ async def test_if_one_of_them_fails_the_other_is_waited_for(failing: str) -> Non
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await workers["first"].begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await workers["second"].begun.wait()
         workers[failing].go.set()
         await workers[failing].ended.wait()
@@ -243,7 +243,7 @@ async def test_if_both_fail_a_third_gets_what_they_left() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await second.begun.wait()
         first.go.set()
         second.go.set()
@@ -271,7 +271,7 @@ async def test_who_is_asked_beside_is_judged_anew() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await second.begun.wait()
         second.go.set()
         await task
@@ -294,7 +294,7 @@ async def test_if_nobody_else_may_be_asked_the_first_is_waited_for(fails: bool) 
         task = scene.start()
         await first.begun.wait()
         boss = next(each for each in scene.hub._frames() if each.parent is None)  # pyright: ignore[reportPrivateUsage]
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await turns()
         assert boss.reserved == 1_000
         closed.clear()
@@ -323,7 +323,7 @@ async def test_nobody_waits_for_a_person_once_there_is_an_answer() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await asked.wait()
         first.go.set()
         assert (await task).result == ["first"]
@@ -356,14 +356,14 @@ async def test_the_time_in_which_a_person_is_asked_does_not_make_it_slow() -> No
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await asked.wait()
-        scene.clock.turn(3)
+        scene.clock.advance(3)
         await turns()
         answer.set()
         await helper.ended.wait()
-        scene.clock.turn(0.4)
+        scene.clock.advance(0.4)
         await turns()
         assert not second.begun.is_set()
-        scene.clock.turn(0.2)
+        scene.clock.advance(0.2)
         await second.begun.wait()
         first_go.set()
         assert (await task).result == ["helped"]
@@ -392,7 +392,7 @@ async def test_two_that_are_asked_for_the_same_count_as_one_at_once() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await task
     assert [each.status for each in scene.responses] == [Status.SUCCESS] * 2 + [Status.REFUSED] * 2
 
@@ -405,7 +405,7 @@ async def test_who_was_overtaken_is_known_to_be_slow_and_the_record_says_so_too(
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await slow.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await task
         ranking = await scene.hub.ranking("LOOK")
         records = await scene.store.recent(NEWEST)
@@ -437,7 +437,7 @@ async def test_a_caller_that_gives_up_ends_both() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         assert (await task).status is Status.SUCCESS
         assert [each.in_flight for each in await scene.hub.ranking("LOOK")] == [0, 0]
 
@@ -467,7 +467,7 @@ async def test_a_caller_that_gives_up_while_a_person_is_asked_leaves_nothing_beh
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         assert (await task).status is Status.SUCCESS
     assert first.ended.is_set()
     assert not second.begun.is_set()
@@ -479,9 +479,9 @@ async def test_the_deadline_holds_for_both() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(0.5)
+        scene.clock.advance(0.5)
         await second.begun.wait()
-        scene.clock.turn(9.6)
+        scene.clock.advance(9.6)
         await task
     assert [each.status for each in scene.responses] == [Status.TIMEOUT]
     assert first.ended.is_set()
@@ -502,7 +502,7 @@ async def test_it_takes_another_to_ask_and_a_call_that_names_nobody() -> None:
             only.go.clear()
             task = asyncio.create_task(scene.hub.ask("boss", user="u"))
             await only.begun.wait()
-            scene.clock.turn(2)
+            scene.clock.advance(2)
             await turns()
             only.go.set()
             await task
@@ -518,7 +518,7 @@ async def test_one_that_may_not_do_it_twice_is_never_asked_beside() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        scene.clock.turn(5)
+        scene.clock.advance(5)
         await turns()
         first.go.set()
         await task
@@ -543,7 +543,7 @@ def test_what_changes_something_cannot_be_hedged() -> None:
 # ── after a restart ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def resumable(path: Path, clock: TurnedClock, over: asyncio.Event, reached: asyncio.Event) -> Scene:
+def resumable(path: Path, clock: ManualClock, over: asyncio.Event, reached: asyncio.Event) -> Scene:
     scene = Scene(path, clock, durability="process")
 
     @scene.hub.agent("root", resumable=True, may_call=["*"])
@@ -559,14 +559,14 @@ def resumable(path: Path, clock: TurnedClock, over: asyncio.Event, reached: asyn
 @pytest.mark.parametrize("winner", ["first", "second"])
 async def test_a_run_that_is_taken_up_again_is_given_the_answer_that_counted(tmp_path: Path, winner: str) -> None:
     """Decision 4: whichever of the two it was, and whatever became of the other."""
-    clock, over, reached = TurnedClock(), asyncio.Event(), asyncio.Event()
+    clock, over, reached = ManualClock(), asyncio.Event(), asyncio.Event()
     async with asyncio.timeout(PATIENCE_S):
         scene = resumable(tmp_path / "hub.db", clock, over, reached)
         workers = {name: Worker(scene, name) for name in ("first", "second")}
         async with scene.hub:
             task = asyncio.create_task(scene.hub.ask("root", user="u", request_id="1"))
             await workers["first"].begun.wait()
-            clock.turn(0.5)
+            clock.advance(0.5)
             await workers["second"].begun.wait()
             workers[winner].go.set()
             await reached.wait()
@@ -582,7 +582,7 @@ async def test_a_run_that_is_taken_up_again_is_given_the_answer_that_counted(tmp
 
 async def test_a_run_that_stopped_while_both_were_at_work_asks_both_again(tmp_path: Path) -> None:
     """Decision 4: what changes nothing may be done again, by whom it was done before."""
-    clock, over, reached = TurnedClock(), asyncio.Event(), asyncio.Event()
+    clock, over, reached = ManualClock(), asyncio.Event(), asyncio.Event()
     over.set()
     async with asyncio.timeout(PATIENCE_S):
         scene = resumable(tmp_path / "hub.db", clock, over, reached)
@@ -590,7 +590,7 @@ async def test_a_run_that_stopped_while_both_were_at_work_asks_both_again(tmp_pa
         async with scene.hub:
             task = asyncio.create_task(scene.hub.ask("root", user="u", request_id="1"))
             await workers["first"].begun.wait()
-            clock.turn(0.5)
+            clock.advance(0.5)
             await workers["second"].begun.wait()
         await asyncio.wait({task})
         scene = resumable(tmp_path / "hub.db", clock, over, reached)
@@ -598,7 +598,7 @@ async def test_a_run_that_stopped_while_both_were_at_work_asks_both_again(tmp_pa
         async with scene.hub:
             task = asyncio.create_task(scene.hub.ask("root", user="u", request_id="1"))
             await again["first"].begun.wait()
-            clock.turn(0.5)
+            clock.advance(0.5)
             await again["second"].begun.wait()
             again["second"].go.set()
             response = await task
@@ -608,7 +608,7 @@ async def test_a_run_that_stopped_while_both_were_at_work_asks_both_again(tmp_pa
 
 async def test_an_answer_counts_though_the_other_had_not_ended_when_the_hub_stopped(tmp_path: Path) -> None:
     """Decision 4: a completed step is never repeated; the one that was overtaken is still cleaning up."""
-    clock, over, reached = TurnedClock(), asyncio.Event(), asyncio.Event()
+    clock, over, reached = ManualClock(), asyncio.Event(), asyncio.Event()
     begun = asyncio.Event()
     async with asyncio.timeout(PATIENCE_S):
         scene = resumable(tmp_path / "hub.db", clock, over, reached)
@@ -628,7 +628,7 @@ async def test_an_answer_counts_though_the_other_had_not_ended_when_the_hub_stop
         async with scene.hub:
             task = asyncio.create_task(scene.hub.ask("root", user="u", request_id="1"))
             await begun.wait()
-            clock.turn(0.5)
+            clock.advance(0.5)
             await reached.wait()
         await asyncio.wait({task})
         over.set()

@@ -25,12 +25,12 @@ from remit import (
     Request,
     Response,
     Status,
-    pipeline,
+    detector_pipeline,
 )
 from remit.policy.verdict import MAX_FINDINGS
 from remit.policy.weight import LIGHT
 from remit.protocol.codec import MAX_VALUES
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 
 BOUND_S = 50
 MAIL = "ada@example.org"
@@ -44,7 +44,7 @@ class Watched:
     """A detector that notes in which thread it looks at what, and may be made to wait there."""
 
     def __init__(self, *, waits: bool = False) -> None:
-        self._find = pipeline()
+        self._find = detector_pipeline()
         self.threads: dict[str, set[int]] = {}
         self.at_it = threading.Event()
         self.go_on = threading.Event()
@@ -126,7 +126,7 @@ async def test_others_are_answered_while_a_large_answer_is_looked_through(make_h
 
 
 async def test_an_agent_gets_back_of_a_large_answer_what_it_sent_itself(make_hub: MakeHub) -> None:
-    hub = make_hub(redaction=pipeline(patterns={"STAFF": r"\bST-[0-9]{6}\b"}))
+    hub = make_hub(redaction=detector_pipeline(patterns={"STAFF": r"\bST-[0-9]{6}\b"}))
     given: list[Any] = []
     mine = [f"ST-{number:06d}" for number in range(200)]
 
@@ -260,7 +260,7 @@ async def test_what_a_large_input_lacks_is_told_in_few_words(make_hub: MakeHub) 
 
 
 async def test_a_large_part_that_was_finished_is_kept_when_the_time_is_over(make_hub: MakeHub) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = make_hub(clock=clock)
     waiting = asyncio.Event()
 
@@ -275,7 +275,7 @@ async def test_a_large_part_that_was_finished_is_kept_when_the_time_is_over(make
     async with hub, asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
         asking = group.create_task(hub.ask("slow", "work", user="u", deadline_ms=1_000))
         await waiting.wait()
-        clock.turn(2)
+        clock.advance(2)
         response = await asking
     assert (response.status, response.result, response.finished) == (Status.TIMEOUT, MUCH, ("some",))
 
@@ -302,7 +302,7 @@ async def test_much_that_an_agent_says_at_once_reaches_who_listens_redacted(make
 
 
 async def test_an_agent_that_blocks_the_loop_past_its_deadline_ends_as_a_time_out(make_hub: MakeHub) -> None:
-    class Stopped(TurnedClock):
+    class Stopped(ManualClock):
         """Time that passes without anyone being told, as it does while the loop is blocked."""
 
         passed = 0.0
@@ -371,7 +371,7 @@ async def test_what_an_agent_keeps_may_be_large(make_hub: MakeHub, capability: s
 
     @hub.agent("keeper", capabilities=["KEEP"])
     async def keeper(brief: Brief) -> Any:
-        await brief.change(rows=brief.input)
+        await brief.update_state(rows=brief.input)
         return len((await brief.state())["rows"])  # pyright: ignore[reportArgumentType]
 
     assert keeper

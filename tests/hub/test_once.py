@@ -12,7 +12,7 @@ import pytest
 from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
 from remit.runtime import root_runs
 from remit.runtime.ports import StoreError
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 
@@ -354,7 +354,7 @@ async def test_an_answer_that_cannot_be_written_down_is_a_failure_of_the_callee_
 )
 async def test_a_part_that_is_nonsense_does_not_keep_a_run_from_ending(tmp_path: Path, partial: Answer) -> None:
     """K10, K12: what an agent reported before its time ran out is as little trusted as its answer."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = Hub(store=tmp_path / "hub.db", durability="process", clock=clock)
     begun = asyncio.Event()
 
@@ -368,7 +368,7 @@ async def test_a_part_that_is_nonsense_does_not_keep_a_run_from_ending(tmp_path:
     async with asyncio.timeout(PATIENCE_S), hub:
         task = asyncio.create_task(hub.ask("slow", user="u", request_id="1", deadline_ms=1_000))
         await begun.wait()
-        clock.turn(1.1)
+        clock.advance(1.1)
         first = await task
         assert code_of(first) is Code.TIMEOUT
         assert len(str(first.result)) < 1_100_000

@@ -20,7 +20,7 @@ from remit import (
     Workflow,
     fault,
 )
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from waiting import eventually
 
 MakeHub = Callable[..., Hub]
@@ -66,14 +66,14 @@ async def test_a_workflow_that_timed_out_is_tried_again_with_more_time_and_does_
     make_hub: MakeHub,
 ) -> None:
     """K10: retry with a longer time-out; K8: completed steps are tracked."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = make_hub(clock=clock)
     trip = Trip(hub)
     trip.hangs = {"look"}
     async with hub:
         asking = asyncio.create_task(trip.ask(deadline_ms=1_500))
         await eventually(lambda: "look" in trip.done)
-        clock.turn(1.45)  # the step's time is up, which is less than the workflow's
+        clock.advance(1.45)  # the step's time is up, which is less than the workflow's
         first = await asking
         trip.hangs = set()
         again = await trip.ask(deadline_ms=60_000, retry_of=first.id)

@@ -372,7 +372,7 @@ async def test_an_agents_state_is_its_own_in_each_conversation_and_survives(make
         @hub.agent("a")
         async def a(brief: Brief) -> Any:
             kept = await brief.state()
-            await brief.change(count=kept.get("count", 0) + 1, mail="alice@example.org")
+            await brief.update_state(count=kept.get("count", 0) + 1, mail="alice@example.org")
             return kept
 
         @hub.agent("b")
@@ -403,7 +403,7 @@ async def test_two_runs_of_one_session_do_not_overwrite_each_other(hub: Hub) -> 
     async def a(brief: Brief) -> Any:
         await brief.state()
         await both.wait()
-        return await brief.change(**{brief.text: brief.request.id})
+        return await brief.update_state(**{brief.text: brief.request.id})
 
     async with hub:
         merged = await asyncio.gather(*(hub.ask("a", name, user="u", session="s") for name in ("x", "y")))

@@ -17,7 +17,7 @@ from openai_server import Drop, Garbage, Hang, OpenAIServer, call, say
 from openai_server import Status as HttpStatus
 from remit import Answer, Brief, Capability, Code, Hub, ModelAgent, RemitError, Response, Status, Step, Workflow, fault
 from remit.agents import intent_classifier, narrator
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from remit.text.classification import ClassifiedText, ScoredCapability
 
 MakeHub = Callable[..., Hub]
@@ -274,7 +274,7 @@ async def test_a_classifier_of_ones_own_is_asked_within_the_brief(hub: Hub) -> N
         def __init__(self, capabilities: Sequence[Capability]) -> None:
             self.codes = [each.code for each in capabilities]
 
-        async def hears(self, text: str, brief: Brief) -> ClassifiedText:
+        async def classify(self, text: str, brief: Brief) -> ClassifiedText:
             brief.spend(prompt=7)
             return ClassifiedText([ScoredCapability(self.codes[0], 1.0)])
 
@@ -306,13 +306,13 @@ async def test_equal_words_are_understood_once_for_each_user(hub: Hub, serve: Se
 
 async def test_a_decision_counts_for_a_while(make_hub: MakeHub, serve: Serve) -> None:
     """C10."""
-    server, clock = serve(means()), TurnedClock()
+    server, clock = serve(means()), ManualClock()
     hub = make_hub(clock=clock)
     team(hub, server, cache_ms=60_000)
     found: list[str] = []
     async with hub:
         for seconds in (0, 59, 2):
-            clock.turn(seconds)
+            clock.advance(seconds)
             response = await hub.ask("orchestrator", "umbrella?", user="u")
             found.append(response.metadata["cache_status"])
     assert found == ["miss", "hit", "miss"]

@@ -218,7 +218,7 @@ async def test_two_that_ask_back_in_one_session_at_once_both_do(hub: Hub) -> Non
     both = asyncio.Barrier(2)
 
     class Together(Script):
-        async def hears(self, text: str, brief: Brief) -> ClassifiedText:
+        async def classify(self, text: str, brief: Brief) -> ClassifiedText:
             await both.wait()
             return ClassifiedText(self.scores(text))
 

@@ -10,7 +10,7 @@ import pytest
 
 import faulty_code
 from remit import Brief, Hub, Origin, Response
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Finding
 from remit.protocol.records import Notice
 
@@ -97,7 +97,7 @@ async def test_the_log_says_in_which_line_a_tool_failed(hub: Hub, caplog: pytest
 async def test_an_error_is_redacted_beside_the_event_loop(make_hub: Callable[..., Hub]) -> None:
     """Detectors take time to load; and whoever holds the loop meanwhile would be named as an agent that blocks it."""
     threads: list[str] = []
-    detect = pipeline()
+    detect = detector_pipeline()
 
     def looking(text: str) -> Iterable[Finding]:
         if "no account" in text:

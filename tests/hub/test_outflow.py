@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from properties import share
 from remit import Brief, Delta, Hub, Kind, Response
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.policy.redaction import settled, strike
 from remit.policy.verdict import Finding, Sealing
 from remit.runtime.live_text import BEFORE
@@ -106,7 +106,7 @@ async def test_what_is_held_back_is_said_when_the_agent_ends_or_fails(hub: Hub) 
 
 async def test_what_a_teams_pattern_finds_in_several_words_is_not_heard_word_by_word(make_hub: MakeHub) -> None:
     """X12: no figure and no sign tells such words from others."""
-    hub = make_hub(redaction=pipeline(patterns={"PROJECT": "Falcon Heavy Launch"}))
+    hub = make_hub(redaction=detector_pipeline(patterns={"PROJECT": "Falcon Heavy Launch"}))
     speaker(hub, [f"{word} " for word in ("We begin with Falcon Heavy Launch " + "and so on " * 20).split()])
     async with hub:
         events = hub.events()
@@ -163,7 +163,7 @@ _WORDS = st.sampled_from(
 @share(2)
 @given(st.lists(_WORDS, max_size=12), st.lists(st.integers(1, 60), min_size=1, max_size=30))
 def test_however_a_text_is_cut_the_pieces_say_no_more_than_the_whole(words: list[str], cuts: list[int]) -> None:
-    sealing = Sealing(b"k" * 32, pipeline())
+    sealing = Sealing(b"k" * 32, detector_pipeline())
     text = " ".join(words)
     said, before, pending, rest, place = "", "", "", text, 0
     while rest:

@@ -8,7 +8,7 @@ import pytest
 
 import isolated_agents as agents
 from remit import Brief, Code, Hub, Progress, RemitError, Response, Status, Usage
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 # Generous, because a machine that runs every test at once is slow.
@@ -73,7 +73,7 @@ async def test_an_isolated_agent_that_does_not_stop_is_killed_at_its_deadline(
     make_hub: Callable[..., Hub], function: Callable[[Brief], object]
 ) -> None:
     """K12: `time.sleep` and a CPU loop; nobody else notices."""
-    clock = TurnedClock()
+    clock = ManualClock()
     hub = make_hub(clock=clock)
     hub.agent("busy", isolation="process")(function)
     hub.agent("other", isolation="process")(agents.tell_pid)
@@ -83,7 +83,7 @@ async def test_an_isolated_agent_that_does_not_stop_is_killed_at_its_deadline(
             match record.body:
                 case Progress(text=text):
                     pid = int(text)
-                    clock.turn(31)
+                    clock.advance(31)
                 case Response(status=status, fault=why):
                     assert (status, why and why.code) == (Status.TIMEOUT, Code.TIMEOUT)
                 case _:

@@ -17,7 +17,7 @@ from remit.runtime.delegation import routing
 from remit.runtime.ports import StoreError
 from remit.runtime.track_record import NEWEST, tracks
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)
@@ -51,7 +51,7 @@ class WatchedStore(MemoryStore):
 class Scene:
     """A hub on a store that outlives it, with two agents that do the same, and one that asks them."""
 
-    def __init__(self, store: Any, clock: TurnedClock, **options: Any) -> None:
+    def __init__(self, store: Any, clock: ManualClock, **options: Any) -> None:
         self.clock = clock
         self.hub = Hub(store=store, clock=clock, **options)
         self.ran: list[str] = []
@@ -87,9 +87,9 @@ async def fail(brief: Brief) -> Any:
     raise ZeroDivisionError
 
 
-def taking(clock: TurnedClock, seconds: float, tokens: int = 0, *, fails: bool = False) -> Behaviour:
+def taking(clock: ManualClock, seconds: float, tokens: int = 0, *, fails: bool = False) -> Behaviour:
     async def work(brief: Brief) -> str:
-        clock.turn(seconds)
+        clock.advance(seconds)
         brief.spend(prompt=tokens)
         return await fail(brief) if fails else "done"
 
@@ -99,7 +99,7 @@ def taking(clock: TurnedClock, seconds: float, tokens: int = 0, *, fails: bool =
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_a_hub_remembers_how_agents_did_before_it_was_opened(tmp_path: Path, kind: str) -> None:
     """C12: past performance survives a restart."""
-    store, clock = MemoryStore(), TurnedClock()
+    store, clock = MemoryStore(), ManualClock()
 
     def scene() -> Scene:
         made = Scene(store if kind == "memory" else tmp_path / "hub.db", clock, durability="process")
@@ -124,7 +124,7 @@ async def test_a_hub_remembers_how_agents_did_before_it_was_opened(tmp_path: Pat
 
 async def test_what_is_remembered_is_what_the_hub_knew_itself() -> None:
     """Tracks are a fold over recorded outcomes: a hub that saw them and one that reads of them know the same."""
-    store, clock = MemoryStore(), TurnedClock(now=5_000.0)
+    store, clock = MemoryStore(), ManualClock(now=5_000.0)
     scene = Scene(store, clock)
     scene.add("quick", taking(clock, 0.5, 40))
     scene.add("slow", taking(clock, 4, 900))
@@ -141,7 +141,7 @@ async def test_what_is_remembered_is_what_the_hub_knew_itself() -> None:
         await scene.run()
         # Also where the user names the capability.
         await scene.hub.ask("quick", user="u", capability="LOOK")
-        clock.turn(77)
+        clock.advance(77)
         records = await store.recent(NEWEST)
         now, wall_ms = clock.now(), clock.wall_ms()
     found = tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000)
@@ -158,7 +158,7 @@ async def test_what_is_remembered_is_what_the_hub_knew_itself() -> None:
 
 async def test_the_past_is_read_once_and_only_where_there_is_a_choice() -> None:
     """Opening a hub reads nothing, and neither does a call that only one agent can take."""
-    store, clock = WatchedStore(), TurnedClock()
+    store, clock = WatchedStore(), ManualClock()
     scene = Scene(store, clock)
     scene.add("only", capability=Capability(code="ONLY", read_only=True))
     scene.add("one")
@@ -175,7 +175,7 @@ async def test_the_past_is_read_once_and_only_where_there_is_a_choice() -> None:
 
 
 async def test_what_was_heard_since_counts_more_than_what_is_read() -> None:
-    store, clock = MemoryStore(), TurnedClock()
+    store, clock = MemoryStore(), ManualClock()
     before = Scene(store, clock)
     before.add("one", fail)
     before.calls = [Call(target="one", capability="LOOK", input=number) for number in range(4)]
@@ -193,7 +193,7 @@ async def test_what_was_heard_since_counts_more_than_what_is_read() -> None:
 @pytest.mark.parametrize("trouble", ["fails", "stuck"])
 async def test_a_past_that_cannot_be_read_does_not_count(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "RECALL_S", 0.001)
-    store, clock = WatchedStore(), TurnedClock()
+    store, clock = WatchedStore(), ManualClock()
     setattr(store, trouble, True)
     scene = Scene(store, clock)
     scene.add("one")
@@ -206,7 +206,7 @@ async def test_a_past_that_cannot_be_read_does_not_count(trouble: str, monkeypat
 
 async def test_a_hub_that_is_not_open_knows_nothing_and_asks_nobody() -> None:
     store = WatchedStore()
-    scene = Scene(store, TurnedClock())
+    scene = Scene(store, ManualClock())
     scene.add("one")
     [ranked] = await scene.hub.ranking("LOOK")
     assert ranked == Ranked(
@@ -221,17 +221,17 @@ async def test_a_hub_that_is_not_open_knows_nothing_and_asks_nobody() -> None:
 
 
 async def test_what_a_person_took_to_decide_is_not_held_against_who_had_to_ask() -> None:
-    clock, store = TurnedClock(), MemoryStore()
+    clock, store = ManualClock(), MemoryStore()
 
     def ask_first(request: Request, facts: Facts) -> Verdict:
         return Ask("May it?") if request.target == "helper" and "May it?" not in facts.approved else ALLOW
 
     async def agree(_: object) -> bool:
-        clock.turn(120)
+        clock.advance(120)
         return True
 
     async def with_help(brief: Brief) -> str:
-        clock.turn(1)
+        clock.advance(1)
         await brief.delegate("helper", objective="help")
         return "done"
 
@@ -253,7 +253,7 @@ async def test_what_a_person_took_to_decide_is_not_held_against_who_had_to_ask()
 
 async def test_answers_that_were_kept_or_waited_for_say_nothing_about_who_gave_them() -> None:
     """Not in the record either: a hit, a failure at an equal request, a time-out of one that only waited."""
-    clock, store = TurnedClock(), MemoryStore()
+    clock, store = ManualClock(), MemoryStore()
     kept = replace(LOOK, cache_ms=60_000)
     begun, go = asyncio.Event(), asyncio.Event()
 
@@ -276,7 +276,7 @@ async def test_answers_that_were_kept_or_waited_for_say_nothing_about_who_gave_t
             scene.calls = [Call(capability="LOOK", input=given, deadline_ms=1_000)]
             impatient = asyncio.create_task(scene.run())
             await turns()
-            clock.turn(1.1)
+            clock.advance(1.1)
             await impatient
             go.set()
             await asyncio.gather(leader, follower)
@@ -294,7 +294,7 @@ async def test_answers_that_were_kept_or_waited_for_say_nothing_about_who_gave_t
 
 
 async def test_what_has_not_ended_is_in_flight_only_where_someone_is_at_work() -> None:
-    store, clock = MemoryStore(), TurnedClock()
+    store, clock = MemoryStore(), ManualClock()
     begun, over = asyncio.Event(), asyncio.Event()
 
     async def wait(brief: Brief) -> None:

@@ -36,7 +36,7 @@ from remit import (
     Verdict,
     fault,
 )
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Finding
 from remit.protocol.codec import encode
@@ -338,7 +338,7 @@ def words_one_by_one(text: str) -> Iterable[Finding]:
     yield from words(text)
 
 
-@pytest.mark.parametrize("detector", [words, words_one_by_one, pipeline(extra=[words])])
+@pytest.mark.parametrize("detector", [words, words_one_by_one, detector_pipeline(extra=[words])])
 async def test_a_team_may_have_a_detector_of_its_own(make_hub: MakeHub, detector: Any) -> None:
     """X12: one that knows nothing of tokens, and gives its findings one by one, does no less."""
     seen = Seen(make_hub(redaction=detector))
@@ -627,7 +627,7 @@ class Flaky:
 
     def __init__(self, word: str) -> None:
         self.word = word
-        self.detect = pipeline()
+        self.detect = detector_pipeline()
 
     def __call__(self, text: str) -> Iterable[Finding]:
         if self.word in text:

@@ -7,7 +7,7 @@ import pytest
 from remit import Brief, Call, Capability, Code, Hub, Response
 from remit.protocol.envelope import Json
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 
 READS = Capability(code="STOCK", read_only=True)
 
@@ -16,7 +16,7 @@ class Shop:
     """An agent that reads and changes, one that only asks others, and what was run."""
 
     def __init__(self) -> None:
-        self.hub = Hub(store=MemoryStore(), clock=TurnedClock())
+        self.hub = Hub(store=MemoryStore(), clock=ManualClock())
         self.ran: list[str] = []
         self.came: list[Response] = []
         self.calls: list[Call | str] = []
@@ -159,7 +159,7 @@ async def test_an_agent_that_asks_for_nearly_the_same_again_and_again_is_warned_
 
 
 async def test_one_that_gets_something_new_each_time_is_not_warned() -> None:
-    hub = Hub(store=MemoryStore(), clock=TurnedClock())
+    hub = Hub(store=MemoryStore(), clock=ManualClock())
     news = iter(["bolts lie on the left", "six crates came by ship", "none since May", "ask Eve about it"])
 
     @hub.agent("store")

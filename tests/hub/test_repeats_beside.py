@@ -6,7 +6,7 @@ import pytest
 
 from remit import Brief, Capability, Handoff, Hub
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 
 CASES: list[tuple[list[dict[str, Any]], int]] = [
     ([{}, {}], 1),
@@ -21,7 +21,7 @@ CASES: list[tuple[list[dict[str, Any]], int]] = [
 @pytest.mark.parametrize(("others", "ran"), CASES)
 async def test_what_is_handed_over_with_a_call_makes_it_another_question(others: list[Any], ran: int) -> None:
     """X5: two equal calls that only read, with other rows to add up, have two answers."""
-    hub, asked = Hub(store=MemoryStore(), clock=TurnedClock()), list[Any]()
+    hub, asked = Hub(store=MemoryStore(), clock=ManualClock()), list[Any]()
 
     @hub.agent("sums", capabilities=[Capability(code="SUM", read_only=True)])
     async def sums(brief: Brief) -> int:

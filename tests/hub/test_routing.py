@@ -12,7 +12,7 @@ from remit import Answer, Brief, Call, Capability, Code, Facts, Hub, Request, Re
 from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)
@@ -35,7 +35,7 @@ class Scene:
     """A hub with a caller, which asks for what it is told to, and those who can do it."""
 
     def __init__(self, **options: Any) -> None:
-        self.clock = TurnedClock()
+        self.clock = ManualClock()
         self.hub = Hub(store=MemoryStore(), clock=self.clock, **options)
         self.ran: list[str] = []
         self.calls: list[Call] = [Call(capability="LOOK", objective="look")]
@@ -164,10 +164,10 @@ async def test_an_open_breaker_is_passed_over_and_probed_when_its_time_has_come(
         scene.ran.clear()
         assert await scene.run() == [["sound", OK, None]]
         assert "not called" in (await scene.hub.ranking("LOOK"))[-1].why
-        scene.clock.turn(30)
+        scene.clock.advance(30)
         assert await scene.run() == [["sound", OK, None]]  # probed in vain: nobody's call failed for it
         works.append(True)
-        scene.clock.turn(60)
+        scene.clock.advance(60)
         assert await scene.run() == [["shaky", OK, None]]
     assert scene.ran == ["sound", "shaky", "sound", "shaky"]
 
@@ -191,7 +191,7 @@ async def test_all_attempts_together_get_no_more_tokens_and_time_than_one_was_gr
     async def spend(brief: Brief) -> None:
         granted.append((brief.request.remit.tokens, brief.request.remit.time_ms))
         brief.spend(prompt=300)
-        scene.clock.turn(2)
+        scene.clock.advance(2)
         raise ZeroDivisionError
 
     for name in ("one", "two", "three"):
@@ -217,7 +217,7 @@ async def test_a_time_out_leaves_no_time_to_ask_another_but_is_remembered() -> N
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = asyncio.create_task(scene.run())
         await begun.wait()
-        scene.clock.turn(1.1)
+        scene.clock.advance(1.1)
         assert await task == [["late", "timeout", Code.TIMEOUT]]
         assert await scene.run() == [["sound", OK, None]]
 

@@ -42,7 +42,7 @@ async def count(brief: Brief, name: str) -> int:
         tried += 1
         now = (await brief.state()).get(name, 0)
         try:
-            await brief.change(**{name: now + 1})
+            await brief.update_state(**{name: now + 1})
         except RemitError as error:
             if error.fault.code is not Code.STATE_CONFLICT:
                 raise
@@ -77,13 +77,13 @@ async def test_whoever_meets_a_conflict_meets_it_until_they_have_read_what_there
             await changed.wait()
             for _ in range(2):
                 with pytest.raises(RemitError, match="has changed x") as conflict:
-                    await brief.change(x="mine", y=1)
+                    await brief.update_state(x="mine", y=1)
                 met.append(conflict.value.fault.code)
-            await brief.change(y=2)
+            await brief.update_state(y=2)
             now = await brief.state()
-            return await brief.change(x=f"{now['x']} and mine")
+            return await brief.update_state(x=f"{now['x']} and mine")
         if brief.text == "second":
-            return await brief.change(x="theirs")
+            return await brief.update_state(x="theirs")
         return await brief.state()
 
     async with hub:
@@ -110,9 +110,9 @@ async def test_nothing_is_lost_among_many_runs_of_one_session(hub: Hub) -> None:
 async def test_changes_that_one_agent_makes_at_once_are_all_kept(hub: Hub) -> None:
     @hub.agent("a")
     async def a(brief: Brief) -> Any:
-        await asyncio.gather(*(brief.change(**{f"n{number}": number}) for number in range(10)))
-        await brief.change(n0="again")  # no conflict with what it has itself changed
-        return await brief.change(n1=None)
+        await asyncio.gather(*(brief.update_state(**{f"n{number}": number}) for number in range(10)))
+        await brief.update_state(n0="again")  # no conflict with what it has itself changed
+        return await brief.update_state(n1=None)
 
     async with hub:
         response = await hub.ask("a", "go", user="u", session="s")
@@ -125,15 +125,15 @@ async def test_what_is_only_equal_in_python_is_a_change(hub: Hub) -> None:
     @hub.agent("a")
     async def a(brief: Brief) -> Any:
         if brief.text == "set":
-            return await brief.change(flag=1)
+            return await brief.update_state(flag=1)
         if brief.text == "turn":
-            await brief.change(flag=True)
+            await brief.update_state(flag=True)
             changed.set()
             return None
         await brief.state()
         read.set()
         await changed.wait()
-        return await brief.change(flag=2)
+        return await brief.update_state(flag=2)
 
     async with hub:
         await hub.ask("a", "set", user="u", session="s")
@@ -195,13 +195,13 @@ async def test_another_users_and_another_agents_state_is_not_read(hub: Hub) -> N
     """X10: not under the same session either."""
 
     async def keep(brief: Brief) -> Any:
-        return await brief.state() if brief.text == "look" else await brief.change(secret=brief.text)
+        return await brief.state() if brief.text == "look" else await brief.update_state(secret=brief.text)
 
     hub.agent("a")(keep)
 
     @hub.agent("boss", may_call=["a"])
     async def boss(brief: Brief) -> Any:
-        await brief.change(secret="the boss's")
+        await brief.update_state(secret="the boss's")
         return (await brief.delegate("a", objective=brief.text)).result
 
     async with hub:
@@ -216,10 +216,10 @@ async def test_what_is_done_to_a_state_that_was_read_changes_nothing_that_is_kep
     async def a(brief: Brief) -> Any:
         if brief.text == "look":
             return await brief.state()
-        made = await brief.change(items=[1])
+        made = await brief.update_state(items=[1])
         made["items"].append(2)
         (await brief.state())["items"].append(3)
-        return await brief.change(other=True)
+        return await brief.update_state(other=True)
 
     async with hub:
         assert (await hub.ask("a", "go", user="u", session="s")).result == {"items": [1], "other": True}
@@ -231,7 +231,7 @@ async def test_personal_data_is_kept_as_tokens_and_read_as_far_as_the_team_lets_
     seen: dict[str, Any] = {}
 
     async def keep(brief: Brief) -> Any:
-        made = await brief.change(mail=MAIL)
+        made = await brief.update_state(mail=MAIL)
         seen[brief.request.target] = [made["mail"], (await brief.state())["mail"]]
         return made
 
@@ -266,9 +266,9 @@ async def test_what_cannot_be_kept_is_refused_and_what_was_there_stays(
 
     @hub.agent("a")
     async def a(brief: Brief) -> Any:
-        await brief.change(value="before")
+        await brief.update_state(value="before")
         with pytest.raises(RemitError) as refused:
-            await brief.change(value=value)
+            await brief.update_state(value=value)
         assert refused.value.fault.code is code
         assert said in str(refused.value)
         return await brief.state()
@@ -283,9 +283,9 @@ async def test_a_state_cannot_grow_without_end_by_small_changes(make_hub: MakeHu
     @hub.agent("a")
     async def a(brief: Brief) -> int:
         for number in range(9):
-            await brief.change(**{f"n{number}": "x" * 100})
+            await brief.update_state(**{f"n{number}": "x" * 100})
         with pytest.raises(RemitError, match="TOO_LARGE"):
-            await brief.change(n9="x" * 100)
+            await brief.update_state(n9="x" * 100)
         return len(await brief.state())
 
     async with hub:
@@ -306,11 +306,11 @@ async def test_a_run_that_is_taken_up_again_has_no_conflict_with_itself(make_hub
         @hub.agent("a", resumable=True)
         async def a(brief: Brief) -> Any:
             seen.append(await brief.state())
-            await brief.change(step="begun")
+            await brief.update_state(step="begun")
             working.set()
             if not go:
                 await asyncio.Event().wait()
-            return await brief.change(step="done")
+            return await brief.update_state(step="done")
 
         return hub
 

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from collector import Collector
-from remit import Brief, Capability, Code, Hub, ModelAgent, Notice, RemitError, ToolUse, fault, pipeline
+from remit import Brief, Capability, Code, Hub, ModelAgent, Notice, RemitError, ToolUse, detector_pipeline, fault
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Finding
 from remit.protocol.codec import encode
@@ -212,7 +212,7 @@ async def test_the_schema_is_held_against_the_value_and_what_is_wrong_does_not_s
     def staff(text: str) -> Iterable[Finding]:
         return [Finding(found.start(), found.end(), "STAFF") for found in re.finditer(r"ST-\d+", text)]
 
-    hub = Hub(store=hub.store, redaction=pipeline(extra=[staff]))
+    hub = Hub(store=hub.store, redaction=detector_pipeline(extra=[staff]))
 
     @hub.tool(sees=["STAFF"])
     async def look(staff: str) -> None:
@@ -368,7 +368,7 @@ async def test_what_cannot_be_redacted_is_not_given(
             raise ValueError(text)
         return ()
 
-    hub = make_hub(redaction=pipeline(extra=[breaks]))
+    hub = make_hub(redaction=detector_pipeline(extra=[breaks]))
     heard: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])

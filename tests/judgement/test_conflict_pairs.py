@@ -33,7 +33,7 @@ class Both:
     def __init__(self, _: Sequence[Capability]) -> None:
         pass
 
-    async def hears(self, text: str, brief: Brief) -> ClassifiedText:
+    async def classify(self, text: str, brief: Brief) -> ClassifiedText:
         both = [ScoredCapability("FREIGHT", 0.95), ScoredCapability("LABORATORY", 0.95)]
         return ClassifiedText(both, [[each] for each in both])
 

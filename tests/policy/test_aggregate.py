@@ -11,7 +11,7 @@ from remit.protocol.codec import checked, decode, encode
 from remit.protocol.envelope import Answer, Artifact, Response, Source, Strategy
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.text.components import Component, Conflict, Findings, Said
+from remit.text.components import Component, Conflict, Findings, ReportedValue
 from samples import a_response
 from strategies import responses
 
@@ -207,10 +207,12 @@ def test_whatever_the_strategy_an_answer_comes_of_any_success(strategy: Strategy
 CONFLICT = Conflict(
     path="train.departure",
     severity="high",
-    values=(Said("9:40", ("crystal",)), Said("10:40", ("tag",))),
+    values=(ReportedValue("9:40", ("crystal",)), ReportedValue("10:40", ("tag",))),
     preferred="9:40",
 )
-OPEN = Conflict(path="fee", severity="high", values=(Said(5, ("a",)), Said(7, ("b",))), question="5 or 7?")
+OPEN = Conflict(
+    path="fee", severity="high", values=(ReportedValue(5, ("a",)), ReportedValue(7, ("b",))), question="5 or 7?"
+)
 
 
 def test_an_answer_carries_the_conflicts_of_its_components() -> None:

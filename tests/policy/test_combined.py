@@ -11,7 +11,7 @@ from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Answer, Call, Response, Strategy
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.text.components import Component, Conflict, Said
+from remit.text.components import Component, Conflict, ReportedValue
 from remit.text.conflicts import find
 from samples import a_response
 from strategies import responses
@@ -82,7 +82,9 @@ def test_the_fault_is_the_first_in_the_order_asked_if_nothing_succeeded() -> Non
 
 def test_what_was_combined_names_whom_it_used_and_survives_a_journey() -> None:
     """K12: an agent in a process of its own is told all of it."""
-    conflict = Conflict(path="a", severity="high", values=(Said(1, ("tag",)), Said([2], ("byte",))), preferred=1)
+    conflict = Conflict(
+        path="a", severity="high", values=(ReportedValue(1, ("tag",)), ReportedValue([2], ("byte",))), preferred=1
+    )
     combined = Combined(answer=Answer("A"), responses=(FAILED, SURE, HALF), conflicts=(conflict,), places=(1, 2))
     assert combined.used == (SURE, HALF)
     assert decode(encode(combined), Combined) == combined

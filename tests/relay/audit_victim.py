@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from devices import sealer
 from remit import Brief, Hub
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.card import Rate
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import Draft, PromptRequest
@@ -99,7 +99,7 @@ async def ask(home: Path, objective: str, die_at: int, log: int) -> None:
             post,
             profiles={"mine": profile},
             agent_of=lambda _: Local(),
-            detect=pipeline(),
+            detect=detector_pipeline(),
             now_ms=LoopClock().wall_ms,
             recorded=noted,
         ) as host:

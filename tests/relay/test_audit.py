@@ -16,7 +16,7 @@ import pytest
 from devices import introduce, sealer
 from pairs import Pair, together
 from recorded import recorded, steps
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, SharedStep
@@ -166,7 +166,7 @@ async def test_why_something_failed_is_on_record_without_what_is_secret(tmp_path
 def test_a_name_that_is_no_text_can_be_recorded_all_the_same() -> None:
     name = os.fsdecode(b"ann\xff")
     assert encode(audit.printable(name)) == b'"ann?"'
-    assert audit.struck("", pipeline()) == ""
+    assert audit.struck("", detector_pipeline()) == ""
 
 
 async def test_a_question_that_was_under_way_at_a_restart_is_on_record_as_asked_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from remit.relay.bridge import acp as module
 from remit.relay.bridge import acp_turn, acp_wire
 from remit.relay.bridge.acp import AcpAgent
 from remit.relay.bridge.ports import Choice, Draft, DraftFailure, PermissionRequest, PromptRequest, deny, in_words
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from waiting import PATIENCE_S
 
 sdk = pytest.importorskip("acp", reason="the extra `acp` is not installed")
@@ -369,7 +369,7 @@ async def test_one_that_does_not_stop_when_it_is_told_to_is_ended(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acp_link, "CANCEL_S", 0.2)
-    clock = TurnedClock()
+    clock = ManualClock()
     agent = make("deaf to cancel", clock=clock)
     outcome = await agent.prompt(request(local_turn_timeout_ms=1_000))
     assert failed(outcome, hard=True) == "the local agent did not answer within 1 s"
@@ -394,12 +394,12 @@ async def test_the_next_process_takes_a_session_up_again_unless_the_last_was_los
     make: Make, tmp_path: Path
 ) -> None:
     """S4."""
-    clock = TurnedClock()
+    clock = ManualClock()
     agent = make(None, "--resumes", sdk=True, clock=clock)
     for name in ("s-1", "s-2"):
         assert drafted(await agent.prompt(steps(("say", "Hello"), session_id=name))) == "Hello"
     assert "exit code 3" in failed(await agent.prompt(steps(("die", ""), session_id="s-1")), hard=True)
-    clock.turn(2)
+    clock.advance(2)
     for name in ("s-1", "s-2"):
         assert drafted(await agent.prompt(steps(("say", "Hello"), session_id=name))) == "Hello"
     notes = [line for line in (tmp_path / "notes").read_text().splitlines() if not line.startswith("greeted")]

@@ -163,7 +163,7 @@ async def test_a_prompt_that_is_cancelled_cancels_its_run(hub: Hub) -> None:
     prompt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await prompt
-    assert hub.standing()["slow"].running == 0
+    assert hub.agent_status()["slow"].running == 0
 
 
 async def test_closing_cancels_what_is_in_flight_and_refuses_what_waits(hub: Hub) -> None:
@@ -173,7 +173,7 @@ async def test_closing_cancels_what_is_in_flight_and_refuses_what_waits(hub: Hub
     await started
     await agent.close()
     assert [failed(await each, hard=True) for each in prompts] == ["the local agent was closed"] * 2
-    assert hub.standing()["slow"].running == 0
+    assert hub.agent_status()["slow"].running == 0
     await agent.close()
 
 

@@ -21,7 +21,7 @@ from remit.agents.mcp.settings import Program
 from remit.relay.bridge.ndjson import NdjsonAgent
 from remit.relay.bridge.ports import ConversationTurn, Draft, PromptConstraints, shown, time_limit_s
 from remit.relay.bridge.supervised_agent import MAX_WAITING
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "relay" / "agent.py"
 
@@ -29,12 +29,12 @@ Make = Callable[[Program], NdjsonAgent]
 
 
 @pytest.fixture
-def clock() -> TurnedClock:
-    return TurnedClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def make(clock: TurnedClock) -> AsyncGenerator[Make, None]:
+async def make(clock: ManualClock) -> AsyncGenerator[Make, None]:
     """Return what makes agents that are closed in the end."""
     made: list[NdjsonAgent] = []
 
@@ -255,7 +255,7 @@ async def test_a_response_with_wrong_types_fails_hard_and_names_the_field(
     assert failed(outcome, hard=True) == f"invalid response from the local agent: {reason}"
 
 
-async def test_an_error_is_told_in_the_agents_words_and_spoils_this_turn_alone(make: Make, clock: TurnedClock) -> None:
+async def test_an_error_is_told_in_the_agents_words_and_spoils_this_turn_alone(make: Make, clock: ManualClock) -> None:
     agent = make(rogue(json.dumps({"status": "error", "reason": "no \x1b[31mmodel\x1b[0m\nis configured" + "!" * 999})))
     reason = failed(await agent.prompt(request()), hard=False)
     assert reason.startswith("the local agent says: no model is configured!!!")
@@ -393,7 +393,7 @@ async def test_no_part_of_what_it_was_given_is_among_its_last_words(make: Make, 
 
 
 async def test_after_a_crash_the_next_prompt_starts_it_anew_but_not_before_a_pause(
-    make: Make, clock: TurnedClock, tmp_path: Path
+    make: Make, clock: ManualClock, tmp_path: Path
 ) -> None:
     """S4: a crashed agent needs the user to act; meanwhile it is not started over and over."""
     file = tmp_path / "late"
@@ -403,11 +403,11 @@ async def test_after_a_crash_the_next_prompt_starts_it_anew_but_not_before_a_pau
         await noted(file, crash + 1)
         os.killpg(group_of(agent), signal.SIGKILL)
         assert "signal 9" in failed(await prompt, hard=True)
-        clock.turn(pause_s - 0.5)
+        clock.advance(pause_s - 0.5)
         assert failed(await agent.prompt(request()), hard=True) == (
             f"the local agent failed {times}; it can be started again in 0.5 s"
         )
-        clock.turn(0.5)
+        clock.advance(0.5)
     file.with_suffix(".go").touch()
     assert drafted(await agent.prompt(request())) == "Review this API!"
     # It has answered, so that the next crash is the first again.
@@ -441,7 +441,7 @@ async def test_one_that_closes_its_input_fails_hard_at_the_next_prompt(make: Mak
     assert reason == "the local agent's process no longer accepts input"
 
 
-async def test_one_that_died_between_turns_fails_the_next_prompt(make: Make, clock: TurnedClock) -> None:
+async def test_one_that_died_between_turns_fails_the_next_prompt(make: Make, clock: ManualClock) -> None:
     """S4: a crashed agent is told of, not quietly replaced."""
     agent = make(rogue("answers and dies"))
     assert drafted(await agent.prompt(request(1))) == "Review this API!"
@@ -450,7 +450,7 @@ async def test_one_that_died_between_turns_fails_the_next_prompt(make: Make, clo
         "the local agent's process ended after its last turn: exit code 7; last output: cannot go on"
     )
     assert "failed once" in failed(await agent.prompt(request(3)), hard=True)
-    clock.turn(1)
+    clock.advance(1)
     assert drafted(await agent.prompt(request(4))) == "Review this API!"
 
 
@@ -630,6 +630,6 @@ def test_what_is_shown_of_an_agents_words_is_one_printable_line_within_bounds(te
 def test_no_line_that_an_agent_may_print_is_taken_for_an_answer(line: bytes) -> None:
     from remit.relay.bridge.ndjson import NdjsonLink
 
-    link: Any = NdjsonLink("p-1", rogue("echo"), TurnedClock())
+    link: Any = NdjsonLink("p-1", rogue("echo"), ManualClock())
     link._take(line)
     assert link._garbage + link._violations == 1

@@ -46,7 +46,7 @@ from remit.relay.wire import (
     signed_text,
 )
 from remit.stores.connection import connect_reader, connect_writer
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from remit.transports.credentials.keys import raw
 from waiting import PATIENCE_S, eventually
 
@@ -266,7 +266,7 @@ async def test_what_is_put_again_is_recognised_also_after_a_restart(tmp_path: Pa
 
 
 async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_queued(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_at(tmp_path, GatewayLimits(repeat_days=1), clock=clock) as at, client_at(at.url, "b") as b:
         async with client_at(at.url, "a") as a:
             await a.put(B, 7, b"sealed")
@@ -275,13 +275,13 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
         assert isinstance(delivery, Delivery)
         await b.say(Ack(delivery.place))
         await answer(b, Publish(request=1))
-    clock.turn(2 * 86_400)
+    clock.advance(2 * 86_400)
     gateway = Gateway(tmp_path, name=NAME, limits=GatewayLimits(repeat_days=1), clock=clock)
     async with GatewayListener(gateway) as at, client_at(at.url, "a") as a:
         await gateway.tidy()
         await a.put(B, 7, b"another")
         assert await stored(a) == [Receipt(B, 7)]
-        clock.turn(2 * 86_400)
+        clock.advance(2 * 86_400)
         await gateway.tidy()
         await a.put(B, 7, b"another")
         assert await stored(a) == [Receipt(B, 7, True)]
@@ -355,7 +355,7 @@ async def test_a_receiver_that_does_not_acknowledge_gets_no_more_than_its_window
 
 
 async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     limits = GatewayLimits(slow_s=10, idle_s=10**6, closing_s=0.05, window_bytes=10**8, window_messages=10**4)
     gateway = Gateway(tmp_path, name=NAME, limits=limits, clock=clock)
     async with GatewayListener(gateway) as at, link_to(at.url, "a") as a, ClientSession() as session:
@@ -364,7 +364,7 @@ async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: P
         for number in range(1, 61):
             await a.put(B, number, bytes(250_000))
         gateway.sweep()
-        clock.turn(11)
+        clock.advance(11)
         gateway.sweep()
         await eventually(lambda: len(gateway.connected()) <= 1)
         await socket.close()
@@ -373,16 +373,16 @@ async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: P
 
 
 async def test_a_silent_device_is_cut_off(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     gateway = Gateway(tmp_path, name=NAME, limits=GatewayLimits(idle_s=90), clock=clock)
     async with GatewayListener(gateway) as at, client_at(at.url, "a") as a:
-        clock.turn(60)
+        clock.advance(60)
         await a.socket.ping()
         assert isinstance(await answer(a, Publish(request=1)), Done)
-        clock.turn(60)
+        clock.advance(60)
         gateway.sweep()
         assert gateway.connected() == [A]
-        clock.turn(60)
+        clock.advance(60)
         gateway.sweep()
         bye = await a.hear()
         assert isinstance(bye, Bye)
@@ -396,7 +396,7 @@ async def test_a_device_that_is_too_fast_is_read_more_slowly(tmp_path: Path) -> 
         waited.append(seconds)
 
     limits = GatewayLimits(frames_per_s=10, frames_burst=5)
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_at(tmp_path, limits, clock=clock, sleep=sleep) as at, client_at(at.url, "b"):
         async with client_at(at.url, "a") as a:
             for number in range(1, 9):

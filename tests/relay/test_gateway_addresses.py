@@ -19,7 +19,7 @@ from remit.relay.gateway.limits import GatewayLimits, HourlyRate
 from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.server import Gateway
 from remit.relay.wire import PATH, Bye, Delivery, DeviceStatus, Done, Publish, Welcome, read_from_gateway
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from waiting import PATIENCE_S, no_longer
 
 PROXIES = networks(["127.0.0.1", "10.0.0.0/8"])
@@ -132,7 +132,7 @@ def test_no_address_ever_has_more_open_than_it_may(steps: list[str]) -> None:
 # ── at a gateway ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def proxied(folder: Path, limits: GatewayLimits, clock: TurnedClock | None = None) -> GatewayListener:
+def proxied(folder: Path, limits: GatewayLimits, clock: ManualClock | None = None) -> GatewayListener:
     return GatewayListener(Gateway(folder, name=NAME, limits=limits, proxies=PROXIES, clock=clock))
 
 
@@ -186,7 +186,7 @@ async def test_those_who_do_not_greet_are_few_from_one_address(tmp_path: Path) -
 
 
 async def test_who_fails_to_show_who_it_is_too_often_has_to_wait(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     limits = GatewayLimits(address_failures=HourlyRate(burst=2, per_hour=60))
     async with proxied(tmp_path, limits, clock) as at, AsyncExitStack() as stack:
         for _ in range(2):
@@ -196,13 +196,13 @@ async def test_who_fails_to_show_who_it_is_too_often_has_to_wait(tmp_path: Path)
             assert isinstance(read_from_gateway(await socket.receive_str()), Bye)
         assert "too many failed authentications" in await refused(stack, at, ONE)
         assert isinstance((await greeted(stack, at, OTHER, "a")).answer, Welcome)
-        clock.turn(61)
+        clock.advance(61)
         assert isinstance((await greeted(stack, at, ONE, "b")).answer, Welcome)
 
 
 async def test_only_so_many_new_devices_come_from_one_address_and_known_ones_always(tmp_path: Path) -> None:
     """So that nobody fills the gateway with devices."""
-    clock = TurnedClock()
+    clock = ManualClock()
     limits = GatewayLimits(address_devices=HourlyRate(burst=2, per_hour=2))
     async with proxied(tmp_path, limits, clock) as at, AsyncExitStack() as stack:
         for name in ("a", "b", "a", "b"):
@@ -213,7 +213,7 @@ async def test_only_so_many_new_devices_come_from_one_address_and_known_ones_alw
         assert answer.reason == "too many new devices from this network address; try again later"
         assert isinstance((await greeted(stack, at, ONE, "a")).answer, Welcome)
         assert isinstance((await greeted(stack, at, OTHER, "c")).answer, Welcome)
-        clock.turn(1_801)
+        clock.advance(1_801)
         assert isinstance((await greeted(stack, at, ONE, "d")).answer, Welcome)
 
 

@@ -28,7 +28,7 @@ from remit.relay.wire import (
     read_from_gateway,
     signed_text,
 )
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from remit.transports.credentials.keys import raw
 from waiting import PATIENCE_S, eventually, no_longer
 
@@ -182,7 +182,7 @@ async def test_pings_count_like_anything_else(tmp_path: Path) -> None:
         waited.append(seconds)
 
     limits = GatewayLimits(frames_per_s=10, frames_burst=5)
-    async with gateway_at(tmp_path, limits, clock=TurnedClock(), sleep=sleep) as at, rough(at) as one:
+    async with gateway_at(tmp_path, limits, clock=ManualClock(), sleep=sleep) as at, rough(at) as one:
         one.writer.write(one.hello(await one.hear(), "rough"))
         await one.hear()
         one.writer.write(framed(PING, b"x") * 8)
@@ -201,7 +201,7 @@ async def test_a_long_list_counts_for_as_much_as_it_takes_to_write_it(tmp_path: 
 
     limits = GatewayLimits(frames_per_s=100, frames_burst=1_000)
     async with (
-        gateway_at(tmp_path, limits, clock=TurnedClock(), sleep=sleep) as at,
+        gateway_at(tmp_path, limits, clock=ManualClock(), sleep=sleep) as at,
         client_at(at.url, "a") as a,
     ):
         everyone = tuple(id_of(str(number)) for number in range(MAX_ALLOWED))

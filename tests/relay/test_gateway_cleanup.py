@@ -32,7 +32,7 @@ from remit.relay.wire import (
     Welcome,
 )
 from remit.stores.connection import connect_reader, connect_writer
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from waiting import PATIENCE_S
 
 A, B, C = id_of("a"), id_of("b"), id_of("c")
@@ -51,7 +51,7 @@ def rows(folder: Path, statement: str) -> list[tuple[object, ...]]:
 
 @asynccontextmanager
 async def gateway_of(
-    folder: Path, clock: TurnedClock, limits: GatewayLimits | None = None
+    folder: Path, clock: ManualClock, limits: GatewayLimits | None = None
 ) -> AsyncGenerator[tuple[Gateway, str]]:
     gateway = Gateway(folder, name=NAME, limits=limits, clock=clock)
     async with GatewayListener(gateway) as at:
@@ -76,18 +76,18 @@ async def stored(client: Client, count: int) -> None:
 
 
 async def test_what_nobody_fetches_is_deleted_and_its_sender_is_told_at_once(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_of(tmp_path, clock) as (gateway, url):
         await come_and_go(url, "b")
         async with client_at(url, "a") as a:
             for number in (1, 2):
                 await a.put(B, number, b"old")
             await stored(a, 2)
-            clock.turn(20 * DAY_S)
+            clock.advance(20 * DAY_S)
             await a.put(B, 3, b"young")
             await stored(a, 1)
             await gateway.tidy()
-            clock.turn(11 * DAY_S)
+            clock.advance(11 * DAY_S)
             await gateway.tidy()
             assert await a.hear() == Expired(to=B, number=2, reason=WHY)
             async with client_at(url, "b") as b:
@@ -98,17 +98,17 @@ async def test_what_nobody_fetches_is_deleted_and_its_sender_is_told_at_once(tmp
 
 
 async def test_a_sender_that_was_not_there_is_told_when_it_comes_until_it_sends_something_new(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_of(tmp_path, clock) as (_, url):
         await come_and_go(url, "b")
         async with client_at(url, "a") as a:
             await a.put(B, 7, b"x")
             await stored(a, 1)
-    clock.turn(MONTH_S)
+    clock.advance(MONTH_S)
     async with gateway_of(tmp_path, clock) as (gateway, url):
         await gateway.tidy()
         # It was away for long itself; what it is to be told outlives the other things that are forgotten.
-        clock.turn(20 * DAY_S)
+        clock.advance(20 * DAY_S)
         await gateway.tidy()
         for _ in range(2):
             async with client_at(url, "a") as a:
@@ -126,7 +126,7 @@ async def test_a_sender_that_was_not_there_is_told_when_it_comes_until_it_sends_
 
 
 async def test_what_a_device_has_on_its_screen_is_not_deleted_under_its_hands(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with (
         gateway_of(tmp_path, clock, GatewayLimits(idle_s=10 * YEAR_S)) as (gateway, url),
         client_at(url, "b") as b,
@@ -136,7 +136,7 @@ async def test_what_a_device_has_on_its_screen_is_not_deleted_under_its_hands(tm
         await stored(a, 1)
         delivery = await b.hear()
         assert isinstance(delivery, Delivery)
-        clock.turn(MONTH_S)
+        clock.advance(MONTH_S)
         await gateway.tidy()
         await b.say(Ack(delivery.place))
         await b.say(Publish(request=1))
@@ -147,7 +147,7 @@ async def test_what_a_device_has_on_its_screen_is_not_deleted_under_its_hands(tm
 
 async def test_much_that_is_old_is_deleted_in_many_small_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "ROWS", 3)
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_of(tmp_path, clock) as (gateway, url):
         names = [f"d{number}" for number in range(8)]
         await come_and_go(url, *names)
@@ -155,20 +155,20 @@ async def test_much_that_is_old_is_deleted_in_many_small_steps(tmp_path: Path, m
             for number, name in enumerate(names * 2, start=1):
                 await a.put(id_of(name), number, b"x")
             await stored(a, 16)
-        clock.turn(MONTH_S)
+        clock.advance(MONTH_S)
         await gateway.tidy()
         async with client_at(url, "a") as a:
             told = [await a.hear() for _ in names]
             assert {each.to: each.number for each in told if isinstance(each, Expired)} == {
                 id_of(name): 9 + place for place, name in enumerate(names)
             }
-        clock.turn(MONTH_S)
+        clock.advance(MONTH_S)
         await gateway.tidy()
     assert rows(tmp_path, "SELECT 1 FROM message UNION ALL SELECT 2 FROM pair") == []
 
 
 async def test_what_expired_makes_room_again(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_of(tmp_path, clock, GatewayLimits(sender_messages=1)) as (gateway, url):
         await come_and_go(url, "b")
         async with client_at(url, "a") as a:
@@ -176,7 +176,7 @@ async def test_what_expired_makes_room_again(tmp_path: Path) -> None:
             await stored(a, 1)
             await a.put(B, 2, b"x")
             assert isinstance(await a.hear(), Refused)
-            clock.turn(MONTH_S)
+            clock.advance(MONTH_S)
             await gateway.tidy()
             assert isinstance(await a.hear(), Expired)
             await a.put(B, 2, b"x", anew=True)
@@ -190,7 +190,7 @@ async def test_a_host_hears_that_the_other_device_did_not_fetch_what_it_sent(
     monkeypatch.setattr(post_module, "TELL_S", 0.05)
     anna, bob = sealer(tmp_path, "anna"), sealer(tmp_path, "bob")
     introduce(anna, bob)
-    clock, troubles = TurnedClock(), asyncio.Queue[Fault | None]()
+    clock, troubles = ManualClock(), asyncio.Queue[Fault | None]()
     gateway = Gateway(tmp_path / "gateway", name="g", clock=clock)
     async with GatewayListener(gateway) as at, asyncio.timeout(PATIENCE_S):
         async with linked(bob, at.url) as two, linked(anna, at.url) as one:
@@ -202,7 +202,7 @@ async def test_a_host_hears_that_the_other_device_did_not_fetch_what_it_sent(
         async with linked(anna, at.url, lambda _, why: troubles.put_nowait(why)) as one:
             await one.send(bob.device.id, b"second")
             await one.emptied()
-            clock.turn(MONTH_S)
+            clock.advance(MONTH_S)
             await gateway.tidy()
             why = await troubles.get()
             assert why is not None
@@ -223,7 +223,7 @@ async def test_a_host_hears_that_the_other_device_did_not_fetch_what_it_sent(
 
 
 async def test_a_device_that_was_not_there_for_a_year_is_forgotten_with_all_that_it_left(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     limits = GatewayLimits(idle_s=10 * YEAR_S)
     async with gateway_of(tmp_path, clock, limits) as (gateway, url):
         async with client_at(url, "b") as b:
@@ -233,7 +233,7 @@ async def test_a_device_that_was_not_there_for_a_year_is_forgotten_with_all_that
             await b.hear()
         async with client_at(url, "a") as a:
             await come_and_go(url, "c")
-            clock.turn(YEAR_S)
+            clock.advance(YEAR_S)
             await a.put(B, 1, b"x")
             await stored(a, 1)
             await gateway.tidy()
@@ -254,7 +254,7 @@ async def test_a_device_that_was_not_there_for_a_year_is_forgotten_with_all_that
 
 
 async def test_a_device_that_stays_connected_for_years_is_known_after_a_crash(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with (
         gateway_of(tmp_path, clock, GatewayLimits(idle_s=10 * YEAR_S)) as (gateway, url),
         client_at(url, "a") as a,
@@ -263,9 +263,9 @@ async def test_a_device_that_stays_connected_for_years_is_known_after_a_crash(tm
         await a.say(Publish(request=1, bundle=b"signed"))
         await a.hear()
         for _ in range(3):
-            clock.turn(YEAR_S)
+            clock.advance(YEAR_S)
             await gateway.tidy()
-    clock.turn(DAY_S)
+    clock.advance(DAY_S)
     async with gateway_of(tmp_path, clock) as (gateway, url):
         await gateway.tidy()
         async with client_at(url, "b") as b:
@@ -274,7 +274,7 @@ async def test_a_device_that_stays_connected_for_years_is_known_after_a_crash(tm
 
 
 async def test_trouble_with_the_disk_only_puts_off_what_is_to_be_forgotten(tmp_path: Path) -> None:
-    clock, troubles = TurnedClock(), 0
+    clock, troubles = ManualClock(), 0
 
     def trouble() -> None:
         nonlocal troubles
@@ -288,7 +288,7 @@ async def test_trouble_with_the_disk_only_puts_off_what_is_to_be_forgotten(tmp_p
         async with client_at(at.url, "a") as a:
             await a.put(B, 1, b"x")
             await stored(a, 1)
-        clock.turn(MONTH_S)
+        clock.advance(MONTH_S)
         troubles = 1
         await gateway.tidy()
         assert (gateway.metrics.expired, gateway.is_well) == (0, False)
@@ -301,7 +301,7 @@ async def test_trouble_with_the_disk_only_puts_off_what_is_to_be_forgotten(tmp_p
 
 
 async def test_keys_and_lists_count_as_what_the_gateway_holds_and_are_counted_right(tmp_path: Path) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_of(tmp_path, clock) as (gateway, url):
         async with client_at(url, "b") as b, client_at(url, "a") as a:
             for request, one_time in ((1, (b"k1", b"k2")), (2, (b"k1", b"k3"))):
@@ -318,15 +318,15 @@ async def test_keys_and_lists_count_as_what_the_gateway_holds_and_are_counted_ri
             # Two devices, three keys of which one is used, one on the list, one who sent, one message.
             held = 8 * ROW_BYTES + 200 + 2 * len(b"k1") + len(b"message")
             assert gateway.held.size() == held
-        clock.turn(MONTH_S)
+        clock.advance(MONTH_S)
         await come_and_go(url, "a", "b")
     async with gateway_of(tmp_path, clock) as (gateway, url):
         assert gateway.held.size() == held, "counted anew, it is the same"
         await gateway.tidy()
-        clock.turn(MONTH_S)
+        clock.advance(MONTH_S)
         await gateway.tidy()
         assert gateway.held.size() == 5 * ROW_BYTES + 200 + 2 * len(b"k1")
-        clock.turn(YEAR_S)
+        clock.advance(YEAR_S)
         await come_and_go(url, "c")
         await gateway.tidy()
         assert (gateway.held.devices, gateway.held.size()) == (1, ROW_BYTES)
@@ -372,15 +372,15 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path)
     )
     connection.pragma("user_version", 1)
     connection.close()
-    clock = TurnedClock()
+    clock = ManualClock()
     async with gateway_of(tmp_path, clock) as (gateway, url):
-        clock.turn(20 * DAY_S)
+        clock.advance(20 * DAY_S)
         await gateway.tidy()
         async with client_at(url, "b") as b:
             found = await b.hear()
             assert isinstance(found, Delivery)
             assert found.body == b"queued before"
-        clock.turn(11 * DAY_S)
+        clock.advance(11 * DAY_S)
         await gateway.tidy()
         assert gateway.held.all.messages == 0
     assert rows(tmp_path, "PRAGMA user_version") == [(SCHEMA_VERSION,)]

@@ -36,7 +36,7 @@ from remit.relay.wire import (
     Refused,
     encode_text,
 )
-from remit.testing import TurnedClock
+from remit.testing import ManualClock
 from waiting import PATIENCE_S, eventually
 
 A, B = id_of("a"), id_of("b")
@@ -375,7 +375,7 @@ async def test_a_gateway_that_lost_its_file_is_told_anew_who_may_reach_the_devic
 
 
 async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
-    clock, heard = TurnedClock(), asyncio.Queue[Expired]()
+    clock, heard = ManualClock(), asyncio.Queue[Expired]()
     gateway = Gateway(tmp_path, name=NAME, clock=clock)
     async with GatewayListener(gateway) as at, asyncio.timeout(PATIENCE_S):
         async with link_to(at.url, "b") as b:
@@ -383,7 +383,7 @@ async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
         async with link_to(at.url, "a") as a:
             a.expired = heard.put_nowait
             await a.put(B, 1, b"x")
-            clock.turn(31 * 86_400)
+            clock.advance(31 * 86_400)
             await gateway.tidy()
             assert await heard.get() == Expired(to=B, number=1, reason="not fetched for 30 days")
             await a.put(B, 2, b"y")

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.detectors.pipeline import KINDS, pipeline
+from remit.detectors.pipeline import KINDS, detector_pipeline
 from remit.policy.verdict import Finding
 from remit.relay.bridge.ports import Draft
 from remit.relay.session.review import CREDENTIALS, RULES, Review, ReviewFacts, ReviewRules, Rule, reviews
 
-DETECT = pipeline()
+DETECT = detector_pipeline()
 OBJECTIVE = "review this API for security issues"
 ON_TOPIC = "Which endpoints of the API have had security reviews, and which issues were found there?"
 

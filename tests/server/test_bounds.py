@@ -150,7 +150,7 @@ async def test_whoever_hangs_up_on_a_stream_leaves_nothing_behind_while_the_run_
                     assert reply.status == 200
                     await reply.content.readany()
         await eventually(lambda: not streams)
-        assert hub.standing()["slow"].running == 1, "it goes on"
+        assert hub.agent_status()["slow"].running == 1, "it goes on"
         go_on.set()
 
 
@@ -166,7 +166,7 @@ async def test_whoever_hangs_up_on_an_answer_leaves_nothing_behind_while_the_run
                 await writer.drain()
                 writer.close()
         await eventually(lambda: not server.server_state.tasks)
-        assert hub.standing()["slow"].running == 1
+        assert hub.agent_status()["slow"].running == 1
         go_on.set()
 
 

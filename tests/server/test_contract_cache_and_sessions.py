@@ -41,7 +41,7 @@ def platform(tmp_path: Path, ran: list[str]) -> Hub:
     @hub.agent("DOC", capabilities=["DOC_WRITE"])
     async def scribe(brief: Brief) -> Any:
         state = await brief.state()
-        await brief.change(pages=state.get("pages", 0) + 1)
+        await brief.update_state(pages=state.get("pages", 0) + 1)
         said = [message.text for message in await brief.history()]
         return {"pages": state.get("pages", 0), "said": len(said), "session": brief.request.parent_session}
 

@@ -21,12 +21,12 @@ from remit.server.mcp import host_delegations
 from serving import serving
 from waiting import PATIENCE_S
 
-ANNA = Sender(name="anna-desk", users=frozenset({"anna"}), answers=True)
-BOB = Sender(name="bob-desk", users=frozenset({"bob"}), answers=True)
+ANNA = Sender(name="anna-desk", users=frozenset({"anna"}), may_approve=True)
+BOB = Sender(name="bob-desk", users=frozenset({"bob"}), may_approve=True)
 MANY = Sender(name="office")
 STRICT = Sender(name="strict", users=frozenset({"anna"}))
 NORTH = Sender(name="north", is_hub=True)
-OPERATOR = Sender(name="ops", may=frozenset(Permission))
+OPERATOR = Sender(name="ops", permissions=frozenset(Permission))
 ALL = (ANNA, BOB, MANY, STRICT, NORTH, OPERATOR)
 
 era = pytest.mark.parametrize("era", ERAS)

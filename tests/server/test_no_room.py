@@ -27,7 +27,7 @@ async def test_however_many_connections_there_are_more_than_there_is_room_for_ea
         at_work = [await connected(server) for _ in range(4)]
         for _, writer in at_work:
             writer.write(asking)
-        while hub.standing()["slow"].running < 4:
+        while hub.agent_status()["slow"].running < 4:
             await asyncio.sleep(0.01)
         more = [await connected(server) for _ in range(150)]
         for reader, writer in more:

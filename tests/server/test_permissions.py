@@ -54,7 +54,9 @@ async def house(hub: Hub) -> AsyncGenerator[House]:
 
     assert echo
     assert slow
-    visitors = [Sender(name=name_of(may), users=VISITOR.users, targets=VISITOR.targets, may=may) for may in SETS]
+    visitors = [
+        Sender(name=name_of(may), users=VISITOR.users, targets=VISITOR.targets, permissions=may) for may in SETS
+    ]
     async with asyncio.timeout(BOUND_S), hub:
         api = Api(hub, gate_of(Sender(name="web"), *visitors), a2a=Exposure(default="echo"))
         async with Server(api, port=0, drain_s=1) as server, client_of(server) as web:
@@ -183,7 +185,7 @@ async def test_a_hub_served_from_python_gives_what_it_is_told(hub: Hub, may: fro
     headers = {"authorization": f"Bearer {'t' * 20}"}
     async with (
         hub,
-        hub.serve(clients={"web": "t" * 20}, may={"web": sorted(may)}) as address,
+        hub.serve(clients={"web": "t" * 20}, permissions={"web": sorted(may)}) as address,
         ClientSession(address, headers=headers) as session,
         session.get(path) as reply,
     ):
@@ -193,6 +195,6 @@ async def test_a_hub_served_from_python_gives_what_it_is_told(hub: Hub, may: fro
 async def test_a_permission_that_there_is_not_is_named(hub: Hub) -> None:
     async with hub:
         with pytest.raises(RemitError, match="did you mean `metrics`") as raised:
-            async with hub.serve(clients={"web": "t" * 20}, may={"web": ["metric"]}):
+            async with hub.serve(clients={"web": "t" * 20}, permissions={"web": ["metric"]}):
                 pass
     assert raised.value.fault.code is Code.TEAM_INVALID

@@ -32,11 +32,11 @@ from remit.server.refusals import (
     Refusals,
 )
 from remit.server.server import Server
-from remit.testing import MemoryStore, TurnedClock
+from remit.testing import ManualClock, MemoryStore
 from serving import ANNA, client_of, gate_of, got, posted
 
 BOUND_S = 60
-OPS = Sender(name="ops", may=frozenset({Permission.METRICS}))
+OPS = Sender(name="ops", permissions=frozenset({Permission.METRICS}))
 ASK = {"target": "echo", "user": "anna", "objective": "x"}
 
 
@@ -184,22 +184,22 @@ def failed(failures: Failures, address: str, times: int = FAILURES) -> None:
 
 
 def test_an_address_waits_until_its_window_is_over() -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     failures = Failures(clock.now)
     failed(failures, "a", FAILURES - 1)
     assert failures.wait_s("a", bearer("x")) == 0
     failed(failures, "a", 1)
-    clock.turn(WINDOW_S / 2)
+    clock.advance(WINDOW_S / 2)
     assert failures.wait_s("a", bearer("x")) == WINDOW_S / 2
     assert failures.wait_s("b", bearer("x")) == 0
-    clock.turn(WINDOW_S / 2)
+    clock.advance(WINDOW_S / 2)
     assert failures.wait_s("a", bearer("x")) == 0
     failed(failures, "a", FAILURES - 1)
     assert failures.wait_s("a", bearer("x")) == 0, "it begins anew"
 
 
 def test_what_cannot_be_guessed_never_waits() -> None:
-    failures = Failures(TurnedClock().now)
+    failures = Failures(ManualClock().now)
     failed(failures, "a")
     assert failures.wait_s("a", bearer("x")) > 0
     assert failures.wait_s("a", {"remit-proof": "x"}) == 0
@@ -207,20 +207,20 @@ def test_what_cannot_be_guessed_never_waits() -> None:
 
 
 def test_a_token_that_was_let_in_from_an_address_is_let_in_from_there_for_an_hour() -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     failures = Failures(clock.now)
     failures.proven("a", bearer("good"))
     failed(failures, "a")
     failed(failures, "b")
     assert failures.wait_s("a", bearer("good")) == 0
     assert failures.wait_s("b", bearer("good")) > 0
-    clock.turn(PROVEN_S)
+    clock.advance(PROVEN_S)
     failed(failures, "a")
     assert failures.wait_s("a", bearer("good")) > 0
 
 
 def test_addresses_without_end_take_bounded_memory() -> None:
-    failures = Failures(TurnedClock().now)
+    failures = Failures(ManualClock().now)
     for number in range(MOST_ADDRESSES + 100):
         failures.failed(str(number), bearer("x"))
         failures.proven(str(number), bearer("x"))
@@ -235,7 +235,7 @@ SCOPE: dict[str, Any] = {"method": "GET", "raw_path": b"/v1/runs"}
 
 
 async def test_a_flood_from_many_addresses_leaves_no_more_than_one_from_few() -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     async with Hub(store=MemoryStore()) as hub:
         refusals = Refusals(hub, clock=clock)
         for number in range(3 * MOST_COUNTED):
@@ -243,13 +243,13 @@ async def test_a_flood_from_many_addresses_leaves_no_more_than_one_from_few() ->
                 refusals.note(SCOPE, f"2001:db8:0:{number:x}::/64", WRONG)
         assert len(await rows(hub)) == ROWS_ALL
         assert len(vars(refusals)["_counted"]) <= MOST_COUNTED + 1
-        clock.turn(INTERVAL_S)
+        clock.advance(INTERVAL_S)
         found = await rows(hub)
         assert ROWS_ALL < len(found) <= ROWS_ALL + SUMMARIES + 1
-        assert hub.figures.turned_away == {"UNAUTHENTICATED": 6 * MOST_COUNTED}
+        assert hub.metrics.turned_away == {"UNAUTHENTICATED": 6 * MOST_COUNTED}
         refusals.note(SCOPE, "192.0.2.1", WRONG)
         assert len(await rows(hub)) == len(found) + 1, "a new interval has rows of its own"
-        clock.turn(INTERVAL_S)
+        clock.advance(INTERVAL_S)
         assert len(await rows(hub)) == len(found) + 1, "nothing is left to sum up"
 
 

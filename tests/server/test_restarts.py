@@ -475,7 +475,7 @@ async def test_what_cannot_be_resumed_is_cancelled_when_its_server_ends_and_that
     async with asyncio.timeout(PATIENCE_S):
         async with life(tmp_path) as (server, session, _):
             waiting = asyncio.create_task(posted(session, body))
-            await eventually(lambda: server.api.delegations.hub.standing()["other"].running)
+            await eventually(lambda: server.api.delegations.hub.agent_status()["other"].running)
         status, handle = await waiting
         assert (status, handle["state"]) == (202, "running")
         async with life(tmp_path) as (_, session, _):

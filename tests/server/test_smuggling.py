@@ -128,7 +128,7 @@ async def test_what_is_wrong_with_a_second_request_is_no_answer_to_the_first(hub
     async with echoing(hub) as (server, asked):
         reader, writer = await connected(server)
         writer.write(posting(json.dumps(ASK | {"target": "slow"}).encode()))
-        await eventually(lambda: hub.standing()["slow"].running)
+        await eventually(lambda: hub.agent_status()["slow"].running)
         writer.write(b"no HTTP\r\n\r\n" + posting(BODY))
         async with client_of(server) as web:
             assert (await posted(web, ASK))[0] == 200, "meanwhile it has been read"
@@ -316,7 +316,7 @@ async def test_more_than_there_is_room_for_are_told_to_come_back(hub: Hub) -> No
     ):
         asks = [{"target": "slow", "user": "anna", "objective": str(number)} for number in range(4)]
         asking = [group.create_task(posted(session, ask)) for ask in asks]
-        await eventually(lambda: hub.standing()["slow"].running == 4)
+        await eventually(lambda: hub.agent_status()["slow"].running == 4)
         async with other.get("/v1/agents") as reply:
             assert (reply.status, reply.headers["retry-after"]) == (503, "1")
             assert (await reply.json())["fault"]["code"] == "OVERLOADED"
@@ -460,7 +460,7 @@ async def test_a_handle_is_given_to_whoever_prefers_one(hub: Hub, prefer: str, s
     async with echoing(hub) as (server, _), client_of(server) as web:
         asking = asyncio.create_task(posted(web, ASK | {"target": "slow"}, Prefer=prefer))
         if status == 200:
-            await eventually(lambda: hub.standing()["slow"].running)
+            await eventually(lambda: hub.agent_status()["slow"].running)
             go_on.set()
         assert (await asking)[0] == status
         go_on.set()

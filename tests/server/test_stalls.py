@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from remit import Brief, Finding, Hub, Kind, Progress, Record, pipeline
+from remit import Brief, Finding, Hub, Kind, Progress, Record, detector_pipeline
 from remit.protocol.codec import MAX_VALUES
 from remit.runtime import aside as aside_module
 from remit.runtime.aside import aside
@@ -29,7 +29,7 @@ class Counted:
     """A detector that counts what it looks at, and waits at one text if it is told to."""
 
     def __init__(self, wait_at: str = "") -> None:
-        self._find = pipeline()
+        self._find = detector_pipeline()
         self._wait_at = wait_at
         self.looked = 0
         self.at_it = threading.Event()

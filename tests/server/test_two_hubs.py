@@ -259,7 +259,7 @@ async def test_a_peer_that_says_a_person_is_asked_does_not_stop_the_clock_for_ev
             {"clients": {"web": "t" * 30}, "users": {"wbe": ["ada"]}},
             "`users` speaks of `wbe`, which is neither a client",
         ),
-        ({"clients": {"web": "t" * 30}, "may": {"wbe": ["read"]}}, "did you mean `web`?"),
+        ({"clients": {"web": "t" * 30}, "permissions": {"wbe": ["read"]}}, "did you mean `web`?"),
         ({"clients": {"a": "t" * 30}, "hubs": {"b": "t" * 30}}, "`a` and `b` have the same token"),
         ({"clients": {"a": "t" * 30}, "hubs": {"a": "u" * 30}}, "`a` is a client and a hub"),
     ],

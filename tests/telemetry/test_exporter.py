@@ -90,7 +90,7 @@ async def test_spans_and_figures_of_a_hub_are_at_its_collector_once_it_is_closed
     assert set(metrics) == set(names.METRICS)
     refusals = metrics[names.REFUSALS].sum.data_points
     assert [(told(each.attributes)[names.ERROR], each.as_int) for each in refusals] == [("AGENT_NOT_FOUND", 1)]
-    assert hub.figures.lost_spans == 0
+    assert hub.metrics.lost_spans == 0
 
 
 async def test_every_delegation_of_a_run_is_one_span_however_it_ends(make_hub: Callable[..., Hub]) -> None:
@@ -258,7 +258,7 @@ async def test_spans_wait_for_a_collector_that_is_busy(
         async with opened(hub):
             await hub.ask("boss", "go", user="u-1")
             await asyncio.to_thread(collector.wait, lambda: collector.spans)
-    assert (len(collector.spans), hub.figures.lost_spans) == (4, 0)
+    assert (len(collector.spans), hub.metrics.lost_spans) == (4, 0)
     assert len(warnings_in(caplog)) == 1
 
 
@@ -271,7 +271,7 @@ async def test_what_a_collector_will_never_take_is_lost_and_counted_and_said_onc
         for _ in range(2):
             async with opened(hub):
                 await hub.ask("boss", "go", user="u-1")
-    assert hub.figures.lost_spans == 8
+    assert hub.metrics.lost_spans == 8
     (first, second) = warnings_in(caplog)  # each opening may say so
     assert "answered with status 400" in first
     assert first == second
@@ -283,7 +283,7 @@ async def test_what_a_collector_takes_only_in_part_is_counted(hub: Hub) -> None:
         hub.telemetry(collector.endpoint, metrics=False)
         async with opened(hub):
             await hub.ask("boss", "go", user="u-1")
-    assert hub.figures.lost_spans == 1
+    assert hub.metrics.lost_spans == 1
 
 
 async def test_an_answer_that_is_none_counts_as_yes(hub: Hub) -> None:
@@ -292,7 +292,7 @@ async def test_an_answer_that_is_none_counts_as_yes(hub: Hub) -> None:
         hub.telemetry(collector.endpoint)
         async with opened(hub):
             await hub.ask("boss", "go", user="u-1")
-    assert hub.figures.lost_spans == 0
+    assert hub.metrics.lost_spans == 0
 
 
 async def test_a_collector_leads_nobody_elsewhere(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
@@ -302,7 +302,7 @@ async def test_a_collector_leads_nobody_elsewhere(hub: Hub, caplog: pytest.LogCa
         hub.telemetry(collector.endpoint, headers={"authorization": "Bearer my-very-own"})
         async with opened(hub):
             await hub.ask("boss", "go", user="u-1")
-    assert (thief.asked, hub.figures.lost_spans) == (0, 4)
+    assert (thief.asked, hub.metrics.lost_spans) == (0, 4)
     assert (len(warnings_in(caplog)), "my-very-own" in caplog.text) == (1, False)
 
 
@@ -324,12 +324,12 @@ async def test_without_a_collector_memory_is_bounded_and_the_oldest_give_way(
         hub.telemetry(collector.endpoint, metrics=False)
         async with opened(hub):
             runs = [(await hub.ask("a", "x", user="u-1")).run for _ in range(100)]
-            await eventually(lambda: hub.figures.lost_spans >= 80)
+            await eventually(lambda: hub.metrics.lost_spans >= 80)
             out_of_order = False
         arrived = [span.attributes[names.RUN] for span in collector.spans]
     assert 0 < len(arrived) <= 20
     assert arrived == runs[-len(arrived) :]
-    assert hub.figures.lost_spans == 100 - len(arrived)
+    assert hub.metrics.lost_spans == 100 - len(arrived)
     assert len(warnings_in(caplog)) == 1
 
 
@@ -348,7 +348,7 @@ async def test_a_collector_that_never_answers_keeps_no_hub_open(
             await eventually(lambda: bool(silent))
         for writer in silent:
             writer.close()
-    assert hub.figures.lost_spans == 4
+    assert hub.metrics.lost_spans == 4
     assert len(warnings_in(caplog)) == 1
 
 
@@ -358,7 +358,7 @@ async def test_nobody_at_the_address_keeps_no_hub_open(hub: Hub, caplog: pytest.
     hub.telemetry(endpoint)
     async with opened(hub):
         assert (await hub.ask("boss", "go", user="u-1")).ok
-    assert hub.figures.lost_spans == 4
+    assert hub.metrics.lost_spans == 4
     (said,) = warnings_in(caplog)
     assert "cannot be reached" in said
 
@@ -380,7 +380,7 @@ async def test_more_records_than_can_be_looked_at_are_lost_in_part_and_the_rest_
     arrived = [ids(span)[0] for span in kept.get_finished_spans()]
     assert 0 < len(arrived) < 30
     assert arrived == runs[-len(arrived) :]
-    assert hub.figures.lost_spans > 0
+    assert hub.metrics.lost_spans > 0
 
 
 # ── exporters of others ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -411,7 +411,7 @@ async def test_an_exporter_that_fails_harms_nobody(hub: Hub, how: Callable[[], S
     hub.telemetry(exporter=failing)
     async with opened(hub):
         assert (await hub.ask("boss", "go", user="u-1")).ok
-    assert (hub.figures.lost_spans, failing.closed) == (4, True)
+    assert (hub.metrics.lost_spans, failing.closed) == (4, True)
 
 
 # ── setting it up ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.text.components import Component, Conflict, Findings, Said
+from remit.text.components import Component, Conflict, Findings, ReportedValue
 from remit.text.conflicts import find
 from remit.text.figures import NAMES, figures
 from remit.text.numbers import OTHER_MEANINGS
@@ -385,7 +385,7 @@ def test_a_conflict_names_the_place_the_values_and_who_says_which() -> None:
             Conflict(
                 path="flights[AF12].departure",
                 severity="high",
-                values=(Said("9:40", ("rail", "bus")), Said("10:40", ("air",))),
+                values=(ReportedValue("9:40", ("rail", "bus")), ReportedValue("10:40", ("air",))),
                 preferred="9:40",
             ),
         ),
@@ -398,7 +398,7 @@ def test_in_text_the_words_that_both_use_say_what_it_is_about() -> None:
     assert conflict == Conflict(
         path="train leaves",
         severity="high",
-        values=(Said("9:40", ("a",)), Said("10:40", ("b",))),
+        values=(ReportedValue("9:40", ("a",)), ReportedValue("10:40", ("b",))),
         question="The sources disagree on “train leaves”: 9:40, or 10:40. Which one should count?",
     )
 
@@ -464,24 +464,28 @@ def test_a_path_is_shown_as_it_is_written() -> None:
 
 def test_several_figures_of_one_source_are_one_side() -> None:
     found = of("Blood pressure is 120/80.", "Blood pressure is 160/95.")
-    assert found.conflicts[0].values == (Said("120 and 80", ("a",)), Said("160 and 95", ("b",)))
+    assert found.conflicts[0].values == (ReportedValue("120 and 80", ("a",)), ReportedValue("160 and 95", ("b",)))
 
 
 def test_three_sources_can_have_three_opinions() -> None:
     found = of("The fee is $50.", "The fee is $60.", "The fee is $70.")
     assert [each.values for each in found.conflicts] == [
-        (Said("$50", ("a",)), Said("$60", ("b",)), Said("$70", ("c",)))
+        (ReportedValue("$50", ("a",)), ReportedValue("$60", ("b",)), ReportedValue("$70", ("c",)))
     ]
 
 
 def test_two_conflicts_in_which_one_source_is_alone_are_one() -> None:
     found = of("The fee is $50.", "The fee is $60.", "The fee is $60.", "The fee is $50.")
-    assert [each.values for each in found.conflicts] == [(Said("$50", ("a", "d")), Said("$60", ("b", "c")))]
+    assert [each.values for each in found.conflicts] == [
+        (ReportedValue("$50", ("a", "d")), ReportedValue("$60", ("b", "c")))
+    ]
 
 
 def test_what_agrees_with_a_side_is_on_it_though_it_says_more() -> None:
     found = of("The train leaves at 9:40.", "The train leaves at 10:40.", "The early train leaves at 9:40.")
-    assert [each.values for each in found.conflicts] == [(Said("9:40", ("a", "c")), Said("10:40", ("b",)))]
+    assert [each.values for each in found.conflicts] == [
+        (ReportedValue("9:40", ("a", "c")), ReportedValue("10:40", ("b",)))
+    ]
 
 
 def test_what_two_may_have_rounded_from_the_third_is_no_conflict() -> None:
@@ -491,7 +495,9 @@ def test_what_two_may_have_rounded_from_the_third_is_no_conflict() -> None:
 
 def test_whoever_cannot_be_compared_takes_no_side() -> None:
     found = of({"eta": "9:40"}, {"eta": "10:40"}, {"eta": "in the morning"})
-    assert [each.values for each in found.conflicts] == [(Said("9:40", ("a",)), Said("10:40", ("b",)))]
+    assert [each.values for each in found.conflicts] == [
+        (ReportedValue("9:40", ("a",)), ReportedValue("10:40", ("b",)))
+    ]
 
 
 # ── how far they agree ────────────────────────────────────────────────────────────────────────────────────────────────

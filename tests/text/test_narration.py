@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
-from remit.text.components import Conflict, Findings, Said
+from remit.text.components import Conflict, Findings, ReportedValue
 from remit.text.conflicts import find
 from remit.text.narration import (
     Narrative,
@@ -63,7 +63,7 @@ Confidence: low.
 
 
 def conflict(preferred: object = None, question: str | None = None) -> Findings:
-    values = (Said("9:40", ("ANL",)), Said("10:40", ("DOC",)))
+    values = (ReportedValue("9:40", ("ANL",)), ReportedValue("10:40", ("DOC",)))
     found = Conflict(path="train.departure", severity="high", values=values, preferred=preferred, question=question)
     return Findings(conflicts=(found,), agreement=0.5)
 
@@ -87,7 +87,7 @@ def test_where_no_source_is_more_certain_the_user_is_asked() -> None:
 
 
 def test_of_several_opinions_each_is_told() -> None:
-    values = (Said("The fee is 5 dollars", ("a",)), Said(7, ("b", "?")), Said((8, 9), ()))
+    values = (ReportedValue("The fee is 5 dollars", ("a",)), ReportedValue(7, ("b", "?")), ReportedValue((8, 9), ()))
     found = Findings(conflicts=(Conflict(path="", severity="high", values=values),))
     told = narrate([NarrativeSection("a", "A", None, "One"), NarrativeSection("b", "B", 0.1, "Two")], found).text
     assert (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.text.components import Component, Conflict, Said
+from remit.text.components import Component, Conflict, ReportedValue
 from remit.text.conflicts import find
 from remit.text.conflicts.second_reader import compared, material, pointed_out
 
@@ -33,7 +33,7 @@ def test_two_statements_that_stand_there_are_a_conflict() -> None:
         Conflict(
             path="invoice",
             severity="medium",
-            values=(Said(PAID, ("books",)), Said("The invoice is still open", ("bank",))),
+            values=(ReportedValue(PAID, ("books",)), ReportedValue("The invoice is still open", ("bank",))),
             preferred=PAID,
         )
     ]

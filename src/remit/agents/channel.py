@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import encode, plain
-from remit.protocol.envelope import ContextFilter, HandOn, Json, Note, Request, Strategy
+from remit.protocol.envelope import ContextFilter, Forwarded, Json, Note, Request, Strategy
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.remit import Count
 from remit.runtime.brief import AvailableAgent
@@ -104,7 +104,7 @@ class CombineFrame(RequestFrame, frozen=True, kw_only=True, tag="combine"):
 
 class ChainFrame(RequestFrame, frozen=True, kw_only=True, tag="chain"):
     calls: tuple[Raw, ...]
-    hand_on: HandOn = "result"
+    forward: Forwarded = "result"
 
 
 class UseToolFrame(RequestFrame, frozen=True, kw_only=True, tag="use"):

@@ -13,6 +13,7 @@ from remit.agents.prompting import ModelPrompt
 from remit.policy.budget import estimate
 from remit.protocol.card import Capability
 from remit.protocol.codec import encode
+from remit.protocol.deprecation import with_new_name
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
@@ -102,9 +103,9 @@ def classifier_factory(
     """Return a function that makes classifiers: of the *model* if there is one, with what *make* makes as fallback."""
 
     def train(capabilities: Sequence[Capability]) -> Classifier:
-        made = make(capabilities)
-        heard = made if isinstance(made, Classifier) else TextClassifier(made)
-        return heard if model is None else ModelClassifier(model, capabilities, heard, act)
+        made = with_new_name(make(capabilities), old="hears", new="classify")
+        classifier = made if isinstance(made, Classifier) else TextClassifier(made)
+        return classifier if model is None else ModelClassifier(model, capabilities, classifier, act)
 
     return train
 
@@ -115,7 +116,7 @@ class TextClassifier:
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
 
-    async def hears(self, text: str, brief: Brief) -> ClassifiedText:  # noqa: ARG002 - nothing is spent
+    async def classify(self, text: str, brief: Brief) -> ClassifiedText:  # noqa: ARG002 - nothing is spent
         """Return the scores of a text and of its parts."""
         return await asyncio.to_thread(hear, text, self._scorer)
 
@@ -134,9 +135,9 @@ class ModelClassifier:
         self._otherwise = otherwise
         self._act = act
 
-    async def hears(self, text: str, brief: Brief) -> ClassifiedText:
+    async def classify(self, text: str, brief: Brief) -> ClassifiedText:
         """Return the model's classification of a text, or the fallback's with a notice that says why."""
-        heard = await self._otherwise.hears(text, brief)
+        heard = await self._otherwise.classify(text, brief)
         within = reach(brief)
         offered = [each for each in self._capabilities if each.code in within]
         if not offered or not text.strip():

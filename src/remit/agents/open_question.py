@@ -42,7 +42,7 @@ async def take_question(brief: Brief) -> dict[str, Any] | None:
 async def _changed(brief: Brief, changes: dict[str, Json]) -> bool:
     """Store the question and the run that took the reply; False if another run of the session was faster."""
     try:
-        await brief.change(**changes)
+        await brief.update_state(**changes)
     except RemitError as error:
         if error.fault.code is not Code.STATE_CONFLICT:
             raise

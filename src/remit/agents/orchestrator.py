@@ -128,7 +128,7 @@ class Orchestrator:
         key = self._decisions.key(brief.user, said, labels)
         if (known := self._decisions.get(key)) is not None:
             return OrchestratorDecision(known, "hit")
-        heard = await classifier.hears(said, brief)
+        heard = await classifier.classify(said, brief)
         decision = decide(heard, labels, self._thresholds)
         if not heard.notice:  # a fallback's decision was the best at that time only, so it is not cached
             self._decisions.put(key, decision)
@@ -210,7 +210,7 @@ class Orchestrator:
         async def read() -> Json:
             alone = (await self._decide(brief, said)).decision
             # What is to be done mostly stands in the reply, and is said first in a request.
-            together = await (await self._classifier()).hears(f"{said} {asked['text']}", brief)
+            together = await (await self._classifier()).classify(f"{said} {asked['text']}", brief)
             labels = self._labels(brief)
             among = {code: label for code, label in labels.items() if code in offered} or labels
             found = decide(together, among, self._thresholds)

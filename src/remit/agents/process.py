@@ -211,7 +211,7 @@ class RequestHandler:
                 case ToolUsedFrame(tool=tool, arguments=arguments, duration_ms=duration_ms, error=error):
                     with suppress(RemitError):
                         given = unraw(arguments, object)
-                        self._brief.used(tool, given, duration_ms=duration_ms, error=error)
+                        self._brief.record_tool_use(tool, given, duration_ms=duration_ms, error=error)
                 case NoteFrame(note=note):
                     with suppress(RemitError):
                         self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
@@ -289,8 +289,8 @@ class RequestHandler:
                 return await brief.fan_out([_call(call) for call in calls])
             case CombineFrame(calls=calls, strategy=strategy):
                 return await brief.combine([_call(call) for call in calls], strategy=strategy)
-            case ChainFrame(calls=calls, hand_on=hand_on):
-                return await brief.chain([_call(call) for call in calls], hand_on=hand_on)
+            case ChainFrame(calls=calls, forward=forward):
+                return await brief.chain([_call(call) for call in calls], forward=forward)
             case UseToolFrame(tool=tool, arguments=arguments):
                 return await brief.use(tool, **arguments)
             case ConfirmFrame(question=question):
@@ -298,7 +298,7 @@ class RequestHandler:
             case StateFrame():
                 return await brief.state()
             case ChangeFrame(changes=changes):
-                return await brief.change(**changes)
+                return await brief.update_state(**changes)
             case OnceFrame(name=name, found=found):
                 return await _once(brief, name, found)
             case ConversationFrame():

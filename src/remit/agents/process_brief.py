@@ -54,7 +54,7 @@ from remit.protocol.envelope import (
     Answer,
     Call,
     ContextFilter,
-    HandOn,
+    Forwarded,
     Json,
     Message,
     Note,
@@ -140,10 +140,10 @@ class RemoteBriefBackend:
             self._count(response)
         return combined
 
-    async def chain(self, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
+    async def chain(self, calls: Sequence[Call], forward: Forwarded) -> list[Response]:
         try:
             frame = ChainFrame(
-                number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls), hand_on=hand_on
+                number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls), forward=forward
             )
             return [self._count(response) for response in await self._ask(frame, list[Response])]
         except NOT_SAYABLE as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remit.cli.completion_words import known_devices
-from remit.cli.options import json_option, same_team, team_options
+from remit.cli.options import CommandWithOldOptions, json_option, same_team, team_options
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
     from remit.config.team import Team
@@ -206,14 +206,14 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
             print_table(("shared with me", "by", "description"), offers)
 
 
-@devices.command()
+@devices.command(cls=CommandWithOldOptions, renamed={"--share": "--one-way"})
 @click.argument("device", shell_complete=known_devices)
-@click.option("--share", is_flag=True, help="One way only: you may call its agents, and it may call none here.")
+@click.option("--one-way", is_flag=True, help="You may call its agents, and it may call none here.")
 @click.option("--remove", is_flag=True, help="Remove the permission. Messages to it wait until it is allowed again.")
 @team_options
 @json_option
 def allow(
-    device: str, share: bool, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+    device: str, one_way: bool, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
     """Let DEVICE contact this one: list what it shares, answer calls, and call the agents shared with it.
 
@@ -235,17 +235,17 @@ def allow(
     with using_device(team) as own:
         peers = Peers(own.state)
         found = find_device(peers.list(), device).device
-        peer = peers.share(found, shared=not remove) if share else peers.allow(found, allowed=not remove)
+        peer = peers.share(found, shared=not remove) if one_way else peers.allow(found, allowed=not remove)
         known = _known(peer, own.state)
     if as_json:
         print_json(DeviceChanged(device=known))
         return
-    what = "be called from here" if share else "contact this device"
+    what = "be called from here" if one_way else "contact this device"
     click.echo(f"{_called(peer.card)} may {'no longer ' if remove else ''}{what}.", err=True)
     if not remove:
         if not peer.verified:
             click.echo("→ It is not verified. Compare codes with its owner, then pair again with --verified.", err=True)
-        _say_what_is_missing(team, peer, share)
+        _say_what_is_missing(team, peer, share=one_way)
 
 
 @devices.command()

@@ -4,15 +4,22 @@ from pathlib import Path
 
 import click
 
-from remit.cli.options import json_option
+from remit.cli.options import CommandWithOldOptions, json_option
 
 FOLDER = Path(".remit/relay")
 PORT = 8_765
 # Listening on this address means listening on all; no device can reach a gateway by this name.
 EVERYWHERE = ("0.0.0.0", "::", "")
 
+OLD_OPTIONS = {
+    "--address-connections": "--max-connections-per-address",
+    "--address-devices": "--max-new-devices-per-address",
+    "--forget": "--device-retention",
+    "--keep": "--message-retention",
+}
 
-@click.command()
+
+@click.command(cls=CommandWithOldOptions, renamed=OLD_OPTIONS)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option(
     "--port",
@@ -51,14 +58,14 @@ EVERYWHERE = ("0.0.0.0", "::", "")
     help="Trust X-Forwarded-For from this proxy address or network. Repeatable.",
 )
 @click.option(
-    "--keep",
+    "--message-retention",
     default="30d",
     show_default=True,
     metavar="DURATION",
     help="Delete undelivered messages after this time and notify the sender.",
 )
 @click.option(
-    "--forget",
+    "--device-retention",
     default="365d",
     show_default=True,
     metavar="DURATION",
@@ -86,14 +93,14 @@ EVERYWHERE = ("0.0.0.0", "::", "")
     help="Maximum number of connected devices.",
 )
 @click.option(
-    "--address-connections",
+    "--max-connections-per-address",
     type=click.IntRange(1),
     default=1_000,
     show_default=True,
     help="Maximum number of connected devices per network address.",
 )
 @click.option(
-    "--address-devices",
+    "--max-new-devices-per-address",
     type=click.IntRange(1),
     default=100,
     show_default=True,
@@ -116,13 +123,13 @@ def relay(
     certificate: Path | None,
     private_key: Path | None,
     proxies: tuple[str, ...],
-    keep: str,
-    forget: str,
+    message_retention: str,
+    device_retention: str,
     max_bytes: str,
     max_devices: int,
     max_connections: int,
-    address_connections: int,
-    address_devices: int,
+    max_connections_per_address: int,
+    max_new_devices_per_address: int,
     watchers: tuple[str, ...],
     verbose: bool,
     as_json: bool,
@@ -141,7 +148,7 @@ def relay(
     Example:
       remit relay
       remit relay --host 0.0.0.0 --name relay.example.com --certificate cert.pem --private-key key.pem
-      remit relay --name relay.example.com --behind-proxy 127.0.0.1 --max-bytes 50GB --keep 14d
+      remit relay --name relay.example.com --behind-proxy 127.0.0.1 --max-bytes 50GB --message-retention 14d
     """
     from remit.cli.drive import running
     from remit.cli.drive.gateway import GatewayOptions, attend, certificate_of, limits_of, networks_of
@@ -153,13 +160,13 @@ def relay(
         raise click.UsageError("--certificate and --private-key must be given together")
     limits = limits_of(
         GatewayOptions(
-            keep=keep,
-            forget=forget,
+            message_retention=message_retention,
+            device_retention=device_retention,
             max_bytes=max_bytes,
             max_devices=max_devices,
             max_connections=max_connections,
-            address_connections=address_connections,
-            address_devices=address_devices,
+            max_connections_per_address=max_connections_per_address,
+            max_new_devices_per_address=max_new_devices_per_address,
         )
     )
     trusted = networks_of("--behind-proxy", proxies)

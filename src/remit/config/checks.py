@@ -14,7 +14,7 @@ from remit.config.code import CodeError, agent_at, code_at, seen, tool_at, unsee
 from remit.config.line_numbers import Place
 from remit.config.sections.orchestration import WorkflowSection
 from remit.config.team import TeamFile
-from remit.detectors.pipeline import KINDS, pipeline
+from remit.detectors.pipeline import KINDS, detector_pipeline
 from remit.policy.plan_problems import Offered, problems
 from remit.policy.verdict import Detector
 from remit.protocol.card import Schema
@@ -155,7 +155,7 @@ _OF_MODELS = {
     "api_key",
     "max_tool_rounds",
     "max_output_tokens",
-    "history",
+    "history_tokens",
     "sub_agent_arguments",
     "structured_answers",
     "settings",
@@ -245,7 +245,7 @@ def unredactable(team: TeamFile) -> Iterator[WrongPart]:
     yield from unknown(place, "built-in kind of data", team.redaction.kinds or (), KINDS)
     for kind, pattern in team.redaction.patterns.items():
         try:
-            pipeline(kinds=(), patterns={kind: pattern})
+            detector_pipeline(kinds=(), patterns={kind: pattern})
         except ValueError as error:
             yield WrongPart(("redaction", "patterns", kind), str(error))
 
@@ -420,7 +420,7 @@ def looks_secret(text: str) -> bool:
 
 @cache
 def _secret_detector() -> Detector:
-    return pipeline(kinds=SECRET_KINDS)
+    return detector_pipeline(kinds=SECRET_KINDS)
 
 
 def _impossible(

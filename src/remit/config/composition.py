@@ -98,7 +98,7 @@ def hub_of(
         approver=_approver(team, approver, lambda: hub.store),
         redaction=detector_of(team),
         vault_key=vault_key_of(team, environ),
-        count=token_counter(team.context.tokens),
+        token_counter=token_counter(team.context.tokenizer),
         workspace=team.workspace,
         summarizer=summarizer_of(team.context, environ),
     )
@@ -130,7 +130,7 @@ def _add_tools(hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
 
 def _add_agents(hub: Hub, team: Team, environ: Mapping[str, str], held: Any) -> None:
     kept = (team.folder / ".remit", team.folder / team.identity.key)
-    hub.isolate_with(folder=team.folder, environ=environ, hidden=kept)
+    hub.configure_isolation(folder=team.folder, environ=environ, hidden=kept)
     outpost: DeviceLender | None = None
     for name, agent in team.agents.items():
         if agent.peer is not None:
@@ -338,7 +338,7 @@ class _Reloading:
         waiting = f"; after a restart: {', '.join(done.needs_restart)}" if done.needs_restart else ""
         text = f"the hub reloaded {team.file.name} for {control.by} and {applied}{waiting}"
         log.info("%s", text)
-        self._hub.tell_runs(text)
+        self._hub.notify_runs(text)
 
 
 def reload(hub: Hub, old: Team, new: Team) -> Reloaded:

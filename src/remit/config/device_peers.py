@@ -63,7 +63,7 @@ def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
             max_tokens_budget=said.limits.max_tokens,
         ),
         rules=review.ReviewRules(
-            off=said.rules.off,
+            off=said.rules.disabled,
             min_confidence=said.rules.min_confidence,
             max_chars=said.rules.max_chars,
             min_shared_words=said.rules.min_shared_words,

@@ -18,7 +18,7 @@ from remit.config.models import detector_of
 from remit.config.sections.relay import RelaySection, SharedSection
 from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.records import SharedStep
@@ -337,18 +337,18 @@ def _relay_of(team: Team) -> RelaySection:
 def _detector(team: Team) -> Detector:
     """Return the detector of personal data for drafts; they are checked even if redaction is off for agents."""
     found = detector_of(team)
-    return pipeline() if isinstance(found, bool) else found
+    return detector_pipeline() if isinstance(found, bool) else found
 
 
 def authority_of(team: Team, section: RelaySection) -> tls.SSLContext | None:
     """Return the TLS context with the configured certificate authority; None: the ones that this machine trusts."""
-    if section.authority is None:
+    if section.certificate_authority is None:
         return None
-    path = team.folder / section.authority
+    path = team.folder / section.certificate_authority
     try:
         return tls.create_default_context(cafile=path)
     except OSError as error:  # an invalid certificate raises an SSLError, which is an OSError
-        why = f"{path}, which `[relay]` names as `authority`, cannot be used: {error.strerror or error}"
+        why = f"{path}, which `[relay]` names as `certificate_authority`, cannot be used: {error.strerror or error}"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Name the PEM file of a certificate.")) from error
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.config import checks, mcp, peers, shared_agents, telemetry
+from remit.config import checks, mcp, peers, renamed_keys, shared_agents, telemetry
 from remit.config.code import IMPORTING
 from remit.config.file_trust import FILE, is_trusted, trusted
 from remit.config.line_numbers import Place, TomlLines, dotted, value_at
@@ -70,6 +70,7 @@ def load_team(
     path = Path(path).absolute()
     text = _text_of(path)
     said, lines = _parsed(text, path)
+    renamed_keys.rename(said, lines)
     source = _Source(path.name, lines, {})
     wrong = list(_secrets_in(said))
     unusable = _override(said, source, from_environment(environ, said))
@@ -109,9 +110,9 @@ def load_team(
 
 
 def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
-    """Return remarks about a loaded team, with their places in its file."""
+    """Return remarks about a loaded team and its deprecated keys, with their places in its file."""
     said, lines = _parsed(_text_of(team.file), team.file)
-    return _Source(team.file.name, lines, {}).problems(said, said_of)
+    return _Source(team.file.name, lines, {}).problems(said, [*renamed_keys.deprecated(said), *said_of])
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,7 +235,10 @@ def _plainer(wrong: WrongPart) -> WrongPart:
 
 # Keys of earlier versions, and what replaced them.
 _REPLACED: dict[tuple[object, object], str] = {
-    ("clients", "operator"): '`operator` was replaced by `may`: `may = ["metrics"]` reads the figures, `"read"` '
+    (
+        "clients",
+        "operator",
+    ): '`operator` was replaced by `permissions`: `permissions = ["metrics"]` reads the metrics, `"read"` '
     "everyone's runs and the record, `\"control\"` cancels everyone's runs; name what it needs"
 }
 _MISSING = "required key is missing."

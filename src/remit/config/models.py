@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # it imports the event loop, which most commands do not need
 
 from remit.config.code import code_at, found
 from remit.config.team import Team
-from remit.detectors.pipeline import DEFAULT_REGIONS, pipeline
+from remit.detectors.pipeline import DEFAULT_REGIONS, detector_pipeline
 from remit.policy.verdict import Detector
 
 
@@ -37,7 +37,7 @@ def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) ->
         settings=agent.settings,
         max_tool_rounds=agent.max_tool_rounds,
         max_output_tokens=agent.max_output_tokens,
-        history_tokens=agent.history,
+        history_tokens=agent.history_tokens,
         sub_agent_arguments=agent.sub_agent_arguments,
         structured_answers=agent.structured_answers,
     )
@@ -129,7 +129,7 @@ def detector_of(team: Team) -> Detector | bool:
     said = team.redaction
     if not said.enabled:
         return False
-    return pipeline(
+    return detector_pipeline(
         kinds=said.kinds,
         extra=[found(code_at, run, team.folder) for run in said.detectors],
         patterns=said.patterns,

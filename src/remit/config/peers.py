@@ -274,8 +274,8 @@ def door_of(
             name=name,
             token=_token(client.token, environ),
             issuer=_issuer(client, team.folder, fetch),
-            may=frozenset(map(Permission, client.may)),
-            answers=client.answers,
+            permissions=frozenset(map(Permission, client.permissions)),
+            may_approve=client.may_approve,
             users=_bound(client.users),
             agents=_bound(client.agents),
         )

@@ -60,7 +60,7 @@ async def serving(
     token = None if team.clients or team.peers else _token_file(team, host)
     own: tuple[KnownSender, ...] = ()
     if token is not None:
-        own = (KnownSender(name="local", token=token_in(token), may=frozenset(Permission), answers=True),)
+        own = (KnownSender(name="local", token=token_in(token), permissions=frozenset(Permission), may_approve=True),)
     wall_ms = LoopClock().wall_ms
     held = RunCredentials(wall_ms)
     with listening(host, port) as bound:

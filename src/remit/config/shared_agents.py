@@ -24,8 +24,9 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
         yield from (WrongPart((kind, name), _RELAY) for kind in ("profiles", "shared") for name in getattr(team, kind))
         away = (name for name, agent in team.agents.items() if agent.device is not None)
         yield from (WrongPart(("agents", name, "device"), _RELAY) for name in away)
-    if team.relay is not None and team.relay.authority is not None and not team.relay.gateway.startswith("wss:"):
-        yield WrongPart(("relay", "authority"), "`authority` is for a `gateway` that begins with wss://")
+    relay = team.relay
+    if relay is not None and relay.certificate_authority is not None and not relay.gateway.startswith("wss:"):
+        yield WrongPart(("relay", "certificate_authority"), "this is for a `gateway` that begins with wss://")
     for name, profile in team.profiles.items():
         place, keys = ("profiles", name), said["profiles"][name]
         yield from _undecided(place, keys)

@@ -227,7 +227,7 @@ _WARM = "password: call +49 30 1234567 or 020 7946 0018, 10.1.2.3, a::b, a@b.exa
 # ── all together ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def pipeline(
+def detector_pipeline(
     *,
     kinds: Collection[str] | None = None,
     extra: Sequence[Detector] = (),

@@ -120,11 +120,11 @@ class _DialectAgent:
 async def _keep(brief: Brief, name: str, theirs: str) -> None:
     """Store the peer's name of a session; a failure to store it does not undo what was done there."""
     try:
-        kept = await brief.change(**{name: theirs})
+        kept = await brief.update_state(**{name: theirs})
         # Most are sessions that nobody named or continues; their ids grow with time.
         surplus = sorted(each for each in kept if each.startswith(_OF))[:-MOST_SESSIONS]
         if surplus:
-            await brief.change(**dict.fromkeys(each for each in surplus if each != name))
+            await brief.update_state(**dict.fromkeys(each for each in surplus if each != name))
     except RemitError as error:
         if error.fault.code not in (Code.STATE_CONFLICT, Code.TOO_LARGE):
             raise

@@ -24,7 +24,7 @@ from remit.runtime.schemas import check_schema
 def permissions_of(client: str, given: Collection[str]) -> frozenset[Permission]:
     """Return the permissions of a client; raise a `RemitError` for one that does not exist."""
     known = [str(each) for each in Permission]
-    for each in names_of(given, client, "may"):
+    for each in names_of(given, client, "permissions"):
         if each not in known:
             hint = did_you_mean(each, known) or f"; there are: {', '.join(known)}"
             raise team_invalid(f"`{client}` may not `{each}`: there is no such permission{hint}")

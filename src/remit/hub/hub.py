@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from remit.agents.function import AgentFunction, agent_from, closing, function_of, tool_from
 from remit.agents.model import ModelAgent
 from remit.agents.threads import Threads
-from remit.agents.token_count import token_counter
-from remit.detectors.pipeline import pipeline
+from remit.agents.token_count import token_counter as default_token_counter
+from remit.detectors.pipeline import detector_pipeline
 from remit.hub.blocking import Background
 from remit.hub.blocking import ask as ask_blocking
 from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card, seen_by
@@ -26,6 +26,7 @@ from remit.policy.limits import Limits
 from remit.policy.plan import Workflow
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, Authority, Capability, Confirmation
+from remit.protocol.deprecation import Renamed, renamed_arguments
 from remit.protocol.envelope import Response
 from remit.runtime.approvers import InboxApprover
 from remit.runtime.engine import Engine
@@ -73,13 +74,14 @@ class Hub(Engine):
     personal data that agents must not see in each other's requests; True stands for the detectors that come with
     Remit. *authority* is the field of `Limits` with that name: with `"caller"` no agent can use a tool or ask an agent
     on behalf of a caller that could not, unless its own `authority` is `"own"`. *approver* answers when a guard asks;
-    `"inbox"` leaves the question in the store for `remit pending` or `hub.decide`. *count* counts tokens (default:
-    exactly with the extra `tokens`, else by an estimate). *workspace* is the folder that callees may be told of.
-    *summarizer* makes better summaries of conversations than those made without a model.
+    `"inbox"` leaves the question in the store for `remit pending` or `hub.decide`. *token_counter* counts the tokens of
+    a text (default: exactly with the extra `tokens`, else by an estimate). *workspace* is the folder that callees may
+    be told of. *summarizer* makes better summaries of conversations than those made without a model.
     """
 
     _ignored: Path | None = None
 
+    @renamed_arguments(count="token_counter")
     def __init__(
         self,
         *,
@@ -93,7 +95,7 @@ class Hub(Engine):
         approver: Approver | Literal["inbox"] | None = None,
         redaction: Detector | bool = True,
         vault_key: bytes | None = None,
-        count: TokenCounter | None = None,
+        token_counter: TokenCounter | None = None,
         workspace: Workspace | Path | str | None = None,
         summarizer: Summarizer | None = None,
         clock: Clock | None = None,
@@ -102,7 +104,7 @@ class Hub(Engine):
         self._mcp = HubMcpServers()
         self._telemetry: HubTelemetry | None = None
         limits = limits or Limits()
-        count = token_counter() if count is None else count
+        count = default_token_counter() if token_counter is None else token_counter
         if store is None or isinstance(store, str | Path):
             path = DEFAULT_STORE if store is None else Path(store)
             store = SqliteStore(path, durability=durability, count=count)
@@ -117,7 +119,7 @@ class Hub(Engine):
             guards=guards,
             breaker=breaker,
             approver=InboxApprover(store) if approver == "inbox" else approver,
-            redaction=pipeline() if redaction is True else redaction or None,
+            redaction=detector_pipeline() if redaction is True else redaction or None,
             vault_key=vault_key,
             count=count,
             workspace=_folder(workspace) if isinstance(workspace, str | Path) else workspace,
@@ -189,7 +191,7 @@ class Hub(Engine):
         threads = Threads(name, min(card.concurrency, MAX_THREADS))
         self.register(card, agent_from(function, threads), closing(function, threads))
 
-    def isolate_with(self, *, folder: Path, environ: Mapping[str, str], hidden: Iterable[Path] = ()) -> None:
+    def configure_isolation(self, *, folder: Path, environ: Mapping[str, str], hidden: Iterable[Path] = ()) -> None:
         """Set the code folder and the environment of isolated agents, and hide files from every sandbox.
 
         It applies to agents that are added later. By default, code is imported from where the hub imports, the
@@ -217,13 +219,14 @@ class Hub(Engine):
         peer = HubPeer(url, token=token, credential=credential, max_bytes=self._parts.limits.max_result_bytes)
         self.register(remote_card(name, options), peer.agent(remote or name), peer.close)
 
+    @renamed_arguments(may="permissions", answers="may_approve")
     def serve(
         self,
         *,
         clients: Mapping[str, str] | None = None,
         hubs: Mapping[str, str] | None = None,
-        may: Mapping[str, Collection[str]] | None = None,
-        answers: Collection[str] = (),
+        permissions: Mapping[str, Collection[str]] | None = None,
+        may_approve: Collection[str] = (),
         agents: Collection[str] | None = None,
         users: Mapping[str, Collection[str]] | None = None,
         a2a: "Exposure | bool" = False,
@@ -233,9 +236,9 @@ class Hub(Engine):
         """Serve this hub, which is open, over HTTP until the block ends; the block is given the address.
 
         *clients* and *hubs* are the senders that are accepted: tokens by name. A hub speaks for its agents, under the
-        name that it gives itself. *may* grants further permissions by name: `metrics` reads the metrics, `read` the
-        runs and records of all users, `control` cancels the runs of all users. Users of the clients in *answers* may
-        approve or deny questions about their own runs over MCP. *agents* are those that can be asked (default: all).
+        name that it gives itself. *permissions* grants more by name: `metrics` reads the metrics, `read` the runs and
+        records of all users, `control` cancels the runs of all users. Users of the clients in *may_approve* may approve
+        or deny questions about their own runs over MCP. *agents* are those that can be asked (default: all).
         *users* lists, by client, the users that it may ask for (default: any). With *a2a* the agents also speak A2A,
         below `/a2a/NAME`.
         """
@@ -245,8 +248,8 @@ class Hub(Engine):
             self,
             clients=clients or {},
             hubs=hubs or {},
-            may=may or {},
-            answers=answers,
+            permissions=permissions or {},
+            may_approve=may_approve,
             agents=agents,
             users=users or {},
             a2a=a2a,
@@ -433,6 +436,20 @@ class Hub(Engine):
         self._telemetry = HubTelemetry(self, name, self._orchestration, endpoint, options)
         self._parts.sample_ratio = self._telemetry.sample
         self._closers.append(self._telemetry.close)
+
+    # ── old names ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    asked = Renamed("request_of")
+    begin_counted = Renamed("begin_peer_call")
+    counted = Renamed("peer_call_ended")
+    figures = Renamed("metrics")
+    is_elsewhere = Renamed("is_remote")
+    is_here = Renamed("is_running")
+    isolate_with = Renamed("configure_isolation")
+    pass_on = Renamed("forward_headers")
+    standing = Renamed("agent_status")
+    take_up_only = Renamed("resume_only")
+    tell_runs = Renamed("notify_runs")
 
 
 def _folder(path: str | Path) -> Workspace:

@@ -21,8 +21,8 @@ async def serving(
     *,
     clients: Mapping[str, str],
     hubs: Mapping[str, str],
-    may: Mapping[str, Collection[str]],
-    answers: Collection[str],
+    permissions: Mapping[str, Collection[str]],
+    may_approve: Collection[str],
     agents: Collection[str] | None,
     users: Mapping[str, Collection[str]],
     a2a: Exposure | bool,
@@ -32,14 +32,15 @@ async def serving(
     """Serve a hub until the block ends, and yield its address; `Hub.serve` describes the arguments."""
     named = [(name, token, False) for name, token in clients.items()]
     named += [(name, token, True) for name, token in hubs.items()]
-    _refuse_confusion([(name, token) for name, token, _ in named], {"users": users, "may": may, "answers": answers})
+    about = {"users": users, "permissions": permissions, "may_approve": may_approve}
+    _refuse_confusion([(name, token) for name, token, _ in named], about)
     known = [
         KnownSender(
             name=name,
             token=token,
             is_hub=is_hub,
-            may=permissions_of(name, may.get(name, ())),
-            answers=name in answers,
+            permissions=permissions_of(name, permissions.get(name, ())),
+            may_approve=name in may_approve,
             users=names_of(users[name], name, "users") if name in users else None,
         )
         for name, token, is_hub in named

@@ -88,4 +88,4 @@ class HubTelemetry:
         """Return a function that returns the role of an agent and whether it is remote."""
         roles = dict.fromkeys(self._orchestration.workflows, Role.WORKFLOW)
         roles |= dict.fromkeys(self._orchestration.planners, Role.PLANNER)
-        return lambda name: Who(roles.get(name, Role.AGENT), self._hub.is_elsewhere(name))
+        return lambda name: Who(roles.get(name, Role.AGENT), self._hub.is_remote(name))

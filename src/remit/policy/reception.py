@@ -89,9 +89,9 @@ class Sender(Struct, frozen=True, kw_only=True):
     """The users that it may act for; None: any."""
     targets: Names | None = None
     """The agents that it may call; None: all exposed agents."""
-    may: frozenset[Permission] = frozenset()
+    permissions: frozenset[Permission] = frozenset()
     """What it may do besides calling agents, with other clients' runs."""
-    answers: bool = False
+    may_approve: bool = False
     """Whether its users' answers to questions about their own runs count as a person's answer."""
 
 

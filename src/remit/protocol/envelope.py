@@ -48,7 +48,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     relevance: Share | None = None
 
 
-HandOn = Literal["result", "artifacts"]
+Forwarded = Literal["result", "artifacts"]
 """What each step of a chain receives from the step before it."""
 
 

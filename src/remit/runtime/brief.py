@@ -11,12 +11,13 @@ from remit.policy.aggregate import Blend, Combined, blended, components_of, stra
 from remit.policy.withheld import explain_tokens
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
+from remit.protocol.deprecation import Renamed, renamed_arguments
 from remit.protocol.envelope import (
     Answer,
     Call,
     ContextFilter,
+    Forwarded,
     Handoff,
-    HandOn,
     Json,
     Message,
     Note,
@@ -94,7 +95,7 @@ class BriefBackend(Protocol):
 
     def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]: ...
 
-    def chain(self, calls: Sequence[Call], hand_on: HandOn) -> Coroutine[Any, Any, list[Response]]: ...
+    def chain(self, calls: Sequence[Call], forward: Forwarded) -> Coroutine[Any, Any, list[Response]]: ...
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
 
@@ -275,12 +276,13 @@ class Brief:
         titles = ["" if call.objective == about else call.objective for call in asked]
         return await _told_as_one(combined, blend, about or self.original_request, titles)
 
-    def chain(self, calls: Sequence[Call], *, hand_on: HandOn = "result") -> Coroutine[Any, Any, list[Response]]:
+    @renamed_arguments(hand_on="forward")
+    def chain(self, calls: Sequence[Call], *, forward: Forwarded = "result") -> Coroutine[Any, Any, list[Response]]:
         """Ask one agent after another, each with the result of the one before; stop after the first without a result.
 
-        With *hand_on* `"artifacts"`, each gets the artifacts of the one before as its input, if there are any.
+        With *forward* `"artifacts"`, each gets the artifacts of the one before as its input, if there are any.
         """
-        return self._backend.chain(calls, hand_on)
+        return self._backend.chain(calls, forward)
 
     def use(self, tool: str, /, **arguments: Json) -> Coroutine[Any, Any, Json]:
         """Use a tool. Raises a `RemitError` if card or remit do not name it, its arguments are invalid, or it fails."""
@@ -294,7 +296,7 @@ class Brief:
         """Return this agent's state in this conversation; it survives restarts, and no other agent can read it."""
         return self._backend.state()
 
-    def change(self, **changes: Json) -> Coroutine[Any, Any, dict[str, Json]]:
+    def update_state(self, **changes: Json) -> Coroutine[Any, Any, dict[str, Json]]:
         """Store values in this conversation, by name (None deletes one), and return the whole state.
 
         Changes of other runs under other names stay; under the same name they are a `STATE_CONFLICT`.
@@ -320,7 +322,9 @@ class Brief:
         """Stream a piece of the answer to those who follow the run. It is not stored."""
         self._backend.say(text)
 
-    def used(self, tool: str, arguments: Json = None, *, duration_ms: int = 0, error: str | None = None) -> None:
+    def record_tool_use(
+        self, tool: str, arguments: Json = None, *, duration_ms: int = 0, error: str | None = None
+    ) -> None:
         """Record the use of a tool that the hub does not know: one that the agent brought along."""
         self._backend.used(tool, arguments, duration_ms, error)
 
@@ -347,21 +351,22 @@ class Brief:
         """Return the earlier records of this callee's session with the user, oldest first."""
         return self._backend.conversation()
 
+    @renamed_arguments(of="session", wanted="context")
     def history(
         self,
-        of: str | ContextFilter | None = None,
-        wanted: ContextFilter | None = None,
+        session: str | ContextFilter | None = None,
+        context: ContextFilter | None = None,
         *,
         max_tokens: int = HISTORY_TOKENS,
     ) -> Coroutine[Any, Any, list[Message]]:
         """Return earlier messages of this callee's session, said or shown to it: the newest that fit, oldest first.
 
-        With *of*, a reference to another conversation that this callee was given (`brief.handoff.history`), return the
-        messages there. Raises a `RemitError` for a reference that it was not given, or another user's conversation.
+        With *session*, a reference to another conversation that this callee was given (`brief.handoff.history`), return
+        the messages there. Raises a `RemitError` for a reference that it was not given, or another user's conversation.
         """
-        if isinstance(of, ContextFilter):
-            of, wanted = None, of
-        return self._backend.history(wanted or ContextFilter(), max_tokens, of)
+        if isinstance(session, ContextFilter):
+            session, context = None, session
+        return self._backend.history(context or ContextFilter(), max_tokens, session)
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]:
         """Return the facts about the user of this request, and of no other user."""
@@ -370,6 +375,9 @@ class Brief:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine in an agent that is a plain function in a thread: `brief.wait(brief.delegate(…))`."""
         return self._backend.wait(work)
+
+    change = Renamed("update_state")
+    used = Renamed("record_tool_use")
 
 
 async def _told_as_one(combined: Combined, blender: Blender, request: str, titles: Sequence[str]) -> Combined:

@@ -8,7 +8,18 @@ from typing import Any, TypeVar
 from remit.policy.aggregate import Combined
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
-from remit.protocol.envelope import Answer, Call, ContextFilter, HandOn, Json, Message, Note, Response, Strategy, Usage
+from remit.protocol.envelope import (
+    Answer,
+    Call,
+    ContextFilter,
+    Forwarded,
+    Json,
+    Message,
+    Note,
+    Response,
+    Strategy,
+    Usage,
+)
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record
@@ -46,8 +57,8 @@ class LocalBriefBackend:
     def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
         return fan_out(self._dispatch, self._frame, calls)
 
-    def chain(self, calls: Sequence[Call], hand_on: HandOn) -> Coroutine[Any, Any, list[Response]]:
-        return chain(self._dispatch, self._frame, calls, hand_on)
+    def chain(self, calls: Sequence[Call], forward: Forwarded) -> Coroutine[Any, Any, list[Response]]:
+        return chain(self._dispatch, self._frame, calls, forward)
 
     def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]:
         from remit.runtime.delegation.combine import combine  # few agents use it

@@ -124,7 +124,7 @@ class Engine:
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._events = HubEvents(store, self._parts.outflow, clock)
-        self._figures: HubMetrics | None = None
+        self._metrics: HubMetrics | None = None
         self._incoming = IncomingRequests(self._parts, self._runs)
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -162,7 +162,7 @@ class Engine:
         """The tools that are registered, by name."""
         return {name: tool.card for name, tool in self._parts.registry.tools.items()}
 
-    def is_elsewhere(self, agent: str) -> bool:
+    def is_remote(self, agent: str) -> bool:
         """Return whether an agent lives on another hub."""
         entry = self._parts.registry.agents.get(agent)
         return entry is not None and isinstance(entry.agent, Remote)
@@ -210,7 +210,7 @@ class Engine:
         """Call *reload* when another process asks every hub on this store to reload its configuration."""
         self._leases.on_reload = reload
 
-    def take_up_only(self, runs: Collection[str]) -> None:
+    def resume_only(self, runs: Collection[str]) -> None:
         """Resume only these of the orphaned runs and leave the rest to other hubs."""
         self._leases.only = frozenset(runs)
 
@@ -218,7 +218,7 @@ class Engine:
         """Load in a thread what the first request with personal data needs; for hubs that serve many requests."""
         self._parts.redactor.warm()
 
-    def tell_runs(self, text: str) -> None:
+    def notify_runs(self, text: str) -> None:
         """Record a notice for operators in every run that is in flight here."""
         for frame in self._frames():
             if frame.parent is None:
@@ -301,9 +301,9 @@ class Engine:
         """Drop what is stored for a run that was received but will not begin."""
         self._incoming.forget(run)
 
-    def pass_on(self, run: str, beside: Mapping[str, str]) -> None:
+    def forward_headers(self, run: str, headers: Mapping[str, str]) -> None:
         """Forward these headers of a request to every hub that its run calls."""
-        if found := passed_on(beside):
+        if found := passed_on(headers):
             self._parts.passed_on[run] = found
 
     async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
@@ -313,13 +313,13 @@ class Engine:
         """
         return await self._incoming.begin(request, once)
 
-    async def begin_counted(self, request: Request) -> ActiveRun | Response:
+    async def begin_peer_call(self, request: Request) -> ActiveRun | Response:
         """Start a peer agent's request like `begin`, within the fan-out limit and without a cycle of that agent."""
-        return await self._incoming.begin_counted(request)
+        return await self._incoming.begin_peer_call(request)
 
-    async def counted(self, request: Request) -> None:
-        """Return once the end of a request that `begin_counted` started is counted."""
-        await self._incoming.counted(request)
+    async def peer_call_ended(self, request: Request) -> None:
+        """Return once the end of a request that `begin_peer_call` started is counted."""
+        await self._incoming.peer_call_ended(request)
 
     async def outcome(self, run: str) -> Response | None:
         """Return the outcome of a run as its user gets it; None if it has not ended or was never submitted."""
@@ -329,7 +329,7 @@ class Engine:
         response = await self._parts.redactor.for_user(run, summary.response)
         return response.outward() if summary.via else response
 
-    async def asked(self, run: str) -> Request | None:
+    async def request_of(self, run: str) -> Request | None:
         """Return the root request of a run in the user's words; None if nothing is recorded."""
         (record, *_) = await self._parts.store.records(run=run, limit=1) or [None]
         match record.body if record is not None else None:
@@ -360,7 +360,7 @@ class Engine:
         """
         return self._events.of_run(run, backlog=backlog)
 
-    def is_here(self, run: str) -> bool:
+    def is_running(self, run: str) -> bool:
         """Return whether this hub executes a run."""
         return run in self._parts.ledger.frames
 
@@ -380,14 +380,14 @@ class Engine:
         return await decide(self._parts.store, question, decision)
 
     @property
-    def figures(self) -> HubMetrics:
+    def metrics(self) -> HubMetrics:
         """The counters of this hub, since they were first read."""
-        if self._figures is None:
-            self._figures = HubMetrics(lambda name: name in self._parts.registry.agents, self._parts.clock.wall_ms())
-            self._parts.store.listen(self._figures.count, patient=True)
-        return self._figures
+        if self._metrics is None:
+            self._metrics = HubMetrics(lambda name: name in self._parts.registry.agents, self._parts.clock.wall_ms())
+            self._parts.store.listen(self._metrics.count, patient=True)
+        return self._metrics
 
-    def standing(self) -> dict[str, AgentStatus]:
+    def agent_status(self) -> dict[str, AgentStatus]:
         """Return the current load and breaker of each agent."""
         ledger, queued = self._parts.ledger, self._parts.transport.queued()
         running = Counter(frame.card.name for frame in ledger.frames.values())
@@ -429,7 +429,7 @@ class Engine:
 
     def _serve(self, card: AgentCard) -> None:
         leave = self._parts.transport.serve(
-            card.name, card.concurrency, card.queue, self._executor.execute, elsewhere=self.is_elsewhere(card.name)
+            card.name, card.concurrency, card.queue, self._executor.execute, elsewhere=self.is_remote(card.name)
         )
         self._stop_serving.append(leave)
 

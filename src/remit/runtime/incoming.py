@@ -80,7 +80,7 @@ class IncomingRequests:
                 self.forget(request.run)
         return going
 
-    async def begin_counted(self, request: Request) -> ActiveRun | Response:
+    async def begin_peer_call(self, request: Request) -> ActiveRun | Response:
         """Start a peer agent's request like `begin`, within the limits of that agent."""
         request = await resumed(request, self._parts.store)
         if (why := await self._peer_calls.admit(request)) is not None:
@@ -97,8 +97,8 @@ class IncomingRequests:
             self._peer_calls.follow(request, going.task)
         return going
 
-    async def counted(self, request: Request) -> None:
-        """Return once the end of a request that `begin_counted` started is counted."""
+    async def peer_call_ended(self, request: Request) -> None:
+        """Return once the end of a request that `begin_peer_call` started is counted."""
         await self._peer_calls.settled(request)
 
     async def close(self) -> None:

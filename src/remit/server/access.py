@@ -68,7 +68,7 @@ def access_to(method: str, path: str) -> Access:
 
 def visible(sender: Sender, others: Permission | None = None) -> RunScope:
     """Return the runs that a sender may see: those that it could have asked for; all, with the permission *others*."""
-    if others is not None and others in sender.may:
+    if others is not None and others in sender.permissions:
         return ANYONES
     return RunScope(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
 

@@ -83,12 +83,12 @@ class Delegations:
         refusals.failures.proven(address, headers)
         scope[SENDER] = sender.name
         access: Access = scope[ACCESS]
-        if access.needs is not None and access.needs not in sender.may:
+        if access.needs is not None and access.needs not in sender.permissions:
             raise RemitError(
                 fault(
                     Code.PERMISSION_DENIED,
                     f"{sender.name} lacks the permission `{access.needs}`",
-                    suggestion=f'Add `may = ["{access.needs}"]` to `[clients.{sender.name}]` of the team file.',
+                    suggestion=f'Add `permissions = ["{access.needs}"]` to `[clients.{sender.name}]` of the team file.',
                 )
             )
         return sender
@@ -107,7 +107,7 @@ class Delegations:
                 self.hub.forget(request.run)
                 raise
             self._granted.add(request.run)
-        self.hub.pass_on(request.run, headers)
+        self.hub.forward_headers(request.run, headers)
         return request
 
     async def _check_reference(self, sent: Submission, sender: Sender) -> None:
@@ -158,7 +158,7 @@ class Delegations:
         A *counted* request is held to the fan-out and cycle limits of the agent that asks.
         """
         try:
-            going = await (self.hub.begin_counted(request) if counted else self.hub.begin(request, once))
+            going = await (self.hub.begin_peer_call(request) if counted else self.hub.begin(request, once))
         except BaseException:
             self._settle(request.run, 0)
             raise

@@ -125,7 +125,7 @@ class DialectEndpoints:
             return await self._end(request, exchange.receive, anew=anew, counted=counted)
         finally:
             if counted:
-                await self._delegations.hub.counted(request)
+                await self._delegations.hub.peer_call_ended(request)
 
     async def _end(self, request: Request, receive: Receive, *, anew: bool, counted: bool) -> Response:
         asked = self._delegations
@@ -240,7 +240,7 @@ async def _stream(
                     await _send_piece(send, KEEP_ALIVE)
                 for record in records:
                     if (end := _outcome_in(record)) is not None and counted:
-                        await hub.counted(request)
+                        await hub.peer_call_ended(request)
                     piece = _frame(b"response", (await reply(end)).body) if end is not None else _event_bytes(record)
                     if piece:
                         await _send_piece(send, piece)

@@ -244,7 +244,7 @@ class MetricsPage:
 
     def __init__(self, hub: Engine) -> None:
         self._hub = hub
-        self._figures = hub.figures  # counting starts here
+        self._figures = hub.metrics  # counting starts here
 
     def page(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""
@@ -279,7 +279,7 @@ class MetricsPage:
             yield _metric_line("remit_delegation_seconds_count", total, agent=agent)
         yield from _head("remit_spans_lost_total", "counter", "Spans that could not be delivered to a collector.")
         yield f"remit_spans_lost_total {figures.lost_spans}"
-        standing = self._hub.standing()
+        standing = self._hub.agent_status()
         yield from _head("remit_running", "gauge", "Running delegations.")
         yield from (_metric_line("remit_running", each.running, agent=name) for name, each in standing.items())
         yield from _head("remit_queued", "gauge", "Delegations waiting for a slot.")

@@ -193,7 +193,7 @@ class Refusals:
         """Count a refusal, and record it unless there were too many similar ones a moment ago."""
         if why.code not in REASONS:
             return
-        self._hub.figures.turned_away[why.code.value] += 1
+        self._hub.metrics.turned_away[why.code.value] += 1
         if self._forget is None:
             self._forget = self._clock.call_at(self._clock.now() + INTERVAL_S, self._interval_over)
         key = _Key(why.code, address)

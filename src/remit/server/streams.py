@@ -82,7 +82,7 @@ async def follow_records(hub: Engine, following: Following, events: Events) -> A
         if deaf and not found:
             return
         # Records of another process, and events missed here, are only in the store.
-        here = hub.is_here(following.run)
+        here = hub.is_running(following.run)
         wait_s = 0.0 if found else KEEP_ALIVE_S if here else LOOK_S
         said = _with_spoken(found, events) if found else await _next_records(events, wait_s)
         deaf = said is None

@@ -91,7 +91,7 @@ class Telemetry:
         self._every_s = every_s
         """Interval between reports of figures; None: no reports."""
         self._wall_ms = wall_ms
-        self._figures = hub.figures
+        self._figures = hub.metrics
         self._waiting: deque[list[Record]] = deque()
         self._records = 0
         self._queue = _Queue()
@@ -233,7 +233,7 @@ class Telemetry:
             if self._closing.is_set():
                 await self._folded.wait()
             try:
-                await self._sink.report(self._figures, self._hub.standing(), self._wall_ms())
+                await self._sink.report(self._figures, self._hub.agent_status(), self._wall_ms())
             except UndeliveredError as error:
                 self._warn(str(error))  # the next report includes this one
             except Exception as error:  # noqa: BLE001 - logged; a fault here must not stop the hub

@@ -1,9 +1,17 @@
 """Fakes and conformance suites, for this project's tests and for yours."""
 
+from remit.protocol.deprecation import warn
 from remit.testing.agents import AgentConformance, Behaviour
 from remit.testing.conformance import StoreConformance
 from remit.testing.distance import TransportConformance
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 
-__all__ = ["AgentConformance", "Behaviour", "MemoryStore", "StoreConformance", "TransportConformance", "TurnedClock"]
+__all__ = ["AgentConformance", "Behaviour", "ManualClock", "MemoryStore", "StoreConformance", "TransportConformance"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "TurnedClock":
+        warn("remit.testing.TurnedClock", "remit.testing.ManualClock")
+        return ManualClock
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,7 +28,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
 from remit.runtime.brief import Brief
 from remit.testing.memory import MemoryStore
-from remit.testing.samples import TurnedClock
+from remit.testing.samples import ManualClock
 
 __all__ = ["AgentConformance", "Behaviour"]
 
@@ -205,11 +205,11 @@ class AgentConformance:
 
     async def test_its_deadline_stops_it(self) -> None:
         """X6: the delegate is really cancelled, not abandoned."""
-        clock = TurnedClock()
+        clock = ManualClock()
         async with self.opened(Behaviour.HANGS, clock=clock) as hub:
             asking = asyncio.create_task(hub.ask(TESTED, "Wait", user="u-1", deadline_ms=2_000))
             await self._until_it_hangs()
-            clock.turn(2.5)
+            clock.advance(2.5)
             response = await self._ended(asking)
         assert response.status is Status.TIMEOUT
         assert _code(response) is Code.TIMEOUT
@@ -227,11 +227,11 @@ class AgentConformance:
 
     async def test_what_it_spent_before_it_was_stopped_is_settled(self) -> None:
         self._unless(self.no_tools and self.no_own_tools)
-        clock = TurnedClock()
+        clock = ManualClock()
         async with self.opened(Behaviour.SPENDS_AND_HANGS, clock=clock) as hub:
             asking = asyncio.create_task(hub.ask(TESTED, "Look, then wait", user="u-1", deadline_ms=2_000))
             await self._until_it_hangs()
-            clock.turn(2.5)
+            clock.advance(2.5)
             response = await self._ended(asking)
         assert response.status is Status.TIMEOUT
         if self.no_usage:

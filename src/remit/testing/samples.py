@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 
+from remit.protocol.deprecation import Renamed
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
@@ -127,10 +128,10 @@ class StoreCase:
             await store.close()
 
 
-class TurnedClock:
-    """Time that passes only when it is turned; implements `remit.runtime.ports.Clock`.
+class ManualClock:
+    """A clock that stands still until `advance` is called; implements `remit.runtime.ports.Clock`.
 
-    Deadlines, rates and breakers of a hub made with `Hub(clock=TurnedClock())` then wait for the test. The date starts
+    Deadlines, rates and breakers of a hub made with `Hub(clock=ManualClock())` then wait for the test. The date starts
     at *wall_ms*, or today: a store has a clock of its own, and would forget outcomes that look old to it.
     """
 
@@ -148,12 +149,12 @@ class TurnedClock:
         return self._wall_ms + round((self._now - self._start) * 1_000)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back at the turn that reaches *when*, or at the next turn if that time has passed."""
+        """Call back when the time reaches *when*, or at the next `advance` if it has passed."""
         number = next(self._numbers)
         heapq.heappush(self._planned, (when, number, callback))
         return lambda: self._taken_back.add(number)
 
-    def turn(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Let time pass; due callbacks run in order, each at its own time."""
         if seconds < 0:
             raise ValueError(f"time only moves forward, not by {seconds} s")
@@ -165,3 +166,5 @@ class TurnedClock:
                 callback()
             self._taken_back.discard(number)
         self._now = end
+
+    turn = Renamed("advance")

@@ -27,7 +27,7 @@ class Component(Struct, frozen=True):
     """Fields that other results also have: the path of each, and the shared name of its content."""
 
 
-class Said(NamedTuple):
+class ReportedValue(NamedTuple):
     """A value, and the components that give it."""
 
     value: Json
@@ -40,7 +40,7 @@ class Conflict(Struct, frozen=True, kw_only=True):
     path: str
     """A place in the results (`flights[AF12].departure`), or the words that both texts use for it (`train leaves`)."""
     severity: Severity
-    values: tuple[Said, ...]
+    values: tuple[ReportedValue, ...]
     preferred: Json = None
     """The value of the most confident source; None if none is."""
     question: str | None = None

@@ -197,7 +197,7 @@ class Bounds:
         words = worded(error) if isinstance(error, BaseException) else error
         try:
             with self.stopping():
-                self.brief.used(use.tool, plain(use.arguments), duration_ms=duration_ms, error=words)
+                self.brief.record_tool_use(use.tool, plain(use.arguments), duration_ms=duration_ms, error=words)
         except RemitError:
             # A stopped delegation records nothing more, and is stopping already.
             if not isinstance(error, asyncio.CancelledError):

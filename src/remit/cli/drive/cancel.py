@@ -11,7 +11,7 @@ from remit.cli.places import reading, whoever_types, writing
 from remit.cli.show.records_view import find_run, named, summary_of
 from remit.cli.show.report import short
 from remit.cli.show.screen import now_ms, print_json
-from remit.detectors.pipeline import pipeline
+from remit.detectors.pipeline import detector_pipeline
 from remit.documents.runs import Cancellation
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import Code, fault
@@ -98,7 +98,7 @@ async def _taken_over(store: SqliteStore, known: RunSummary, why: str) -> bool:
 
 def _clean(store: SqliteStore, run: str, text: str) -> str:
     """Return a person's text redacted, as the run's own hub would record it."""
-    redactor = Redactor(pipeline(), None)
+    redactor = Redactor(detector_pipeline(), None)
     redactor.open(store)
     return redactor.clean(text, redactor.sealing(run))
 

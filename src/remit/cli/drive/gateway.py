@@ -88,23 +88,25 @@ def certificate_of(certificate: Path | None, key: Path | None) -> Certificate | 
 class GatewayOptions(Struct, frozen=True, kw_only=True):
     """The limits of a gateway, as given on the command line."""
 
-    keep: str
-    forget: str
+    message_retention: str
+    device_retention: str
     max_bytes: str
     max_devices: int
     max_connections: int
-    address_connections: int
-    address_devices: int
+    max_connections_per_address: int
+    max_new_devices_per_address: int
 
 
 def limits_of(asked: GatewayOptions) -> GatewayLimits:
     """Return the limits, or raise a `UsageError` that names the invalid option."""
     usual = GatewayLimits()
-    keep_s, forget_s = _seconds("--keep", asked.keep), _seconds("--forget", asked.forget)
+    keep_s = _seconds("--message-retention", asked.message_retention)
+    forget_s = _seconds("--device-retention", asked.device_retention)
     least_s = max(keep_s, usual.repeat_days * DAY_S)
     if forget_s < least_s:
         said = duration(least_s * 1_000)
-        raise click.UsageError(f"--forget: must be at least {said}, since messages may wait for a device that long")
+        why = "since messages may wait for a device that long"
+        raise click.UsageError(f"--device-retention: must be at least {said}, {why}")
     return structs.replace(
         usual,
         keep_s=keep_s,
@@ -112,8 +114,8 @@ def limits_of(asked: GatewayOptions) -> GatewayLimits:
         total_bytes=_bytes("--max-bytes", asked.max_bytes),
         max_devices=asked.max_devices,
         max_connections=asked.max_connections,
-        address_connections=asked.address_connections,
-        address_devices=HourlyRate(burst=asked.address_devices, per_hour=asked.address_devices),
+        address_connections=asked.max_connections_per_address,
+        address_devices=HourlyRate(burst=asked.max_new_devices_per_address, per_hour=asked.max_new_devices_per_address),
     )
 
 

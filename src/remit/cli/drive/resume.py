@@ -140,7 +140,7 @@ async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool
     try:
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver, store=path)
-        hub.take_up_only(runs)
+        hub.resume_only(runs)
         with reading(path) as connection, logging_to(display.say, verbose=False):
             pursuit = Pursuit(connection, hub, trees, display, patient=patient, at_terminal=approver is not None)
             with interrupts(pursuit.stop, display.abandon):

@@ -279,9 +279,9 @@ class AnswerSoFar:
 class Printed(io.TextIOBase):
     """A stream that passes on each printed line."""
 
-    def __init__(self, stream: TextIO, hand_on: Callable[[str], None]) -> None:
+    def __init__(self, stream: TextIO, forward: Callable[[str], None]) -> None:
         self._stream = stream
-        self._hand_on = hand_on
+        self._hand_on = forward
         self._rest = ""
         self._lock = RLock()
 

@@ -64,7 +64,7 @@ class AgentSection(Section, frozen=True, kw_only=True):
         Positive | None,
         Meta(description="Maximum tokens of one answer of the model (default: 8192, and never more than are left)."),
     ] = None
-    history: Annotated[
+    history_tokens: Annotated[
         Count, Meta(description="Tokens of earlier messages of the session that the model is given.")
     ] = HISTORY_TOKENS
     sub_agent_arguments: Annotated[

@@ -145,7 +145,7 @@ class BreakerSection(Section, frozen=True, kw_only=True):
 class ContextSection(Section, frozen=True, kw_only=True):
     """What callees are shown of a conversation, and how tokens are counted."""
 
-    tokens: Annotated[
+    tokenizer: Annotated[
         Literal["auto", "o200k_base", "cl100k_base", "estimate"],
         Meta(
             description="How tokens are counted: by the encoding of a model family, which needs the extra "

@@ -79,14 +79,14 @@ class ClientSection(Section, frozen=True, kw_only=True):
     user_claim: Annotated[
         Annotated[str, Meta(min_length=1)], Meta(description="The claim of a token that names the user.")
     ] = "sub"
-    may: Annotated[
+    permissions: Annotated[
         frozenset[Literal["metrics", "read", "control"]],
         Meta(
             description="Further permissions: `metrics` reads the metrics, `read` the runs and records of all "
             "users, `control` cancels the runs of all users."
         ),
     ] = frozenset()
-    answers: Annotated[
+    may_approve: Annotated[
         bool,
         Meta(description="Whether its users may approve or deny questions about their own runs over MCP."),
     ] = False

@@ -41,7 +41,7 @@ class RelaySection(Section, frozen=True, kw_only=True):
             "device is named."
         ),
     ] = ""
-    authority: Annotated[
+    certificate_authority: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
         Meta(description="The certificate authority for `wss`, a PEM file (default: those that this machine trusts)."),
     ] = None
@@ -81,7 +81,7 @@ class ProfileLimitsSection(Section, frozen=True, kw_only=True):
 class ProfileRulesSection(Section, frozen=True, kw_only=True):
     """When a person reviews a draft, in mode `semi_auto`."""
 
-    off: Annotated[frozenset[ReviewRule], Meta(description="Rules that are disabled.")] = frozenset()
+    disabled: Annotated[frozenset[ReviewRule], Meta(description="Rules that are disabled.")] = frozenset()
     min_confidence: Annotated[Share, Meta(description="Minimum confidence of the local agent in its draft.")] = 0.7
     max_chars: Annotated[Positive, Meta(description="Maximum length of a draft, in characters.")] = 4_000
     min_shared_words: Annotated[

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.budget import split_tokens
-from remit.protocol.envelope import Call, Handoff, HandOn, Json, Response
+from remit.protocol.envelope import Call, Forwarded, Handoff, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.context import Delegator
 from remit.runtime.frames import Frame
@@ -85,26 +85,26 @@ async def _begin_beside(dispatch: Delegator, parent: Frame, calls: Sequence[Call
         raise
 
 
-async def chain(dispatch: Delegator, parent: Frame, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
+async def chain(dispatch: Delegator, parent: Frame, calls: Sequence[Call], forward: Forwarded) -> list[Response]:
     """Ask one after another, each with the result of the one before; stop after the first without a result."""
-    if hand_on not in get_args(HandOn):
-        problem = Problem("hand_on", f"expected one of: {', '.join(get_args(HandOn))}")
-        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the chain is not valid: hand_on", problems=(problem,)))
+    if forward not in get_args(Forwarded):
+        problem = Problem("forward", f"expected one of: {', '.join(get_args(Forwarded))}")
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the chain is not valid: forward", problems=(problem,)))
     responses: list[Response] = []
     for call in calls:
         if responses:
-            call = _following(call, responses, hand_on)
+            call = _following(call, responses, forward)
         responses.append(await dispatch.delegate(parent, call))
         if not responses[-1].ok:
             break
     return responses
 
 
-def _following(call: Call, before: Sequence[Response], hand_on: HandOn) -> Call:
+def _following(call: Call, before: Sequence[Response], forward: Forwarded) -> Call:
     handoff = call.handoff or Handoff()
     found = before[-1].result
     outputs: dict[str, Json] = {response.target: response.result for response in before}
-    if hand_on == "artifacts":
+    if forward == "artifacts":
         found = _artifacts(before[-1]) or found
         for response in before:
             if response.artifacts:

@@ -54,7 +54,7 @@ Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 class Classifier(Protocol):
     """Finds the capabilities that a user's text asks for: by words, by meaning, or by asking a model."""
 
-    async def hears(self, text: str, brief: Brief) -> ClassifiedText:
+    async def classify(self, text: str, brief: Brief) -> ClassifiedText:
         """Return the likely capabilities, best first, spending no more than *brief* has left.
 
         It raises no error when it cannot classify a text: it returns no candidates, or says which other method it used.

@@ -242,7 +242,7 @@ class Bindings:
     async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> A2aCall:
         """Return the caller, once it is authenticated, permitted, and uses a supported version."""
         # A host sees only what its own client asked for, whatever the permissions of that client.
-        sender = replace(await self._delegations.sender(scope, headers), may=frozenset())
+        sender = replace(await self._delegations.sender(scope, headers), permissions=frozenset())
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
             why = f"no agent `{agent[:100]}` is available to {sender.name}"
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))

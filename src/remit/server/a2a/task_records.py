@@ -166,7 +166,7 @@ class TaskRecords:
         """Return the messages of a task: those of its user, and the agent's questions that are *answered*."""
         said: list[A2aMessage] = []
         for run in found.runs:
-            if (request := await self._hub.asked(run)) is not None:
+            if (request := await self._hub.request_of(run)) is not None:
                 said.append(message_of(request, task=telling.task, context=telling.context))
             if (answered or run != found.run) and (response := await self._hub.outcome(run)) is not None:
                 question = ended_task(replace(telling, extended=False), response, 0).status.message

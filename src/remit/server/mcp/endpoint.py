@@ -106,7 +106,7 @@ def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
     if users is not None and named not in users:
         return RemitError(not_for(sender, named))
     # The models of a host see what its user may see and no more, whatever the permissions of its client.
-    bound = replace(sender, users=frozenset({named}), may=frozenset())
+    bound = replace(sender, users=frozenset({named}), permissions=frozenset())
     return Caller(sender=bound, user=named, headers=headers)
 
 

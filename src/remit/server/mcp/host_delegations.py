@@ -197,7 +197,7 @@ class HostDelegations:
         task = asyncio.get_running_loop().create_task(self._end_of(summary.run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return Started(summary.run, task, self._hub.follow(summary.run), self._hub.is_here(summary.run))
+        return Started(summary.run, task, self._hub.follow(summary.run), self._hub.is_running(summary.run))
 
     async def _end_of(self, run: str) -> Response:
         await self._hub.store.wait(run)

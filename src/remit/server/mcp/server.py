@@ -257,7 +257,7 @@ class SdkHost:
 
     def __init__(self, ctx: Context, caller: Caller) -> None:
         self._ctx = ctx
-        self._may_answer = caller.sender.answers
+        self._may_answer = caller.sender.may_approve
         self._said = 0
         self._is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 

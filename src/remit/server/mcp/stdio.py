@@ -60,7 +60,7 @@ async def serve(
     hub: Engine, user: str, name: str, exposed: Callable[[], frozenset[str]], stdin: int, write: Write
 ) -> None:
     """Serve a hub's tools over stdin and stdout, for one user, until the host closes *stdin*."""
-    sender = Sender(name="mcp", users=frozenset({user}), answers=True)
+    sender = Sender(name="mcp", users=frozenset({user}), may_approve=True)
     caller = Caller(sender=sender, user=user)
     face = Face(name, HostDelegations(Delegations(hub, _Own(sender), exposed)), lambda _: caller)
     into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)

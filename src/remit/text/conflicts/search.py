@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.text.components import Component, Conflict, Findings, Said, Severity, in_words, said_shortly
+from remit.text.components import Component, Conflict, Findings, ReportedValue, Severity, in_words, said_shortly
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of, tally, union
 from remit.text.conflicts.fields import Meaning, agreed, difference
 from remit.text.conflicts.result_fields import PlacedValue, Places, ResultFields
@@ -85,7 +85,9 @@ def conflict_of(dispute: Dispute, components: Sequence[Component]) -> Conflict:
     return Conflict(
         path=dispute.path,
         severity=severity,
-        values=tuple([Said(value, tuple([components[each].name for each in owners])) for _, owners, value in sides]),
+        values=tuple(
+            [ReportedValue(value, tuple([components[each].name for each in owners])) for _, owners, value in sides]
+        ),
         preferred=preferred,
         question=question,
     )

@@ -54,8 +54,8 @@ class KnownSender(Struct, frozen=True, kw_only=True):
     """The users that it may act for; None: any user."""
     agents: Names | None = None
     """The agents that it may ask; None: all exposed agents."""
-    may: frozenset[Permission] = frozenset()
-    answers: bool = False
+    permissions: frozenset[Permission] = frozenset()
+    may_approve: bool = False
     """Whether answers of its users to questions about their own runs count as a person's answers."""
 
     def __repr__(self) -> str:
@@ -295,8 +295,8 @@ def _sender(known: KnownSender) -> Sender:
         is_hub=known.is_hub,
         users=known.users,
         targets=known.agents,
-        may=known.may,
-        answers=known.answers,
+        permissions=known.permissions,
+        may_approve=known.may_approve,
     )
 
 
