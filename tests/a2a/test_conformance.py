@@ -10,7 +10,7 @@ from remit.policy.reception import Sender
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.testing.distance import USER, TransportConformance
+from remit.testing.transports.conformance import USER, TransportConformance
 from remit.transports.a2a.agent import A2aAgent
 from remit.transports.a2a.peer import A2aPeer
 from remit.transports.a2a.translator import A2aEndpoint

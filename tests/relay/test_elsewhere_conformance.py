@@ -13,7 +13,7 @@ from remit import Answer, Artifact, Brief, Hub
 from remit.protocol.card import Rate
 from remit.protocol.lifecycle import Status
 from remit.testing import TransportConformance
-from remit.testing.distance import USER
+from remit.testing.transports.conformance import USER
 
 OFTEN = Rate(calls=1_000, seconds=60)
 

@@ -17,7 +17,7 @@ from remit.protocol.codec import decode_submission, encode
 from remit.server.app import Api
 from remit.server.server import Server
 from remit.testing import MemoryStore
-from remit.testing.distance import TransportConformance
+from remit.testing.transports.conformance import TransportConformance
 from serving import gate_of
 from waiting import PATIENCE_S
 

@@ -1,1 +1,1 @@
-"""The team file: its sections, its loader, and the messages about errors in it."""
+"""The team file: its sections, its loader and its checks, and the hub that is made from it."""

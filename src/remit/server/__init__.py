@@ -1,1 +1,1 @@
-"""The hub over HTTP."""
+"""The hub's agents for callers outside: over HTTP, A2A and MCP."""

@@ -3,9 +3,9 @@
 from remit.protocol.deprecation import warn
 from remit.testing.agents import AgentConformance, Behaviour
 from remit.testing.conformance import StoreConformance
-from remit.testing.distance import TransportConformance
 from remit.testing.memory import MemoryStore
 from remit.testing.samples import ManualClock
+from remit.testing.transports.conformance import TransportConformance
 
 __all__ = ["AgentConformance", "Behaviour", "ManualClock", "MemoryStore", "StoreConformance", "TransportConformance"]
 
