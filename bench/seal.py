@@ -22,7 +22,7 @@ from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.identity import choose_prekey
 from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.e2e.streams import PIECE_BYTES
 from remit.relay.session.repository import RunRepository
 from remit.relay.session.run import Overlay, TimelineEntry
@@ -36,12 +36,12 @@ PICKLE = bytes(32)
 AT_ONCE = 64
 
 
-def device(folder: Path, name: str) -> Sealer:
+def device(folder: Path, name: str) -> MessageCipher:
     state = DeviceFile.open(folder / f"{name}.db", HubKeys(name.encode() * 8), "process")
-    return Sealer(Device.create(state, name=name))
+    return MessageCipher(Device.create(state, name=name))
 
 
-def introduced(folder: Path) -> tuple[Sealer, Sealer]:
+def introduced(folder: Path) -> tuple[MessageCipher, MessageCipher]:
     a, b = device(folder, "a"), device(folder, "b")
     for here, there in ((a, b), (b, a)):
         here.peers.pair(there.device.card)
@@ -49,13 +49,13 @@ def introduced(folder: Path) -> tuple[Sealer, Sealer]:
     return a, b
 
 
-def carry(sender: Sealer, receiver: Sealer) -> None:
+def carry(sender: MessageCipher, receiver: MessageCipher) -> None:
     for each in sender.outbox(limit=10_000):
         receiver.open(sender.device.id, each.sealed)
         sender.sent(each.id)
 
 
-def talking(folder: Path) -> tuple[Sealer, Sealer]:
+def talking(folder: Path) -> tuple[MessageCipher, MessageCipher]:
     """Two devices with a session that both have used."""
     a, b = introduced(folder)
     keys = b.device.publish(1)
@@ -102,12 +102,12 @@ def decrypt(ratchet: vodozemac.Session, messages: list[vodozemac.AnyOlmMessage],
         commit(file, ratchet, ratchet.decrypt(message))
 
 
-def seal(sender: Sealer, to: str) -> None:
+def seal(sender: MessageCipher, to: str) -> None:
     for _ in range(COUNT):
         sender.seal(to, BODY)
 
 
-def unseal(receiver: Sealer, sender: Sealer) -> None:
+def unseal(receiver: MessageCipher, sender: MessageCipher) -> None:
     for row in sender.outbox(limit=COUNT):
         receiver.open(sender.device.id, row.sealed)
 
@@ -148,7 +148,7 @@ def large() -> Figure:
         with tempfile.TemporaryDirectory() as name:
             a, b = talking(Path(name))
 
-            def both(a: Sealer = a, b: Sealer = b) -> None:
+            def both(a: MessageCipher = a, b: MessageCipher = b) -> None:
                 a.seal(b.device.id, LARGE)
                 carry(a, b)
 
@@ -199,7 +199,7 @@ class Sealed:
 
 
 @asynccontextmanager
-async def sealed_sides(url: str, a: Sealer, b: Sealer) -> AsyncGenerator[tuple[Sealed, Sealed]]:
+async def sealed_sides(url: str, a: MessageCipher, b: MessageCipher) -> AsyncGenerator[tuple[Sealed, Sealed]]:
     links = [GatewayConnection(url, gateway=relay.NAME, key=each.device) for each in (a, b)]
     async with MessageDelivery(a, links[0]) as one, MessageDelivery(b, links[1]) as two:
         for each in links:  # a device is known once it has connected

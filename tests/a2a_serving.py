@@ -14,7 +14,7 @@ from remit.policy.reception import Permission, Sender
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.transports.addresses import Reach
+from remit.transports.addresses import OutboundHosts
 from serving import gate_of
 from waiting import eventually
 
@@ -25,7 +25,7 @@ NORTH = Sender(name="north", is_hub=True)
 OPERATOR = Sender(name="ops", permissions=frozenset(Permission))
 
 # Tests are told of their tasks on this machine.
-HERE = Reach(hosts=frozenset({"127.0.0.1"}))
+HERE = OutboundHosts(hosts=frozenset({"127.0.0.1"}))
 
 
 @asynccontextmanager

@@ -5,29 +5,31 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from remit.protocol.errors import Fault
-from remit.relay.client.connection import GatewayConnection, Pauses
+from remit.relay.client.connection import GatewayConnection, ReconnectDelays
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.server import Gateway
 from remit.runtime.keys import HubKeys
 
 
-def sealer(path: Path, name: str) -> Sealer:
+def sealer(path: Path, name: str) -> MessageCipher:
     state = DeviceFile.open(path / f"{name}.db", HubKeys(name.encode() * 8), "process")
-    return Sealer(Device.load(state) or Device.create(state, name=name))
+    return MessageCipher(Device.load(state) or Device.create(state, name=name))
 
 
-def introduce(one: Sealer, other: Sealer) -> None:
+def introduce(one: MessageCipher, other: MessageCipher) -> None:
     for here, there in ((one, other), (other, one)):
         here.peers.pair(there.device.card)
         here.peers.allow(there.device.id)
 
 
-def linked(sealer: Sealer, url: str, trouble: Callable[[str, Fault | None], None] | None = None) -> MessageDelivery:
-    link = GatewayConnection(url, gateway="g", key=sealer.device, pauses=Pauses(first_s=0.01, most_s=0.05))
+def linked(
+    sealer: MessageCipher, url: str, trouble: Callable[[str, Fault | None], None] | None = None
+) -> MessageDelivery:
+    link = GatewayConnection(url, gateway="g", key=sealer.device, pauses=ReconnectDelays(first_s=0.01, most_s=0.05))
     return MessageDelivery(sealer, link, trouble=trouble)
 
 

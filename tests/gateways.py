@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
-from remit.relay.client.connection import GatewayConnection, Pauses
+from remit.relay.client.connection import GatewayConnection, ReconnectDelays
 from remit.relay.client.handshake import greet
 from remit.relay.device.identity import device_id
 from remit.relay.gateway.limits import GatewayLimits
@@ -38,7 +38,7 @@ from remit.transports.credentials.keys import Pair, is_signed
 from waiting import PATIENCE_S
 
 NAME = "relay.example"
-QUICK = Pauses(first_s=0.002, most_s=0.02)
+QUICK = ReconnectDelays(first_s=0.002, most_s=0.02)
 
 
 def pair_of(name: str) -> Pair:

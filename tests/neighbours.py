@@ -10,9 +10,9 @@ from devices import introduce, sealer
 from remit import AgentCard, Hub
 from remit.relay.call_shared import RemoteCaller, RemoteCalls
 from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages.types import QuestionMessage
-from remit.relay.remote_agents import DeviceAgent, DeviceLender, lenders_of
+from remit.relay.remote_agents import DeviceAccess, DeviceAgent, device_access_of
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing, SharingEvent
 from remit.relay.session.profile import Profile
@@ -30,9 +30,9 @@ class Neighbour:
 
     def __init__(self, path: Path, name: str, hub: Hub | None = None) -> None:
         self.name = name
-        self.sealer: Sealer = sealer(path, name)
+        self.sealer: MessageCipher = sealer(path, name)
         self.hub = hub or Hub(name=name, store=MemoryStore())
-        self.outpost = DeviceLender()
+        self.outpost = DeviceAccess()
         self.shared: dict[str, Shared] = {}
         self.told: list[SharingEvent] = []
         self.remembers = True
@@ -67,7 +67,7 @@ class Neighbour:
             self.sharing = Sharing(self.hub, self.sealer, self.post, self.shared, now_ms=NOW_MS, told=self.told.append)
             known = self.sharing.control if self.remembers else None
             errands = RemoteCalls(self.sealer, self.post, now_ms=NOW_MS, control_of=known)
-            for outpost in lenders_of(self.hub):
+            for outpost in device_access_of(self.hub):
                 stack.enter_context(outpost.lent(errands))
             self._watch()
             reading = asyncio.create_task(

@@ -11,7 +11,7 @@ from remit import Brief, Hub
 from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing
 from remit.relay.session.moves import SessionState
@@ -52,7 +52,13 @@ class Pair:
     """Anna, whose agent asks, and Bob, who shares one."""
 
     def __init__(
-        self, anna: Sealer, bob: Sealer, host: SessionService, hub: Hub, local: Local, notes: list[SharedStep]
+        self,
+        anna: MessageCipher,
+        bob: MessageCipher,
+        host: SessionService,
+        hub: Hub,
+        local: Local,
+        notes: list[SharedStep],
     ) -> None:
         self.anna, self.bob, self.host, self.hub, self.local, self.notes = anna, bob, host, hub, local, notes
 
@@ -66,7 +72,7 @@ class Pair:
         return await self.host.start("mine", self.bob.device.id, "review this API", **more)
 
 
-def profile(bob: Sealer, **changes: Any) -> Profile:
+def profile(bob: MessageCipher, **changes: Any) -> Profile:
     settings: dict[str, Any] = {
         "id": "mine",
         "allow_shared_agent_calls": True,

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remit.protocol.records import Record, SharedStep
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.messages.audit import Recording
 from remit.stores.sqlite import SqliteStore
 
 
-async def recorded(device: Sealer, file: Path) -> list[Record]:
+async def recorded(device: MessageCipher, file: Path) -> list[Record]:
     """Return what stands in the store at *file* once everything that was noted in the device was brought there."""
     store = SqliteStore(file, durability="process")
     await store.open()

@@ -10,7 +10,7 @@ from remit.relay.device.identity import PreKey, choose_prekey
 from remit.relay.device.key_file import open_keys
 from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import Opened, OutboundMessage, RejectedMessageError, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened, OutboundMessage, RejectedMessageError
 
 NAMES = ("ada", "bob")
 
@@ -29,18 +29,18 @@ class Ticks:
         self._skipped += seconds * 1_000_000
 
 
-def open_device(home: Path, now_us: Callable[[], int] | None = None) -> Sealer:
+def open_device(home: Path, now_us: Callable[[], int] | None = None) -> MessageCipher:
     """Return the device in a folder, named after the folder; it is made if it is not there."""
     state = DeviceFile.open(home / "device.db", open_keys(home / "device.key"), "process")
     device = Device.load(state) or Device.create(state, name=home.name, gateway="wss://relay.example")
-    return Sealer(device) if now_us is None else Sealer(device, now_us=now_us)
+    return MessageCipher(device) if now_us is None else MessageCipher(device, now_us=now_us)
 
 
-def close(sealer: Sealer) -> None:
+def close(sealer: MessageCipher) -> None:
     sealer.device.state.close()
 
 
-def pair(one: Sealer, other: Sealer) -> None:
+def pair(one: MessageCipher, other: MessageCipher) -> None:
     """Have two devices know each other: the other shares an agent with the one."""
     one.peers.pair(other.device.card)
     one.peers.share(other.device.id)
@@ -48,24 +48,24 @@ def pair(one: Sealer, other: Sealer) -> None:
     other.peers.allow(one.device.id)
 
 
-def prekey_of(sealer: Sealer) -> PreKey:
+def prekey_of(sealer: MessageCipher) -> PreKey:
     """Return a one-time key as the gateway would hand it out."""
     published = sealer.device.publish(1)
     return choose_prekey(sealer.device.card, published.bundle, published.one_time[0])
 
 
-def waiting(sealer: Sealer) -> list[OutboundMessage]:
+def waiting(sealer: MessageCipher) -> list[OutboundMessage]:
     return sealer.outbox(limit=10_000)
 
 
-def take(sealer: Sealer) -> list[bytes]:
+def take(sealer: MessageCipher) -> list[bytes]:
     """Return what is in the inbox, and take it."""
     found: list[Opened] = sealer.inbox(limit=10_000)
     sealer.taken(*(each.id for each in found))
     return [each.body for each in found]
 
 
-def carry(sender: Sealer, receiver: Sealer) -> list[str]:
+def carry(sender: MessageCipher, receiver: MessageCipher) -> list[str]:
     """Bring everything over, do what each refusal asks for, and return the reasons."""
     refused: list[str] = []
     for each in waiting(sender):
@@ -83,7 +83,7 @@ def carry(sender: Sealer, receiver: Sealer) -> list[str]:
     return refused
 
 
-def settle(one: Sealer, other: Sealer) -> list[str]:
+def settle(one: MessageCipher, other: MessageCipher) -> list[str]:
     """Bring everything over until nothing waits on either side, and return the reasons of what was refused."""
     refused: list[str] = []
     for _ in range(50):

@@ -18,9 +18,9 @@ from remit.agents.mcp.settings import Program
 from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ndjson import NdjsonAgent
-from remit.relay.client.connection import GatewayConnection, Pauses
+from remit.relay.client.connection import GatewayConnection, ReconnectDelays
 from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.messages.types import PeerMessage, write
 from remit.relay.messages.types import decode_message as read_letter
 from remit.relay.router import route_messages
@@ -53,7 +53,7 @@ class Ahead(LoopClock):
 class Sides:
     """Both of them, and what a test asks of them."""
 
-    def __init__(self, anna: Sealer, bob: Sealer, hub: Hub, notes: Path) -> None:
+    def __init__(self, anna: MessageCipher, bob: MessageCipher, hub: Hub, notes: Path) -> None:
         self.anna, self.bob, self.hub = anna, bob, hub
         self.noted: list[SharedStep] = []
         self.steps: list[Overlay] = []
@@ -108,7 +108,7 @@ class Sides:
 class Stranger:
     """A device of Anna's that says what it likes, in place of a host."""
 
-    def __init__(self, sealer: Sealer, post: MessageDelivery, bob: str) -> None:
+    def __init__(self, sealer: MessageCipher, post: MessageDelivery, bob: str) -> None:
         self.sealer, self._post, self.bob = sealer, post, bob
 
     async def ask(self, letter: PeerMessage) -> PeerMessage:
@@ -121,7 +121,7 @@ class Stranger:
         raise AssertionError("nothing came")
 
 
-def profile(device: Sealer, **changes: Any) -> Profile:
+def profile(device: MessageCipher, **changes: Any) -> Profile:
     settings: dict[str, Any] = {
         "id": "mine",
         "allow_shared_agent_calls": True,
@@ -200,9 +200,9 @@ async def _devices(sides: Sides, url: str) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def there(device: Sealer, url: str) -> AsyncGenerator[MessageDelivery]:
+async def there(device: MessageCipher, url: str) -> AsyncGenerator[MessageDelivery]:
     """Have a device there, and its keys at the gateway: who asks for them earlier tries again only after a while."""
-    link = GatewayConnection(url, gateway="g", key=device.device, pauses=Pauses(first_s=0.01, most_s=0.05))
+    link = GatewayConnection(url, gateway="g", key=device.device, pauses=ReconnectDelays(first_s=0.01, most_s=0.05))
     async with MessageDelivery(device, link) as post:
         published = await post.do(device.device.publish)
         await link.publish(bundle=published.bundle, one_time=published.one_time)

@@ -14,12 +14,12 @@ from google.protobuf.json_format import Parse
 
 from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking
 from remit import Answer, Brief, Hub
-from remit.dialects.a2a.responses import Telling
+from remit.dialects.a2a.responses import TaskPresentation
 from remit.dialects.a2a.types import PushConfig
 from remit.server.a2a import push as pushing
 from remit.server.a2a.push import Push
 from remit.testing import MemoryStore
-from remit.transports.addresses import PUBLIC, Reach
+from remit.transports.addresses import PUBLIC, OutboundHosts
 from waiting import PATIENCE_S
 
 both = pytest.mark.parametrize("binding", BINDINGS)
@@ -300,7 +300,7 @@ async def test_a_host_that_leads_elsewhere_when_it_is_used_is_not_told(hub: Hub)
 async def test_another_server_tells_what_one_that_died_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A configuration survives the server: whoever is there after it tells how the task ended."""
     hook, now_ms = Hook(), 1_000_000
-    here = Reach(hosts=frozenset({"127.0.0.1"}))
+    here = OutboundHosts(hosts=frozenset({"127.0.0.1"}))
     hub = Hub(store=tmp_path / "hub.db", durability="process")
 
     @hub.agent("worker")
@@ -313,7 +313,7 @@ async def test_another_server_tells_what_one_that_died_has_not(tmp_path: Path, m
         dead = Push(hub, lambda: now_ms, here)
         # It had claimed the task, and then went silent before it could tell.
         monkeypatch.setattr(dead, "_follow", _silently)
-        await dead.add(Telling(task=response.run, context=response.run), response.run, PushConfig(url=url))
+        await dead.add(TaskPresentation(task=response.run, context=response.run), response.run, PushConfig(url=url))
         await dead.close()
         looked, take_up = asyncio.Event(), Push._take_up  # pyright: ignore[reportPrivateUsage]
 

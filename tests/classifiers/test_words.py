@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from intent import TEAM, calibration_error
 from properties import share
 from remit.classifiers import learn
-from remit.classifiers.learn import Examples, Sureness, gather
+from remit.classifiers.learn import Calibration, Examples, gather
 from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
 from remit.text.classification import ScoredCapability, Scorer
@@ -207,7 +207,7 @@ def test_a_better_score_never_means_less() -> None:
     """Even if the little that was held out says so: these examples are swapped between their capabilities."""
     swapped = [a_capability("A", "book a flight", "pay a bill"), a_capability("B", "pay the bill", "book the flight")]
     learnt = learn.learn(
-        gather(swapped), [[1.0, 0, 0, 0.9], [0, 1, 0.9, 0], [0, 0.9, 1, 0], [0.9, 0, 0, 1]], Sureness(0, 2, 2)
+        gather(swapped), [[1.0, 0, 0, 0.9], [0, 1, 0.9, 0], [0, 0.9, 1, 0], [0.9, 0, 0, 1]], Calibration(0, 2, 2)
     )
     assert learnt.sureness.slope >= 1
     assert learnt.sureness.sharpness >= 1

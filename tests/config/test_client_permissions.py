@@ -7,7 +7,7 @@ import pytest
 from command_line import make_team
 from remit import RemitError
 from remit.config.load import load_team
-from remit.config.peers import door_of
+from remit.config.peers import authenticator_of
 from remit.policy.reception import Permission
 from remit.runtime.clock import LoopClock
 from remit.transports.credentials.incoming import RunCredentials
@@ -30,7 +30,7 @@ async def no_fetch(_: str) -> bytes:
 @pytest.mark.parametrize("may", [[], ["metrics"], ["read", "control"], ["metrics", "read", "control"]])
 async def test_a_client_may_do_what_its_table_says(tmp_path: Path, may: list[str]) -> None:
     team = load_team(make_team(tmp_path, more=f"{CLIENT}permissions = {may}\n"), environ=ENVIRON, code=False)
-    door = door_of(
+    door = authenticator_of(
         team,
         held=RunCredentials(WALL_MS),
         spending=Spending(wall_ms=WALL_MS),

@@ -11,7 +11,7 @@ from remit import RemitError
 from remit.agents.mcp.settings import Address, Program, Unset
 from remit.config.composition import settings_of
 from remit.config.load import load_team
-from remit.config.peers import door_of
+from remit.config.peers import authenticator_of
 from remit.config.serving import fetch
 from remit.config.team import team_schema
 from remit.runtime.clock import LoopClock
@@ -185,7 +185,7 @@ agents = ["*"]
     environ = {"DESK_TOKEN": "a-token-that-is-long-enough", "ROBOT_TOKEN": "another-that-is-long-enough"}
     assert problems(folder, text, environ) == []
     wall_ms = LoopClock().wall_ms
-    door = door_of(
+    door = authenticator_of(
         load_team(folder / "remit.toml", environ=environ),
         held=RunCredentials(wall_ms),
         spending=Spending(wall_ms=wall_ms),

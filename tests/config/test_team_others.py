@@ -19,7 +19,7 @@ from joserfc.jwk import ECKey, KeySet
 
 from remit import Code, RemitError
 from remit.config.load import load_team
-from remit.config.peers import addressee_of, door_of, papers_of, unservable
+from remit.config.peers import addressee_of, authenticator_of, credential_headers_of, unservable
 from remit.config.team import Team, team_schema
 from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Request
@@ -72,7 +72,7 @@ def a_door(team: Team, environ: Mapping[str, str] | None = None, fetched: bytes 
     def wall_ms() -> int:
         return NOW_MS
 
-    return door_of(
+    return authenticator_of(
         team,
         held=RunCredentials(wall_ms),
         spending=Spending(wall_ms=wall_ms),
@@ -448,7 +448,7 @@ async def test_two_hubs_that_were_told_of_each_other_know_each_other(tmp_path: P
     def wall_ms() -> int:
         return NOW_MS
 
-    papers = papers_of(ours, held=RunCredentials(wall_ms), wall_ms=wall_ms)
+    papers = credential_headers_of(ours, held=RunCredentials(wall_ms), wall_ms=wall_ms)
     remit = Remit(user="ann", depth=1, max_depth=5, time_ms=60_000, tokens=8_000, chain=("prime@office",))
     request = Request(version=VERSION, id="r-1", origin="prime", target="tax", run="run-1", remit=remit)
     sent = await papers.credential(addressee_of(ours, "acme", {}))(request, SENDING)
@@ -502,7 +502,7 @@ async def test_a_team_without_a_key_knows_its_peers_by_token(folder: Path) -> No
 
     remit = Remit(user="ann", depth=0, max_depth=5, time_ms=60_000, tokens=8_000)
     request = Request(version=VERSION, id="r-1", origin="user", target="tax", run="run-1", remit=remit)
-    papers = papers_of(team, held=RunCredentials(wall_ms), wall_ms=wall_ms)
+    papers = credential_headers_of(team, held=RunCredentials(wall_ms), wall_ms=wall_ms)
     headers = await papers.headers(addressee_of(team, "acme", {"ACME": TOKEN}), request, SENDING)
     assert headers == {"Authorization": f"Bearer {TOKEN}"}
     with pytest.raises(RemitError, match="ACME is not set"):

@@ -9,10 +9,10 @@ from command_line import document
 from remit import RemitError
 from remit.config.composition import hub_of
 from remit.config.device import (
-    Doubt,
+    DeviceWarning,
     create_device,
     device_path,
-    doubts,
+    device_warnings,
     find_device,
     open_device,
     program_of,
@@ -406,34 +406,34 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         PeerDevice(card=card("eve", 4), allowed=True),
     ]
     place = "profiles.mine.devices"
-    assert list(doubts(found, peers)) == [
-        Doubt(
+    assert list(device_warnings(found, peers)) == [
+        DeviceWarning(
             place,
             "no device bib is known here; did you mean `bob`?",
             "Ask its owner for a link, then run: remit devices pair LINK",
         ),
-        Doubt(
+        DeviceWarning(
             place,
             "the device carl is known, and may not be asked from here",
             "Allow it, if it may: remit devices allow carl",
         ),
-        Doubt(place, "the device dora was revoked", "Pair with its new identity, or remove it from the file."),
-        Doubt(
+        DeviceWarning(place, "the device dora was revoked", "Pair with its new identity, or remove it from the file."),
+        DeviceWarning(
             place,
             "the device eve is not verified: another device could impersonate it",
             "Compare codes with its owner: remit devices pair LINK",
         ),
-        Doubt(
+        DeviceWarning(
             "profiles.off",
             "it may not call shared agents",
             "Set `allow_shared_agent_calls = true`, if it may.",
         ),
-        Doubt(
+        DeviceWarning(
             "shared.helper.devices",
             "the device bob is known, and may not reach this device",
             "Allow it, if it may: remit devices allow bob",
         ),
-        Doubt(
+        DeviceWarning(
             "shared.none.devices",
             "it names no device, so no device is allowed",
             "Add the names or ids of devices.",
@@ -443,13 +443,13 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
 
 def test_a_device_that_an_agent_lives_on_is_doubted_like_any_other(folder: Path) -> None:
     found = team(folder, RELAY + '[agents.away]\ndevice = "carl"\n[agents.far]\ndevice = "bib"')
-    assert list(doubts(found, [PeerDevice(card=card("bob", 1)), PeerDevice(card=card("carl", 2))])) == [
-        Doubt(
+    assert list(device_warnings(found, [PeerDevice(card=card("bob", 1)), PeerDevice(card=card("carl", 2))])) == [
+        DeviceWarning(
             "agents.away.device",
             "the device carl is known, and may not be asked from here",
             "Allow it, if it may: remit devices allow carl",
         ),
-        Doubt(
+        DeviceWarning(
             "agents.far.device",
             "no device bib is known here; did you mean `bob`?",
             "Ask its owner for a link, then run: remit devices pair LINK",

@@ -21,7 +21,7 @@ from remit.dialects.a2a.extension import EXTENSION
 from remit.dialects.a2a.parts import AcceptedContent, whole
 from remit.dialects.a2a.replies import TaskTracker
 from remit.dialects.a2a.requests import send, submission
-from remit.dialects.a2a.responses import Stream, Telling, declines, ended_task, state_of, under_way
+from remit.dialects.a2a.responses import Stream, TaskPresentation, declines, ended_task, state_of, under_way
 from remit.dialects.a2a.translator import TONGUE, A2aTaskExchange
 from remit.dialects.a2a.types import (
     ENDED,
@@ -47,7 +47,7 @@ from remit.protocol.submission import Submission
 from samples import a_remit, a_request, a_response
 from strategies import json_values, texts
 
-TELLING = Telling(task="t-1", context="c-1", extended=True)
+TELLING = TaskPresentation(task="t-1", context="c-1", extended=True)
 
 
 def through_protobuf(asked: SendMessage) -> AskedMessage:

@@ -24,7 +24,7 @@ from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import Draft, PromptRequest
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.messages.audit import Person, Recording
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing, SharingEvent
@@ -66,7 +66,9 @@ class Local:
 
 
 @asynccontextmanager
-async def mortal(home: Path, name: str, die_at: int) -> AsyncGenerator[tuple[Sealer, MessageDelivery, Recording]]:
+async def mortal(
+    home: Path, name: str, die_at: int
+) -> AsyncGenerator[tuple[MessageCipher, MessageDelivery, Recording]]:
     """Open a device and its team's store, and count their statements from then on."""
     device = sealer(home, name)
     store = SqliteStore(home / f"{name}s-hub.db", durability="process")

@@ -23,7 +23,7 @@ from remit.relay.device.identity import PreKey
 from remit.relay.device.key_file import open_keys
 from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import RejectedMessageError, Sealer
+from remit.relay.e2e.channel import MessageCipher, RejectedMessageError
 from remit.stores.connection import SqliteConnection
 
 # What may be forgotten to be written down, because doing it again changes nothing.
@@ -60,7 +60,7 @@ def work(order: dict[str, Any]) -> None:
     state._connection = cast(SqliteConnection, Dying(state._connection, order["die_at"]))  # pyright: ignore[reportPrivateUsage]
     device = Device.load(state)
     assert device is not None
-    sealer, peer = Sealer(device), order["peer"]
+    sealer, peer = MessageCipher(device), order["peer"]
 
     def perform(deed: list[Any]) -> Any:
         match deed:

@@ -19,7 +19,7 @@ from remit.relay.client.handshake import greet
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.listener import GatewayListener, serve_gateway
 from remit.relay.gateway.queue import ROW_BYTES
-from remit.relay.gateway.server import FILE, Gateway, Pace
+from remit.relay.gateway.server import FILE, DeviceRateLimit, Gateway
 from remit.relay.wire import (
     MAX_FRAME,
     PATH,
@@ -457,7 +457,7 @@ async def test_who_waits_to_be_read_can_be_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_pace_counts_bytes_too_and_recovers() -> None:
-    pace = Pace(GatewayLimits(bytes_per_s=100, bytes_burst=200), now=0.0)
+    pace = DeviceRateLimit(GatewayLimits(bytes_per_s=100, bytes_burst=200), now=0.0)
     assert pace.spend(200, 0.0) == 0
     assert pace.spend(50, 0.0) == pytest.approx(0.5)
     assert not pace.full(1.0)

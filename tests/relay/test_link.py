@@ -15,8 +15,8 @@ from multidict import CIMultiDict
 
 from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.client.connection import GatewayConnection, Pauses, unreached
-from remit.relay.client.receive_queue import Arrivals
+from remit.relay.client.connection import GatewayConnection, ReconnectDelays, unreached
+from remit.relay.client.receive_queue import ReceiveQueue
 from remit.relay.client.send_queue import Outcome, SendQueues
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.listener import GatewayListener
@@ -351,7 +351,7 @@ async def test_room_waits_until_enough_has_its_receipts(tmp_path: Path) -> None:
 
 
 def test_pauses_double_up_to_a_bound() -> None:
-    pauses = Pauses(first_s=0.5, most_s=60)
+    pauses = ReconnectDelays(first_s=0.5, most_s=60)
     assert [pauses.bound_s(attempt) for attempt in (0, 1, 2, 7, 1_000_000)] == [0.5, 1, 2, 60, 60]
 
 
@@ -456,7 +456,7 @@ async def test_after_a_refusal_a_lane_begins_where_it_was_refused() -> None:
     assert lane
     assert lanes.refused(Refused(to=A, number=3, code="behind")) is None
     assert sent(lanes) == []
-    lanes.go_on(lane)
+    lanes.resume(lane)
     assert sent(lanes) == [(A, 2, True), (A, 3, False)]
     assert [future.done() for future in futures] == [True, False, False]
 
@@ -474,7 +474,7 @@ async def test_answers_that_fit_nothing_change_nothing() -> None:
 
 async def test_a_place_is_acknowledged_once_all_before_it_are_kept() -> None:
     due = asyncio.Event()
-    arrivals = Arrivals({B: 2}, due.set)
+    arrivals = ReceiveQueue({B: 2}, due.set)
     deliveries = [Delivery(10, A, 1, bytes(MAX_BODY)), Delivery(11, B, 2, b"had"), Delivery(12, B, 3, bytes(MAX_BODY))]
     for delivery in deliveries:
         arrivals.take(delivery)
@@ -489,7 +489,7 @@ async def test_a_place_is_acknowledged_once_all_before_it_are_kept() -> None:
 
 
 async def test_what_is_at_hand_is_taken_in_order_up_to_a_number_and_a_size() -> None:
-    arrivals = Arrivals({}, lambda: None)
+    arrivals = ReceiveQueue({}, lambda: None)
     deliveries = [Delivery(place, A, place, bytes(100)) for place in range(1, 8)]
     for delivery in deliveries:
         arrivals.take(delivery)

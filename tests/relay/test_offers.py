@@ -19,7 +19,7 @@ from remit.protocol.card import Rate
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.peers import Peers
 from remit.relay.device.state import DeviceFile
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.messages import types
 from remit.relay.messages.catalog import CatalogSender, choose, hear, latest_offers
 from remit.relay.messages.types import (
@@ -128,19 +128,19 @@ def test_of_very_many_agents_some_are_named() -> None:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> tuple[Sealer, Sealer]:
+def pair(tmp_path: Path) -> tuple[MessageCipher, MessageCipher]:
     anna, bob = sealer(tmp_path, "anna"), sealer(tmp_path, "bob")
     introduce(anna, bob)
     return anna, bob
 
 
-def shared_with(*devices: Sealer, **more: Any) -> Shared:
+def shared_with(*devices: MessageCipher, **more: Any) -> Shared:
     allowed = frozenset(each.device.id for each in devices)
     profile = Profile(id="theirs", allow_shared_agent_calls=True, allowed_shared_device_ids=allowed)
     return Shared(agent="helper", profile=profile, **more)
 
 
-def test_a_device_is_told_once_and_again_when_it_is_something_else(pair: tuple[Sealer, Sealer]) -> None:
+def test_a_device_is_told_once_and_again_when_it_is_something_else(pair: tuple[MessageCipher, MessageCipher]) -> None:
     anna, bob = pair
     told: list[int] = []
 
@@ -159,7 +159,7 @@ def test_a_device_is_told_once_and_again_when_it_is_something_else(pair: tuple[S
     assert told == [1, 2, 2, 2, 3, 4, 4], "the first time also that it is nothing"
 
 
-def test_who_was_revoked_or_is_not_allowed_is_told_nothing(pair: tuple[Sealer, Sealer]) -> None:
+def test_who_was_revoked_or_is_not_allowed_is_told_nothing(pair: tuple[MessageCipher, MessageCipher]) -> None:
     anna, bob = pair
     teller = CatalogSender(bob)
     bob.peers.allow(anna.device.id, allowed=False)
@@ -172,7 +172,9 @@ def test_who_was_revoked_or_is_not_allowed_is_told_nothing(pair: tuple[Sealer, S
     assert bob.unsettled(anna.device.id) == 0
 
 
-def test_what_could_not_be_sealed_is_told_later(pair: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_sealed_is_told_later(
+    pair: tuple[MessageCipher, MessageCipher], monkeypatch: pytest.MonkeyPatch
+) -> None:
     anna, bob = pair
     teller = CatalogSender(bob)
     with monkeypatch.context() as patched:
@@ -184,7 +186,7 @@ def test_what_could_not_be_sealed_is_told_later(pair: tuple[Sealer, Sealer], mon
 
 
 def test_what_was_told_is_kept_together_with_its_letter(
-    pair: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[MessageCipher, MessageCipher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anna, bob = pair
     keep = DeviceFile.keep
@@ -202,7 +204,7 @@ def test_what_was_told_is_kept_together_with_its_letter(
     assert bob.unsettled(anna.device.id) == 1
 
 
-def test_each_device_is_told_only_what_it_may_ask(pair: tuple[Sealer, Sealer]) -> None:
+def test_each_device_is_told_only_what_it_may_ask(pair: tuple[MessageCipher, MessageCipher]) -> None:
     anna, bob = pair
     shared = {
         "zebra": shared_with(anna),
@@ -219,7 +221,9 @@ def test_each_device_is_told_only_what_it_may_ask(pair: tuple[Sealer, Sealer]) -
 # ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_offer_replaces_the_one_before_and_is_forgotten_with_its_device(pair: tuple[Sealer, Sealer]) -> None:
+async def test_an_offer_replaces_the_one_before_and_is_forgotten_with_its_device(
+    pair: tuple[MessageCipher, MessageCipher],
+) -> None:
     anna, bob = pair
     state, device = anna.device.state, bob.device.id
     async with gateway(Path(state.path).parent) as serving, there(anna, serving.url) as ours, linked(bob, serving.url):
@@ -241,7 +245,7 @@ async def test_an_offer_replaces_the_one_before_and_is_forgotten_with_its_device
 
 
 async def test_an_offer_that_was_left_by_a_device_which_may_say_nothing_now_is_not_taken(
-    pair: tuple[Sealer, Sealer],
+    pair: tuple[MessageCipher, MessageCipher],
 ) -> None:
     """S10: nothing of what is not allowed counts."""
     anna, bob = pair
@@ -449,14 +453,14 @@ async def test_an_answer_that_comes_while_no_run_is_held_waits_for_its_run(tmp_p
 async def _unasked(both: Teams, annas: Relaying) -> None:
     """Have Bob say what answers nothing, and return once it was looked at."""
     with using_device(team_in(both.bobs)) as bob:
-        Sealer(bob).seal(both.anna, types.write(AnswerMessage(to="x", session="of no run", text="unasked")))
+        MessageCipher(bob).seal(both.anna, types.write(AnswerMessage(to="x", session="of no run", text="unasked")))
     await until(lambda: not _held(both))
     await until(lambda: len(annas.sealer.inbox()) < 2)
 
 
 def _held(both: Teams) -> int:
     with using_device(team_in(both.bobs)) as bob:
-        return Sealer(bob).unsettled(both.anna)
+        return MessageCipher(bob).unsettled(both.anna)
 
 
 async def test_a_question_waits_for_the_process_that_shares(tmp_path: Path) -> None:
@@ -483,7 +487,9 @@ class Asking(Stranger):
 
 
 @asynccontextmanager
-async def stranger(path: Path, shared: Callable[[Sealer, Sealer], dict[str, Shared]] | None) -> AsyncGenerator[Asking]:
+async def stranger(
+    path: Path, shared: Callable[[MessageCipher, MessageCipher], dict[str, Shared]] | None
+) -> AsyncGenerator[Asking]:
     path.mkdir(exist_ok=True)
     anna, bob = sealer(path, "anna"), sealer(path, "bob")
     introduce(anna, bob)
@@ -508,7 +514,7 @@ async def stranger(path: Path, shared: Callable[[Sealer, Sealer], dict[str, Shar
 
 
 async def test_a_decline_names_what_that_device_may_ask_and_nothing_else(tmp_path: Path) -> None:
-    def shared(anna: Sealer, bob: Sealer) -> dict[str, Shared]:
+    def shared(anna: MessageCipher, bob: MessageCipher) -> dict[str, Shared]:
         return {"one": shared_with(anna), "other": shared_with(anna), "secret": shared_with(bob)}
 
     async with stranger(tmp_path, shared) as third:
@@ -547,7 +553,7 @@ async def test_a_device_with_which_nothing_is_shared_learns_no_name(tmp_path: Pa
 async def test_a_restart_forgives_no_question(tmp_path: Path) -> None:
     """S11: how often a device may ask is counted over restarts of the device that is asked."""
 
-    def shared(anna: Sealer, _: Sealer) -> dict[str, Shared]:
+    def shared(anna: MessageCipher, _: MessageCipher) -> dict[str, Shared]:
         made = shared_with(anna)
         return {"helper": replace(made, profile=replace(made.profile, rate=Rate(calls=2, seconds=60)))}
 
@@ -567,7 +573,7 @@ async def test_a_restart_forgives_no_question(tmp_path: Path) -> None:
 async def test_a_window_of_the_future_is_none(tmp_path: Path) -> None:
     """A clock that was wrong and is set right must not lock a device out."""
 
-    def shared(anna: Sealer, bob: Sealer) -> dict[str, Shared]:
+    def shared(anna: MessageCipher, bob: MessageCipher) -> dict[str, Shared]:
         row, _ = bob.peers.row(anna.device.id)
         bob.device.state.keep(f"rates/{row}", {"helper": Window(start=5_000.0, calls=100)})
         return {"helper": shared_with(anna)}
@@ -579,7 +585,7 @@ async def test_a_window_of_the_future_is_none(tmp_path: Path) -> None:
 async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Path) -> None:
     """S10: no more than `max_concurrent_shared_calls`, and not fewer."""
 
-    def shared(anna: Sealer, _: Sealer) -> dict[str, Shared]:
+    def shared(anna: MessageCipher, _: MessageCipher) -> dict[str, Shared]:
         return {"helper": shared_with(anna)}
 
     anna, bob = sealer(tmp_path, "anna"), sealer(tmp_path, "bob")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.e2e.frame import bucket
 from remit.relay.e2e.streams import (
     AROUND,
@@ -31,7 +31,7 @@ LARGEST = 2**53
 
 
 @pytest.fixture
-def talking(tmp_path: Path) -> Iterator[tuple[Sealer, Sealer]]:
+def talking(tmp_path: Path) -> Iterator[tuple[MessageCipher, MessageCipher]]:
     ticks = Ticks()
     ada, bob = open_device(tmp_path / "ada", ticks), open_device(tmp_path / "bob", ticks)
     pair(ada, bob)
@@ -65,7 +65,7 @@ def piece_of(part: MessagePart | None) -> Piece:
     )
 
 
-def sizes_of(sender: Sealer, receiver: Sealer, body: bytes, requester: str = "") -> list[int]:
+def sizes_of(sender: MessageCipher, receiver: MessageCipher, body: bytes, requester: str = "") -> list[int]:
     """How long the sealed pieces of a message are."""
     sender.seal(receiver.device.id, body, requester=requester)
     found = [len(each.sealed) for each in waiting(sender)]
@@ -78,7 +78,9 @@ def sizes_of(sender: Sealer, receiver: Sealer, body: bytes, requester: str = "")
     ("shortest", "longest"),
     [(0, 512), (513, 1_024), (2_049, 4_096), (4_097, 4_608), (57_345, 61_440), (PIECE_BYTES + 1, 245_760)],
 )
-def test_texts_of_one_bucket_look_the_same(talking: tuple[Sealer, Sealer], shortest: int, longest: int) -> None:
+def test_texts_of_one_bucket_look_the_same(
+    talking: tuple[MessageCipher, MessageCipher], shortest: int, longest: int
+) -> None:
     """S1: whatever else is told with them, and however many came before."""
     ada, bob = talking
     lengths = sorted({shortest, shortest + 1, (shortest + longest) // 2, longest - 1, longest})
@@ -87,7 +89,7 @@ def test_texts_of_one_bucket_look_the_same(talking: tuple[Sealer, Sealer], short
     assert sizes_of(ada, bob, bytes(longest + 1)) != seen[0]
 
 
-def test_an_acknowledgement_looks_like_a_short_text(talking: tuple[Sealer, Sealer]) -> None:
+def test_an_acknowledgement_looks_like_a_short_text(talking: tuple[MessageCipher, MessageCipher]) -> None:
     ada, bob = talking
     (text,) = sizes_of(ada, bob, b"yes")
     for tell in (lambda: bob.acknowledge(ada.device.id), bob.ask):

@@ -15,7 +15,7 @@ from remit.relay.device.state import DeviceFile
 from remit.relay.e2e import channel as seal_module
 from remit.relay.e2e import inbox as receiving_module
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import Loss, Opened, Sealer
+from remit.relay.e2e.channel import Loss, MessageCipher, Opened
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from waiting import PATIENCE_S, eventually, no_longer
@@ -39,13 +39,13 @@ async def taken(post: MessageDelivery, count: int) -> list[Opened]:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> tuple[Sealer, Sealer]:
+def pair(tmp_path: Path) -> tuple[MessageCipher, MessageCipher]:
     anna, bob = sealer(tmp_path, "anna"), sealer(tmp_path, "bob")
     introduce(anna, bob)
     return anna, bob
 
 
-async def test_messages_go_both_ways_in_order(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+async def test_messages_go_both_ways_in_order(tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]) -> None:
     """S1: the gateway sees ciphertext only; who sends is known inside."""
     anna, bob = pair
     async with gateway(tmp_path) as serving, linked(anna, serving.url) as one, linked(bob, serving.url) as two:
@@ -59,7 +59,7 @@ async def test_messages_go_both_ways_in_order(tmp_path: Path, pair: tuple[Sealer
         assert [each.body for each in await taken(one, 20)] == [f"pong {number}".encode() for number in range(20)]
 
 
-async def test_what_is_large_arrives_whole(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+async def test_what_is_large_arrives_whole(tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]) -> None:
     anna, bob = pair
     large = bytes(range(256)) * 4_096 * 16
     async with gateway(tmp_path) as serving, linked(anna, serving.url) as one, linked(bob, serving.url) as two:
@@ -69,7 +69,7 @@ async def test_what_is_large_arrives_whole(tmp_path: Path, pair: tuple[Sealer, S
 
 
 async def test_who_is_away_gets_it_later_and_so_does_whose_gateway_is(
-    tmp_path: Path, pair: tuple[Sealer, Sealer]
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]
 ) -> None:
     anna, bob = pair
     async with gateway(tmp_path) as serving:
@@ -87,7 +87,9 @@ async def test_who_is_away_gets_it_later_and_so_does_whose_gateway_is(
     assert [each.body for each in came] == [b"while you are away", b"while nobody is there"]
 
 
-async def test_what_was_not_taken_comes_again_after_a_restart(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+async def test_what_was_not_taken_comes_again_after_a_restart(
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]
+) -> None:
     anna, bob = pair
     async with gateway(tmp_path) as serving, linked(anna, serving.url) as one:
         async with linked(bob, serving.url) as two:
@@ -101,7 +103,9 @@ async def test_what_was_not_taken_comes_again_after_a_restart(tmp_path: Path, pa
             assert [each.body for each in await taken(two, 2)] == [b"first", b"second"]
 
 
-async def test_who_cannot_be_reached_is_told_about_and_tried_again(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+async def test_who_cannot_be_reached_is_told_about_and_tried_again(
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]
+) -> None:
     anna, bob = pair
     told: list[tuple[str, Fault | None]] = []
     async with (
@@ -119,7 +123,7 @@ async def test_who_cannot_be_reached_is_told_about_and_tried_again(tmp_path: Pat
     assert told[-1] == (bob.device.id, None)
 
 
-async def test_a_device_that_was_put_back_goes_on(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+async def test_a_device_that_was_put_back_goes_on(tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]) -> None:
     """What was lost is lost and said; what comes after it arrives."""
     anna, bob = pair
     async with gateway(tmp_path) as serving:
@@ -133,7 +137,7 @@ async def test_a_device_that_was_put_back_goes_on(tmp_path: Path, pair: tuple[Se
             for each in (b"two", b"three"):
                 await one.send(bob.device.id, each)
             await taken(two, 2)
-        restored = Sealer(_loaded(DeviceFile.open(tmp_path / "copy.db", HubKeys(b"bob" * 8), "process")))
+        restored = MessageCipher(_loaded(DeviceFile.open(tmp_path / "copy.db", HubKeys(b"bob" * 8), "process")))
         async with linked(anna, serving.url) as one, linked(restored, serving.url) as two:
             await one.send(bob.device.id, b"four")
             bodies = [each.body for each in await taken(two, 1)]
@@ -143,7 +147,7 @@ async def test_a_device_that_was_put_back_goes_on(tmp_path: Path, pair: tuple[Se
 
 
 async def test_a_device_that_was_put_back_gets_what_it_misses_although_nobody_speaks(
-    tmp_path: Path, pair: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What its sender still holds comes again; of what that let go, both learn how much is lost."""
     monkeypatch.setattr(seal_module, "ASKED_MS", 0)
@@ -163,7 +167,7 @@ async def test_a_device_that_was_put_back_gets_what_it_misses_although_nobody_sp
             await one.send(bob.device.id, b"three")
             await taken(two, 1)
             assert await one.do(anna.unsettled, bob.device.id) == 1
-        restored = Sealer(_loaded(DeviceFile.open(tmp_path / "copy.db", HubKeys(b"bob" * 8), "process")))
+        restored = MessageCipher(_loaded(DeviceFile.open(tmp_path / "copy.db", HubKeys(b"bob" * 8), "process")))
         async with linked(restored, serving.url) as two:
             assert [each.body for each in await taken(two, 1)] == [b"three"]
             lost = await eventually(lambda: one.do(anna.losses, bob.device.id))
@@ -181,7 +185,7 @@ def _loaded(state: DeviceFile) -> Device:
     return device
 
 
-def _copied(sealer: Sealer, to: Path) -> bytes:
+def _copied(sealer: MessageCipher, to: Path) -> bytes:
     """Return the device's file as it is now."""
     import sqlite3
 
@@ -190,7 +194,7 @@ def _copied(sealer: Sealer, to: Path) -> bytes:
     return to.read_bytes()
 
 
-def once(monkeypatch: pytest.MonkeyPatch, sealer: Sealer, name: str) -> list[int]:
+def once(monkeypatch: pytest.MonkeyPatch, sealer: MessageCipher, name: str) -> list[int]:
     """Have a method of the sealer fail the first time, as while a disk is full; return how often it was called."""
     calls: list[int] = []
     real = getattr(sealer, name)
@@ -207,7 +211,7 @@ def once(monkeypatch: pytest.MonkeyPatch, sealer: Sealer, name: str) -> list[int
 
 @pytest.mark.parametrize("name", ["sent", "outbox", "wanting", "open", "begin"])
 async def test_a_store_that_cannot_write_for_a_while_stops_nothing_for_good(
-    tmp_path: Path, pair: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     anna, bob = pair
     async with gateway(tmp_path) as serving, linked(bob, serving.url) as two:
@@ -282,7 +286,7 @@ async def test_a_device_of_which_too_much_waits_keeps_nobody_else_waiting(
         assert rest == [b"%d" % number for number in range(4, 20)], "in order, and none is lost"
 
 
-def _skip(sealer: Sealer, device: str, pieces: int) -> None:
+def _skip(sealer: MessageCipher, device: str, pieces: int) -> None:
     """Have a device go on as if it had sent so many pieces more."""
     sender = sealer._sender  # pyright: ignore[reportPrivateUsage]
     with sealer.device.state.writing():

@@ -12,7 +12,7 @@ from devices import gateway, introduce, linked, sealer
 from remit.relay.client import delivery as post_module
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e import channel as seal_module
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from waiting import PATIENCE_S, eventually
 
 DEATHS = 60 if "REMIT_KILLS" in os.environ else 20
@@ -25,7 +25,7 @@ class Side:
         self.path, self.name, self.other = path, name, other
         self.heard: list[int] = []
         self.said = 0
-        self.sealer: Sealer = sealer(path, name)
+        self.sealer: MessageCipher = sealer(path, name)
         self._stack = AsyncExitStack()
 
     async def come(self, url: str, to: str) -> None:

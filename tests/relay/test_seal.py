@@ -19,14 +19,14 @@ from properties import share
 from remit.protocol.errors import Code, RemitError
 from remit.relay.device.identity import make_prekey
 from remit.relay.e2e import inbox, outbox
-from remit.relay.e2e.channel import RejectedMessageError, RejectionReason, Sealer
+from remit.relay.e2e.channel import MessageCipher, RejectedMessageError, RejectionReason
 from remit.relay.e2e.streams import MAX_MESSAGE, MAX_SEALED, PIECE_BYTES, WINDOW
 from sealed_devices import Ticks, World, carry, close, open_device, pair, prekey_of, settle, take, waiting
 from waiting import PATIENCE_S
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[tuple[Sealer, Sealer]]:
+def both(tmp_path: Path) -> Iterator[tuple[MessageCipher, MessageCipher]]:
     ticks = Ticks()
     ada, bob = open_device(tmp_path / "ada", ticks), open_device(tmp_path / "bob", ticks)
     pair(ada, bob)
@@ -36,7 +36,7 @@ def both(tmp_path: Path) -> Iterator[tuple[Sealer, Sealer]]:
 
 
 @pytest.fixture
-def talking(both: tuple[Sealer, Sealer]) -> tuple[Sealer, Sealer]:
+def talking(both: tuple[MessageCipher, MessageCipher]) -> tuple[MessageCipher, MessageCipher]:
     """Two devices with a session that both have used."""
     ada, bob = both
     ada.begin(bob.device.id, prekey_of(bob))
@@ -49,7 +49,7 @@ def talking(both: tuple[Sealer, Sealer]) -> tuple[Sealer, Sealer]:
 # ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_message_arrives_with_who_asks_and_is_kept_until_it_is_taken(both: tuple[Sealer, Sealer]):
+def test_a_message_arrives_with_who_asks_and_is_kept_until_it_is_taken(both: tuple[MessageCipher, MessageCipher]):
     ada, bob = both
     message = ada.seal(bob.device.id, b"hello", requester="user:ada@example")
     ada.begin(bob.device.id, prekey_of(bob))
@@ -67,7 +67,7 @@ def test_a_message_arrives_with_who_asks_and_is_kept_until_it_is_taken(both: tup
     assert bob.inbox() == []
 
 
-def test_without_a_session_messages_are_held_until_there_is_one(both: tuple[Sealer, Sealer]):
+def test_without_a_session_messages_are_held_until_there_is_one(both: tuple[MessageCipher, MessageCipher]):
     ada, bob = both
     for number in range(3):
         ada.seal(bob.device.id, b"%d" % number)
@@ -78,7 +78,7 @@ def test_without_a_session_messages_are_held_until_there_is_one(both: tuple[Seal
     assert take(bob) == [b"0", b"1", b"2"]
 
 
-def test_what_is_held_goes_out_in_a_session_that_the_other_side_opens(both: tuple[Sealer, Sealer]):
+def test_what_is_held_goes_out_in_a_session_that_the_other_side_opens(both: tuple[MessageCipher, MessageCipher]):
     ada, bob = both
     ada.seal(bob.device.id, b"from ada")
     bob.seal(ada.device.id, b"from bob")
@@ -88,7 +88,7 @@ def test_what_is_held_goes_out_in_a_session_that_the_other_side_opens(both: tupl
     assert (take(ada), take(bob)) == ([b"from bob"], [b"from ada"])
 
 
-def test_a_session_that_is_there_is_not_begun_again(talking: tuple[Sealer, Sealer]):
+def test_a_session_that_is_there_is_not_begun_again(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     name = ada.session(bob.device.id)
     ada.begin(bob.device.id, prekey_of(bob))
@@ -97,7 +97,7 @@ def test_a_session_that_is_there_is_not_begun_again(talking: tuple[Sealer, Seale
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES])
-def test_a_message_of_any_size_arrives_whole(talking: tuple[Sealer, Sealer], size: int):
+def test_a_message_of_any_size_arrives_whole(talking: tuple[MessageCipher, MessageCipher], size: int):
     ada, bob = talking
     body = random.Random(size).randbytes(size)
     ada.seal(bob.device.id, body)
@@ -106,7 +106,7 @@ def test_a_message_of_any_size_arrives_whole(talking: tuple[Sealer, Sealer], siz
     assert take(bob) == [body]
 
 
-def test_sixteen_megabytes_go_in_pieces_that_each_fit_a_frame(talking: tuple[Sealer, Sealer]):
+def test_sixteen_megabytes_go_in_pieces_that_each_fit_a_frame(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     body = random.Random(1).randbytes(MAX_MESSAGE)
     ada.seal(bob.device.id, body, requester="x" * 256)
@@ -120,7 +120,7 @@ def test_sixteen_megabytes_go_in_pieces_that_each_fit_a_frame(talking: tuple[Sea
     assert ada.unsettled(bob.device.id) == 0
 
 
-def test_what_cannot_be_sealed_is_refused_by_name(talking: tuple[Sealer, Sealer]):
+def test_what_cannot_be_sealed_is_refused_by_name(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     with pytest.raises(RemitError) as caught:
         ada.seal(bob.device.id, bytes(MAX_MESSAGE + 1))
@@ -134,7 +134,7 @@ def test_what_cannot_be_sealed_is_refused_by_name(talking: tuple[Sealer, Sealer]
     assert waiting(ada) == []
 
 
-def test_the_same_message_sealed_twice_is_one(talking: tuple[Sealer, Sealer]):
+def test_the_same_message_sealed_twice_is_one(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     message = ada.seal(bob.device.id, b"once", message="ab" * 16)
     assert ada.seal(bob.device.id, b"once", message=message) == message
@@ -152,7 +152,7 @@ def test_the_same_message_sealed_twice_is_one(talking: tuple[Sealer, Sealer]):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_pieces_that_overtake_each_other_are_put_in_order(talking: tuple[Sealer, Sealer], seed: int):
+def test_pieces_that_overtake_each_other_are_put_in_order(talking: tuple[MessageCipher, MessageCipher], seed: int):
     ada, bob = talking
     bodies = [b"%d" % number + bytes(number % 3 * PIECE_BYTES) for number in range(16)]
     for body in bodies:
@@ -164,7 +164,7 @@ def test_pieces_that_overtake_each_other_are_put_in_order(talking: tuple[Sealer,
     assert opened == bodies == take(bob)
 
 
-def test_a_piece_that_comes_far_too_early_is_taken_when_its_time_has_come(talking: tuple[Sealer, Sealer]):
+def test_a_piece_that_comes_far_too_early_is_taken_when_its_time_has_come(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     for number in range(WINDOW + 1):
         ada.seal(bob.device.id, b"%d" % number)
@@ -181,7 +181,7 @@ def test_a_piece_that_comes_far_too_early_is_taken_when_its_time_has_come(talkin
     assert take(bob) == [b"%d" % number for number in range(WINDOW + 1)]
 
 
-def test_outbox_ids_only_grow(talking: tuple[Sealer, Sealer]):
+def test_outbox_ids_only_grow(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     seen: list[int] = []
     for _ in range(5):
@@ -196,7 +196,7 @@ def test_outbox_ids_only_grow(talking: tuple[Sealer, Sealer]):
 # ── what is let go ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_message_is_held_until_the_other_side_says_that_it_has_it(talking: tuple[Sealer, Sealer]):
+def test_a_message_is_held_until_the_other_side_says_that_it_has_it(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     ada.seal(bob.device.id, b"question")
     settle(ada, bob)
@@ -207,7 +207,7 @@ def test_a_message_is_held_until_the_other_side_says_that_it_has_it(talking: tup
     assert not bob.acknowledge(ada.device.id)
 
 
-def test_a_receiver_with_nothing_to_say_acknowledges_by_itself(talking: tuple[Sealer, Sealer]):
+def test_a_receiver_with_nothing_to_say_acknowledges_by_itself(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     for number in range(inbox.ACK_EVERY):
         ada.seal(bob.device.id, b"%d" % number)
@@ -217,7 +217,7 @@ def test_a_receiver_with_nothing_to_say_acknowledges_by_itself(talking: tuple[Se
     assert not ada.acknowledge(bob.device.id)
 
 
-def test_what_a_gateway_lost_can_be_sent_once_more(talking: tuple[Sealer, Sealer]):
+def test_what_a_gateway_lost_can_be_sent_once_more(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     for number in range(6):
         ada.seal(bob.device.id, b"%d" % number)
@@ -280,7 +280,7 @@ def test_who_asks_again_and_again_has_not_everything_sealed_each_time(tmp_path: 
         close(each)
 
 
-def test_without_a_session_there_is_nobody_to_ask_or_to_tell(both: tuple[Sealer, Sealer]):
+def test_without_a_session_there_is_nobody_to_ask_or_to_tell(both: tuple[MessageCipher, MessageCipher]):
     ada, bob = both
     ada.seal(bob.device.id, b"waits")
     assert ada.ask()
@@ -289,7 +289,7 @@ def test_without_a_session_there_is_nobody_to_ask_or_to_tell(both: tuple[Sealer,
 
 
 def test_who_does_not_take_messages_is_not_sent_more_than_a_bound(
-    talking: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch
+    talking: tuple[MessageCipher, MessageCipher], monkeypatch: pytest.MonkeyPatch
 ):
     ada, bob = talking
     monkeypatch.setattr(outbox, "MAX_HELD", 3)
@@ -308,7 +308,7 @@ def test_who_does_not_take_messages_is_not_sent_more_than_a_bound(
 # ── sessions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_key_that_makes_no_session_is_refused(both: tuple[Sealer, Sealer]):
+def test_a_key_that_makes_no_session_is_refused(both: tuple[MessageCipher, MessageCipher]):
     """Its device signed it, and with it every session would have the same secret."""
     ada, bob = both
     ada.seal(bob.device.id, b"waits")
@@ -319,7 +319,7 @@ def test_a_key_that_makes_no_session_is_refused(both: tuple[Sealer, Sealer]):
     assert ada.wanting() == [bob.device.id]
 
 
-def test_two_devices_that_begin_at_once_end_up_in_one_session(both: tuple[Sealer, Sealer]):
+def test_two_devices_that_begin_at_once_end_up_in_one_session(both: tuple[MessageCipher, MessageCipher]):
     ada, bob = both
     ada.seal(bob.device.id, b"from ada")
     bob.seal(ada.device.id, b"from bob")
@@ -338,7 +338,7 @@ def test_two_devices_that_begin_at_once_end_up_in_one_session(both: tuple[Sealer
     assert ada.session(bob.device.id) == bob.session(ada.device.id)
 
 
-def test_a_renewed_session_loses_nothing_and_repeats_nothing(talking: tuple[Sealer, Sealer]):
+def test_a_renewed_session_loses_nothing_and_repeats_nothing(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     for number in range(4):
         ada.seal(bob.device.id, b"a%d" % number)
@@ -354,7 +354,7 @@ def test_a_renewed_session_loses_nothing_and_repeats_nothing(talking: tuple[Seal
     assert (ada.losses(bob.device.id), bob.losses(ada.device.id)) == ([], [])
 
 
-def test_two_devices_that_renew_at_once_come_to_rest(talking: tuple[Sealer, Sealer]):
+def test_two_devices_that_renew_at_once_come_to_rest(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     ada.seal(bob.device.id, b"a")
     bob.seal(ada.device.id, b"b")
@@ -381,7 +381,7 @@ def test_an_unanswered_renewal_is_not_repeated_at_once(tmp_path: Path):
     assert ada.renew(bob.device.id, prekey_of(bob))
 
 
-def test_many_renewals_leave_few_sessions(talking: tuple[Sealer, Sealer]):
+def test_many_renewals_leave_few_sessions(talking: tuple[MessageCipher, MessageCipher]):
     ada, bob = talking
     for number in range(12):
         (ada if number % 2 else bob).renew(

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from remit.protocol.errors import RemitError
 from remit.relay.device.identity import choose_prekey
-from remit.relay.e2e.channel import Loss, RejectedMessageError, RejectionReason, Sealer
+from remit.relay.e2e.channel import Loss, MessageCipher, RejectedMessageError, RejectionReason
 from remit.relay.e2e.frame import pack
 from remit.relay.e2e.outbox import MOST_RESTARTS
 from remit.relay.e2e.streams import (
@@ -60,12 +60,12 @@ class Four:
         self.say(self.bob, self.ada, b"welcome")
         take(self.ada)
 
-    def say(self, sender: Sealer, receiver: Sealer, *bodies: bytes) -> None:
+    def say(self, sender: MessageCipher, receiver: MessageCipher, *bodies: bytes) -> None:
         for body in bodies:
             sender.seal(receiver.device.id, body)
         settle(sender, receiver)
 
-    def put_back(self, name: str, kept: Path) -> Sealer:
+    def put_back(self, name: str, kept: Path) -> MessageCipher:
         """Put a device back to the state it had when the copy was made."""
         close(getattr(self, name))
         put_back(self.home / name, kept)
@@ -87,14 +87,14 @@ def four(tmp_path: Path) -> Iterator[Four]:
         close(each)
 
 
-def everything_in(sealer: Sealer) -> list[list[tuple[Any, ...]]]:
+def everything_in(sealer: MessageCipher) -> list[list[tuple[Any, ...]]]:
     """Return all that a device's file holds."""
     state = sealer.device.state
     tables = [name for (name,) in state.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     return [state.rows(f"SELECT * FROM {name}") for name in tables]
 
 
-def refusal(receiver: Sealer, sender: str, sealed: bytes) -> RejectionReason:
+def refusal(receiver: MessageCipher, sender: str, sealed: bytes) -> RejectionReason:
     """Return why something is refused; nothing in the device's file may have changed by it."""
     before = everything_in(receiver)
     with pytest.raises(RejectedMessageError) as caught:
@@ -460,7 +460,7 @@ def test_a_loss_that_makes_no_sense_is_not_noted(four: Four):
     assert four.bob.losses(four.ada.device.id) == []
 
 
-def large(sealer: Sealer) -> set[bytes]:
+def large(sealer: MessageCipher) -> set[bytes]:
     return {each.sealed for each in waiting(sealer) if len(each.sealed) > 50_000}
 
 

@@ -15,7 +15,7 @@ from remit.protocol.remit import Remit
 from remit.protocol.trace import span_id
 from remit.telemetry import names
 from remit.telemetry.span import Span, SpanEvent, SpanKind, SpanLink
-from remit.telemetry.spans import MAX_EVENTS, MAX_RUNS, MS, Role, Spans, Who
+from remit.telemetry.spans import MAX_EVENTS, MAX_RUNS, MS, AgentKind, Role, Spans
 
 RUN = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "00-11111111111111111111111111111111-2222222222222222-01"
@@ -159,7 +159,7 @@ def test_a_run_that_came_from_elsewhere_goes_on_with_the_trace_that_it_came_with
 
 
 def test_a_call_of_an_agent_elsewhere_is_a_client_span_unless_it_never_left() -> None:
-    spans = Spans("here", lambda name: Who(elsewhere=name == "far"))
+    spans = Spans("here", lambda name: AgentKind(elsewhere=name == "far"))
     sent, refused = asked(f"{RUN}.1", "far"), asked(f"{RUN}.2", "far")
     why = Refusal(request=refused, response=failed(refused, Code.MAX_DEPTH_EXCEEDED, Status.REFUSED))
     found = spans.fold(records(BEGUN, (2, sent), (3, ended(sent)), (4, why)))
@@ -237,12 +237,12 @@ def test_a_request_that_repeats_another_is_linked_to_it_if_a_hub_made_its_id() -
 
 
 def test_a_workflow_is_named_as_one() -> None:
-    span = one(Spans("here", lambda _: Who(Role.WORKFLOW)).fold(records(BEGUN, DONE)))
+    span = one(Spans("here", lambda _: AgentKind(Role.WORKFLOW)).fold(records(BEGUN, DONE)))
     assert (span.name, span.attributes[names.WORKFLOW_NAME]) == ("invoke_workflow boss", "boss")
 
 
 def test_an_orchestrator_plans_until_it_has_the_first_thing_done() -> None:
-    spans = Spans("here", lambda name: Who(Role.PLANNER if name == "boss" else Role.AGENT))
+    spans = Spans("here", lambda name: AgentKind(Role.PLANNER if name == "boss" else Role.AGENT))
     one_, two = asked(f"{RUN}.1", "tax", at_ms=1_300), asked(f"{RUN}.2", "tag", at_ms=1_400)
     heard = records(BEGUN, (1_300, one_), (1_400, two), (2_000, ended(one_)), (2_000, ended(two)), DONE)
     plan, *others = spans.fold(heard)
@@ -252,11 +252,11 @@ def test_an_orchestrator_plans_until_it_has_the_first_thing_done() -> None:
 
 
 def test_an_orchestrator_that_has_nothing_done_planned_all_the_time() -> None:
-    plan, root = Spans("here", lambda _: Who(Role.PLANNER)).fold(records(BEGUN, DONE))
+    plan, root = Spans("here", lambda _: AgentKind(Role.PLANNER)).fold(records(BEGUN, DONE))
     assert (plan.name, plan.end_ns, root.name) == ("plan boss", root.end_ns, "invoke_agent boss")
     refused = asked(f"{RUN}.1", "x", at_ms=1_100)
     why = Refusal(request=refused, response=failed(refused))
-    plan, *_ = Spans("here", lambda name: Who(Role.PLANNER if name == "boss" else Role.AGENT)).fold(
+    plan, *_ = Spans("here", lambda name: AgentKind(Role.PLANNER if name == "boss" else Role.AGENT)).fold(
         records(BEGUN, (1_100, why))
     )
     assert (plan.name, plan.end_ns) == ("plan boss", 1_100 * MS)
@@ -479,8 +479,8 @@ def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None
         (7, full),
         (8, ended(root)),
     )
-    found = Spans("here", lambda name: Who(Role.WORKFLOW), content=True).fold(heard)
-    found += Spans("here", lambda name: Who(Role.PLANNER), content=True).fold(heard)
+    found = Spans("here", lambda name: AgentKind(Role.WORKFLOW), content=True).fold(heard)
+    found += Spans("here", lambda name: AgentKind(Role.PLANNER), content=True).fold(heard)
     assert {name for span in found for name in span.attributes} == {*names.ATTRIBUTES, *names.CONTENT}
     assert {event.name for span in found for event in span.events} == set(names.EVENTS)
     used = {name for span in found for event in span.events for name in event.attributes}

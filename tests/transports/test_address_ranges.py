@@ -6,9 +6,9 @@ import pytest
 
 from remit.protocol.errors import RemitError
 from remit.transports.address_ranges import IPV4, IPV6, METADATA, METADATA_NAMES, carried
-from remit.transports.addresses import PUBLIC, Lookup, Reach, is_public, looked_up, parsed
+from remit.transports.addresses import PUBLIC, Lookup, OutboundHosts, is_public, looked_up, parsed
 
-EVERYWHERE = Reach(private=True)
+EVERYWHERE = OutboundHosts(private=True)
 V4 = [each for each in METADATA if ":" not in each]
 
 
@@ -92,7 +92,7 @@ async def test_secrets_of_a_cloud_are_fetched_for_nobody(address: str) -> None:
             parsed(f"http://{host}/latest/meta-data/", reach)
         with pytest.raises(RemitError, match=told):
             await looked_up("http://innocent.example.org/", reach, leads_to("8.8.8.8", address))
-    named = Reach(hosts=frozenset({"innocent.example.org"}))
+    named = OutboundHosts(hosts=frozenset({"innocent.example.org"}))
     with pytest.raises(RemitError, match="it is a cloud metadata address, which exposes secrets"):
         await looked_up("http://innocent.example.org/", named, leads_to(address))
 
@@ -106,11 +106,11 @@ def test_nor_by_a_name_that_clouds_gave_them(name: str) -> None:
 
 async def test_who_runs_the_hub_may_mean_it() -> None:
     for host in ("169.254.169.254", "metadata.google.internal"):
-        reach = Reach(hosts=frozenset({host}))
+        reach = OutboundHosts(hosts=frozenset({host}))
         assert parsed(f"http://{host}/", reach).hostname == host
         await looked_up(f"http://{host}/", reach, leads_to("169.254.169.254"))
 
 
 async def test_a_private_network_is_still_one() -> None:
     await looked_up("http://hooks.internal/", EVERYWHERE, leads_to("10.0.0.7", "fd00::7"))
-    await looked_up("http://hooks.internal/", Reach(hosts=frozenset({"hooks.internal"})), leads_to("10.0.0.7"))
+    await looked_up("http://hooks.internal/", OutboundHosts(hosts=frozenset({"hooks.internal"})), leads_to("10.0.0.7"))

@@ -9,7 +9,16 @@ import pytest
 from aiohttp import ClientError
 
 from remit.protocol.errors import Code, RemitError
-from remit.transports.addresses import PUBLIC, Lookup, OutboundClient, Reach, is_local, is_public, looked_up, parsed
+from remit.transports.addresses import (
+    PUBLIC,
+    Lookup,
+    OutboundClient,
+    OutboundHosts,
+    is_local,
+    is_public,
+    looked_up,
+    parsed,
+)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "::ffff:8.8.8.8"])
@@ -86,8 +95,8 @@ def test_an_address_that_is_unfit_is_refused_with_the_reason_and_without_its_pas
 
 
 def test_a_host_that_an_operator_named_may_be_anywhere() -> None:
-    assert parsed("http://127.0.0.1/", Reach(hosts=frozenset({"127.0.0.1"}))).hostname == "127.0.0.1"
-    assert parsed("http://localhost/", Reach(private=True)).hostname == "localhost"
+    assert parsed("http://127.0.0.1/", OutboundHosts(hosts=frozenset({"127.0.0.1"}))).hostname == "127.0.0.1"
+    assert parsed("http://localhost/", OutboundHosts(private=True)).hostname == "localhost"
     assert is_local("localhost.")
     assert is_local("10.0.0.1")
     assert not is_local("example.com")
@@ -171,7 +180,7 @@ async def test_what_was_judged_is_where_it_goes() -> None:
         return ["127.0.0.1"]
 
     async with a_server() as (port, asked):
-        outbound = OutboundClient(Reach(hosts=frozenset({"hooks.internal"})), lookup=lookup)
+        outbound = OutboundClient(OutboundHosts(hosts=frozenset({"hooks.internal"})), lookup=lookup)
         async with outbound.request("POST", f"http://hooks.internal:{port}/x", headers={}, data=b"") as reply:
             assert reply.status == 200
         await outbound.close()
@@ -189,7 +198,7 @@ async def test_a_literal_is_judged_although_nobody_looks_it_up() -> None:
 async def test_a_redirect_is_not_followed() -> None:
     there = b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n"
     async with a_server(there) as (port, asked):
-        outbound = OutboundClient(Reach(private=True))
+        outbound = OutboundClient(OutboundHosts(private=True))
         async with outbound.request("GET", f"http://127.0.0.1:{port}/", headers={}) as reply:
             assert reply.status == 302
         await outbound.close()

@@ -138,7 +138,7 @@ class ModelClassifier:
     async def classify(self, text: str, brief: Brief) -> ClassifiedText:
         """Return the model's classification of a text, or the fallback's with a notice that says why."""
         heard = await self._otherwise.classify(text, brief)
-        within = reach(brief)
+        within = allowed_capabilities(brief)
         offered = [each for each in self._capabilities if each.code in within]
         if not offered or not text.strip():
             return heard
@@ -177,7 +177,7 @@ class ModelClassifier:
         return fault(Code.RESULT_VALIDATION_FAILED, f"{self._model.name}: {heard}") if isinstance(heard, str) else heard
 
 
-def reach(brief: Brief) -> frozenset[str]:
+def allowed_capabilities(brief: Brief) -> frozenset[str]:
     """Return the capabilities, and the names of workflows, that a brief may ask for."""
     delegates = brief.delegates
     return frozenset(each.name for each in delegates).union(*(each.capabilities for each in delegates))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.conflict_reader import ConflictReader
-from remit.agents.intent_classifier import DecisionCache, reach
+from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
 from remit.agents.narrator import Narrator
 from remit.agents.open_question import keep_question, take_question, without_options
 from remit.agents.workflow import AT_ONCE, WorkflowExecution
@@ -135,7 +135,7 @@ class Orchestrator:
         return OrchestratorDecision(decision, "miss", heard.notice)
 
     def _labels(self, brief: Brief) -> dict[str, Label]:
-        within = reach(brief)
+        within = allowed_capabilities(brief)
         return {code: label for code, (label, _) in self._offered().items() if code in within}
 
     async def _follow(self, brief: Brief, decision: Decision, said: str) -> Answer:

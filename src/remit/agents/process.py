@@ -73,7 +73,7 @@ class ProcessAgent:
         idle_s: float = IDLE_S,
     ) -> None:
         """Run *function*, or the object that `module:name` names, in processes with the surroundings *around*."""
-        self._entrance = function if isinstance(function, str) else entrance_of(function)
+        self._entrance = function if isinstance(function, str) else import_name_of(function)
         self._around = around or ProcessEnvironment()
         self._max_idle = max_idle
         self._idle_s = idle_s
@@ -128,7 +128,7 @@ class ProcessAgent:
         self._processes.discard(process)
 
 
-def entrance_of(function: AgentFunction) -> str:
+def import_name_of(function: AgentFunction) -> str:
     """Return the name by which another process can import a function; raises if it has none."""
     if sys.platform == "win32":
         raise team_invalid('isolation = "process" needs a system with process groups, which Windows is not')

@@ -9,7 +9,7 @@ from typing import Any
 from remit.classifiers.clarity import Signals, bare_mentions, clarity_by_meaning, is_german
 from remit.classifiers.everyday import EVERYDAY
 from remit.classifiers.integers import in_integers
-from remit.classifiers.learn import Examples, Learned, Sureness, gather, learn
+from remit.classifiers.learn import Calibration, Examples, TrainedWeights, gather, learn
 from remit.classifiers.words import Vocabulary, alike, weights
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
@@ -26,7 +26,7 @@ _LONGEST_TOKENS = 128
 _WORDS = 0.3
 
 # The usual calibration for three to ten capabilities with two or three examples each, drawn from CLINC150.
-_USUAL = Sureness(-4.7, 27.0, 31.0)
+_USUAL = Calibration(-4.7, 27.0, 31.0)
 
 # The median in teams with four examples of each capability.
 _USUALLY_ALIKE = 0.6
@@ -134,7 +134,7 @@ class _WordScores:
     """Scores each capability by the words of a text."""
 
     def __init__(
-        self, numpy: Any, vocabulary: Vocabulary, vectors: Sequence[Mapping[str, float]], learned: Learned
+        self, numpy: Any, vocabulary: Vocabulary, vectors: Sequence[Mapping[str, float]], learned: TrainedWeights
     ) -> None:
         self._numpy = numpy
         self._vocabulary = vocabulary
@@ -186,7 +186,7 @@ class _Encoder:
             return self.numpy.zeros((0, 1))
         return self.numpy.stack([self._vector(text[:LONGEST_TEXT]) for text in texts])
 
-    def table(self, learned: Learned) -> Any:
+    def table(self, learned: TrainedWeights) -> Any:
         """Return the votes as a table: a row for each capability, a column for each example."""
         table = self.numpy.zeros((len(learned.codes), len(learned.votes)))
         for example, votes in enumerate(learned.votes):

@@ -38,7 +38,7 @@ class Examples(NamedTuple):
     """Whether the text is an utterance, and not a description."""
 
 
-class Sureness(NamedTuple):
+class Calibration(NamedTuple):
     """How scores become probabilities: the best score says whether any capability matches, all scores say which one."""
 
     bias: float
@@ -46,12 +46,12 @@ class Sureness(NamedTuple):
     sharpness: float
 
 
-class Learned(NamedTuple):
+class TrainedWeights(NamedTuple):
     """The result of training: how much each example votes for or against each capability, and the calibration."""
 
     codes: tuple[str, ...]
     votes: tuple[tuple[tuple[int, float], ...], ...]
-    sureness: Sureness
+    sureness: Calibration
 
     def scored(self, scores: Sequence[float]) -> tuple[ScoredCapability, ...]:
         """Return the most likely capabilities for these scores, best first; none if no score is positive."""
@@ -89,11 +89,11 @@ def gather(capabilities: Iterable[Capability]) -> Examples:
     )
 
 
-def learn(examples: Examples, alike: Sequence[Row], usual: Sureness) -> Learned:
+def learn(examples: Examples, alike: Sequence[Row], usual: Calibration) -> TrainedWeights:
     """Train on the similarity of the examples; *usual* is the calibration to use where there is too little data."""
     votes, _ = _train(examples, alike, range(len(examples.texts)))
     sureness = _fit(usual, *_hold_out(examples, alike))
-    return Learned(examples.codes, tuple(tuple(each.items()) for each in votes), sureness)
+    return TrainedWeights(examples.codes, tuple(tuple(each.items()) for each in votes), sureness)
 
 
 _Votes = list[dict[int, float]]
@@ -193,19 +193,19 @@ def _folds(examples: Examples) -> Iterator[tuple[list[int], list[int], list[int]
 # How far each number may move from the usual one before it takes evidence: half the distance between the values for 3
 # and for 150 capabilities. A handful of held-out texts, all unlike the rest, must not make every text seem to match a
 # capability.
-_SPREAD = Sureness(1.0, 6.0, 8.0)
+_SPREAD = Calibration(1.0, 6.0, 8.0)
 # Newton's method doubles the correct digits in each step, once it is near.
 _ROUNDS = 15
 
 
-def _fit(usual: Sureness, known: Sequence[_Known], beside: Sequence[float]) -> Sureness:
+def _fit(usual: Calibration, known: Sequence[_Known], beside: Sequence[float]) -> Calibration:
     """Find the most likely numbers for the held-out texts; with few texts they stay near the *usual* ones."""
     bias, slope = _fit_scope(usual, [max(each.scores) for each in known], beside) if known and beside else usual[:2]
     # Even if a few held-out texts say otherwise, a better score never means a lower probability.
-    return Sureness(bias, max(slope, 1.0), max(_fit_sharpness(usual.sharpness, known), 1.0))
+    return Calibration(bias, max(slope, 1.0), max(_fit_sharpness(usual.sharpness, known), 1.0))
 
 
-def _fit_scope(usual: Sureness, known: Sequence[float], beside: Sequence[float]) -> tuple[float, float]:
+def _fit_scope(usual: Calibration, known: Sequence[float], beside: Sequence[float]) -> tuple[float, float]:
     """Fit a logistic function by Newton's method: best scores of texts that match a capability against those
     that do not.
     """

@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from remit.classifiers.clarity import WordSignals, clarity_by_words
 from remit.classifiers.everyday import EVERYDAY
-from remit.classifiers.learn import Learned, Row, Sureness, gather, learn
+from remit.classifiers.learn import Calibration, Row, TrainedWeights, gather, learn
 from remit.protocol.card import Capability
 from remit.text.classification import Reading, ScoredCapability
 from remit.text.mentions import content_words
@@ -22,7 +22,7 @@ LONGEST_TEXT = 2_000
 LONGEST_WORD = 40
 
 # The usual calibration for three to ten capabilities with two or three examples each, drawn from CLINC150.
-_USUAL = Sureness(-1.1, 25.0, 34.0)
+_USUAL = Calibration(-1.1, 25.0, 34.0)
 
 # Scripts written without spaces: each character counts as a word, and pairs of them as pairs of words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -143,7 +143,9 @@ def alike(vectors: Sequence[Mapping[str, float]]) -> list[Row]:
     return list(rows)
 
 
-def weights(vectors: Sequence[Mapping[str, float]], learned: Learned) -> dict[str, tuple[tuple[int, float], ...]]:
+def weights(
+    vectors: Sequence[Mapping[str, float]], learned: TrainedWeights
+) -> dict[str, tuple[tuple[int, float], ...]]:
     """Return how much each feature counts for each capability, from the votes of the examples that have it."""
     found: dict[str, dict[int, float]] = {}
     for vector, votes in zip(vectors, learned.votes, strict=True):

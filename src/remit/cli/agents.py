@@ -7,7 +7,7 @@ import click
 
 from remit.cli.completion_words import agent_names, capability_codes
 from remit.cli.options import json_option, team_options
-from remit.cli.places import reading, shorter
+from remit.cli.places import reading, relative_path
 from remit.cli.show.screen import many, now_ms, print_fields, print_json, print_table, spoken
 from remit.config.team import Team
 from remit.documents.team import AgentDetails, AgentLine, Agents, RankedAgent, Ranking
@@ -74,7 +74,7 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
             )
             for each in explain(candidates, at_ms / 1_000)
         ),
-        store=str(shorter(team.store_path)),
+        store=str(relative_path(team.store_path)),
     )
 
 
@@ -117,7 +117,7 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
     Example:
       remit agents list
     """
-    from remit.cli.places import cards_of, shorter, team_of
+    from remit.cli.places import cards_of, relative_path, team_of
 
     team = team_of(team_file, overrides)
     steps = {name: tuple(step.name for step in each.steps) for name, each in team.workflows.items()}
@@ -126,10 +126,12 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
         _line(card, steps.get(card.name, ()), elsewhere.get(card.name, "")) for card in cards_of(team).values()
     )
     if as_json:
-        print_json(Agents(team=team.name, file=str(shorter(team.file)), agents=lines))
+        print_json(Agents(team=team.name, file=str(relative_path(team.file)), agents=lines))
         return
     if not lines:
-        click.echo(f"The team {team.name} has no agents.\n→ Add one to {shorter(team.file)}: [agents.NAME]", err=True)
+        click.echo(
+            f"The team {team.name} has no agents.\n→ Add one to {relative_path(team.file)}: [agents.NAME]", err=True
+        )
         return
     rows = [
         (

@@ -58,7 +58,7 @@ def ask(
     if as_json and as_jsonl:
         raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.foreground import carry_out
-    from remit.cli.places import team_path, whoever_types
+    from remit.cli.places import current_user, team_path
     from remit.config.load import load_team
 
     path = team_path(team_file).absolute()
@@ -72,7 +72,7 @@ def ask(
     order = Order(
         agent=orchestrator.name,
         text=said,
-        user=user or whoever_types(),
+        user=user or current_user(),
         input=value,
         session=session,
         max_tokens=max_tokens,

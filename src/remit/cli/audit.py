@@ -199,9 +199,9 @@ async def _post(url: str, line: str, *, private: bool) -> None:
     from aiohttp import ClientError, ClientTimeout
 
     from remit.protocol.errors import Code, RemitError, fault
-    from remit.transports.addresses import OutboundClient, Reach
+    from remit.transports.addresses import OutboundClient, OutboundHosts
 
-    outbound = OutboundClient(Reach(private=private), ClientTimeout(total=POST_S))
+    outbound = OutboundClient(OutboundHosts(private=private), ClientTimeout(total=POST_S))
     try:
         async with outbound.request(
             "POST", url, headers={"content-type": "application/json"}, data=line.encode()

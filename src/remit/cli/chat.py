@@ -122,7 +122,7 @@ def chat(
     if as_json and as_jsonl:
         raise click.UsageError("--json (one document at the end) and --jsonl (one per line) cannot be combined")
     from remit.cli.places import team_path
-    from remit.cli.shared.hold import SharedOrder, hold_shared
+    from remit.cli.shared.hold import SharedOrder, chat_with_shared_agent
 
     order = SharedOrder(
         profile=agent,
@@ -139,7 +139,7 @@ def chat(
         verbose=verbose,
         named_team=team_file,
     )
-    raise SystemExit(hold_shared(order))
+    raise SystemExit(chat_with_shared_agent(order))
 
 
 def _alone(
@@ -155,9 +155,9 @@ def _alone(
 ) -> NoReturn:
     import msgspec
 
-    from remit.cli.places import team_path, whoever_types
+    from remit.cli.places import current_user, team_path
     from remit.cli.talk.conversation import new_session
-    from remit.cli.talk.hold import hold
+    from remit.cli.talk.hold import chat_with_agent
     from remit.protocol.remit import NAME_RULE, Name
 
     try:
@@ -167,11 +167,11 @@ def _alone(
     order = Order(
         agent=agent,
         text="",
-        user=user or whoever_types(),
+        user=user or current_user(),
         session=session or new_session(),
         max_tokens=max_tokens,
         deadline_ms=deadline_ms,
         team_file=str(team_path(team_file).absolute()),
         overrides=overrides,
     )
-    raise SystemExit(hold(order, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))
+    raise SystemExit(chat_with_agent(order, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))

@@ -327,7 +327,7 @@ def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:
 
 
 def _shown(team: Team, device: Device) -> DeviceShown:
-    from remit.cli.places import shorter
+    from remit.cli.places import relative_path
     from remit.config.device import device_path
     from remit.documents.shared import DeviceShown
     from remit.transports.credentials.keys import fingerprint
@@ -337,7 +337,7 @@ def _shown(team: Team, device: Device) -> DeviceShown:
         name=device.card.name,
         fingerprint=fingerprint(device.card.key),
         gateway=device.card.gateway,
-        file=str(shorter(device_path(team))),
+        file=str(relative_path(device_path(team))),
         link=device.card.link(),
     )
 

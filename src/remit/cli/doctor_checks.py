@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from remit import __version__
 from remit.cli.doctor_store_checks import disk, durability, ok, problem, store, warning
-from remit.cli.places import DEFAULT_STORE, shorter
+from remit.cli.places import DEFAULT_STORE, relative_path
 from remit.cli.show.screen import many
 from remit.config.checks import secrets_of, unset
 from remit.config.line_numbers import dotted
@@ -116,13 +116,13 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
         else:
             team = load_team(file, overrides=overrides, secrets=False, code=False, thorough=True)
             flows = f", {many(len(team.workflows), 'workflow')}" if team.workflows else ""
-            yield ok("team file", f"{shorter(team.file)}: {many(len(team.agents), 'agent')}{flows}")
+            yield ok("team file", f"{relative_path(team.file)}: {many(len(team.agents), 'agent')}{flows}")
             yield ok("code", "not imported, because importing runs it", "remit validate --code")
     except RemitError as error:
         why = error.fault
         lines = "`remit validate` lists each problem with its line."
         yield problem("team file", why.message, lines if why.problems else why.suggestion)
-    path = store_path or (shorter(team.store_path) if team else DEFAULT_STORE)
+    path = store_path or (relative_path(team.store_path) if team else DEFAULT_STORE)
     yield from _secrets(team)
     yield from _served(team)
     yield from _peers(team)
@@ -260,21 +260,20 @@ def _device(team: Team | None) -> Iterator[Check]:
         yield warning("device", says, "pip install 'remit[relay]'")
         return
     # Slow to load, and most teams have no device.
-    from remit.config.device import device_path, doubts, program_of, using_device
+    from remit.config.device import device_path, device_warnings, program_of, using_device
     from remit.relay.device.peers import Peers
 
     try:
         with using_device(team) as device:
             known = Peers(device.state).list()
-            says = (
-                f"{device.card.name}, {device.id}, in {shorter(device_path(team))}; {many(len(known), 'device')} known"
-            )
+            place, count = relative_path(device_path(team)), many(len(known), "device")
+            says = f"{device.card.name}, {device.id}, in {place}; {count} known"
     except RemitError as error:
         yield warning("device", error.fault.message, error.fault.suggestion)
         return
     yield ok("device", says)
     yield _gateway(team, device)
-    for about, why, todo in doubts(team, known):
+    for about, why, todo in device_warnings(team, known):
         yield warning(about, why, todo)
     for name, profile in team.profiles.items():
         key = "run" if profile.run is not None else "acp"

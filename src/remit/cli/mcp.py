@@ -39,9 +39,9 @@ def mcp(
       remit mcp --tools files
     """
     from remit.cli.drive import running
-    from remit.cli.drive.mcp import attend, installed, list_tools, stdin_only
+    from remit.cli.drive.mcp import installed, list_tools, serve_host, stdin_only
     from remit.cli.drive.running import data_only, logging_to
-    from remit.cli.places import importing, team_path, whoever_types
+    from remit.cli.places import current_user, importing, team_path
     from remit.config.load import load_team
 
     if as_json and server is None:
@@ -53,7 +53,7 @@ def mcp(
     with stdin_only() as stdin, data_only() as data, logging_to(_say, verbose=verbose):
         with importing():
             team = load_team(team_path(team_file), overrides=overrides)
-        _, stuck = running.run(attend(team, user or whoever_types(), stdin, data))
+        _, stuck = running.run(serve_host(team, user or current_user(), stdin, data))
         if stuck:
             running.leave(0)
 

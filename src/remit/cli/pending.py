@@ -241,10 +241,10 @@ def approve(
       remit pending approve 3f09c1.1-5be0a7f2 --edit 'objective=Pay 20 euros'
       remit pending approve 8b41d2.p3 --edit 'text=Shall we meet on Monday?'
     """
-    from remit.cli.places import store_file, whoever_types
+    from remit.cli.places import current_user, store_file
 
     changes = dict(map(_edit, edits))
-    decision = Decision(agreed=True, by=name or whoever_types(), reason=reason, edits=changes)
+    decision = Decision(agreed=True, by=name or current_user(), reason=reason, edits=changes)
     path = store_file(store_path, team_file, overrides)
     _decided(question, decision, path, team_file, overrides, as_json=as_json)
 
@@ -266,9 +266,9 @@ def reject(
     Example:
       remit pending reject 3f09c1.1-5be0a7f2 --reason "not this month"
     """
-    from remit.cli.places import store_file, whoever_types
+    from remit.cli.places import current_user, store_file
 
-    decision = Decision(agreed=False, by=name or whoever_types(), reason=reason)
+    decision = Decision(agreed=False, by=name or current_user(), reason=reason)
     path = store_file(store_path, team_file, overrides)
     _decided(question, decision, path, team_file, overrides, as_json=as_json)
 

@@ -62,12 +62,12 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
     if found is None:
         return DEFAULT_STORE
     try:
-        return shorter(load_team(found, overrides=overrides, secrets=False, code=False).store_path)
+        return relative_path(load_team(found, overrides=overrides, secrets=False, code=False).store_path)
     except RemitError as error:
         part = salvaged(found, overrides=overrides)
         if part is not None and part.store_path.exists():
             # The record stays readable even if the team file has become invalid.
-            path = shorter(part.store_path)
+            path = relative_path(part.store_path)
             click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
             return path
         why = error.fault
@@ -96,10 +96,10 @@ def cards_of(team: Team) -> dict[str, AgentCard]:
     from remit.config.composition import hub_of  # imports more than most commands need
 
     with importing():
-        return hub_of(team, environ=stand_ins(team)).cards
+        return hub_of(team, environ=placeholder_secrets(team)).cards
 
 
-def stand_ins(team: Team) -> dict[str, str]:
+def placeholder_secrets(team: Team) -> dict[str, str]:
     """Return values in place of the secrets of a team whose hub is not opened."""
     return {reference.removeprefix("$"): "0" * 64 for _, reference in secrets_of(team)}
 
@@ -118,7 +118,7 @@ def known_agent(name: str, known: Iterable[str]) -> str:
     )
 
 
-def shorter(path: Path) -> Path:
+def relative_path(path: Path) -> Path:
     """Return a path relative to the working directory, if shorter."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
@@ -162,7 +162,7 @@ async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
         await store.close()
 
 
-def whoever_types() -> str:
+def current_user() -> str:
     """Return the current user's name."""
     try:
         return getpass.getuser()

@@ -151,7 +151,7 @@ def relay(
       remit relay --name relay.example.com --behind-proxy 127.0.0.1 --max-bytes 50GB --message-retention 14d
     """
     from remit.cli.drive import running
-    from remit.cli.drive.gateway import GatewayOptions, attend, certificate_of, limits_of, networks_of
+    from remit.cli.drive.gateway import GatewayOptions, certificate_of, limits_of, networks_of, run_gateway
     from remit.cli.drive.running import data_only, logging_to
 
     if name is None and host in EVERYWHERE:
@@ -172,7 +172,7 @@ def relay(
     trusted = networks_of("--behind-proxy", proxies)
     watching = networks_of("--metrics-for", watchers)
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
-        work = attend(
+        work = run_gateway(
             folder,
             name=name or host,
             host=host,

@@ -27,12 +27,12 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
     """
     import asyncio
 
-    from remit.cli.places import shorter, store_file, team_of
+    from remit.cli.places import relative_path, store_file, team_of
 
     team = team_of(team_file, overrides)
     path = store_path or store_file(None, team.file, overrides)
     number = asyncio.run(_tell(path))
-    file = shorter(team.file)
+    file = relative_path(team.file)
     if as_json:
         print_json(Reloading(file=str(file), store=str(path), number=number))
         return
@@ -41,7 +41,7 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
 
 
 async def _tell(path: Path) -> int:
-    from remit.cli.places import whoever_types, writing
+    from remit.cli.places import current_user, writing
 
     async with writing(path) as store:
-        return await store.control("", "reload", whoever_types(), "")
+        return await store.control("", "reload", current_user(), "")

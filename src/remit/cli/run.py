@@ -68,13 +68,13 @@ def run(
         raise click.UsageError(
             "--detach and --jsonl cannot be combined; follow the run with `remit runs watch --jsonl`"
         )
-    from remit.cli.places import team_path, whoever_types
+    from remit.cli.places import current_user, team_path
 
     text, value = read_task(task, given_input, capability)
     order = Order(
         agent=agent,
         text=text,
-        user=user or whoever_types(),
+        user=user or current_user(),
         input=value,
         capability=capability,
         session=session,

@@ -100,7 +100,7 @@ def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
       remit runs show last
       remit runs show 0198f2 --json
     """
-    from remit.cli.places import reading, shorter, store_file
+    from remit.cli.places import reading, relative_path, store_file
     from remit.cli.show.records_view import find_run, summary_of, tree_of
     from remit.cli.show.report import details
     from remit.cli.show.runs_print import print_details
@@ -110,7 +110,7 @@ def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
     with reading(path) as connection:
         run = find_run(connection, run)
         tree, known = tree_of(connection, run), summary_of(connection, run)
-    found = details(tree, run, known.state if known else "finished", shorter(path), now_ms())
+    found = details(tree, run, known.state if known else "finished", relative_path(path), now_ms())
     if as_json:
         print_json(found)
     else:

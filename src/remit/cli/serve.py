@@ -41,7 +41,7 @@ def serve(
     """
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
-    from remit.cli.drive.serving import attend
+    from remit.cli.drive.serving import run_server
     from remit.cli.places import importing, team_path
     from remit.config.load import load_team
     from remit.server.server import fast_loop
@@ -49,7 +49,7 @@ def serve(
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         with importing():
             team = load_team(team_path(team_file), overrides=overrides)
-        work = attend(team, host, port, data if as_json else None)
+        work = run_server(team, host, port, data if as_json else None)
         code, stuck = running.run(work, fast_loop(tls=team.serve.certificate is not None))
         if stuck:
             running.leave(code)

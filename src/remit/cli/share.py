@@ -48,7 +48,7 @@ def share(
     """
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
-    from remit.cli.drive.sharing import Documents, attend, chosen
+    from remit.cli.drive.sharing import Documents, chosen, run_sharing
     from remit.cli.places import importing, team_path
     from remit.config.load import load_team
 
@@ -59,7 +59,7 @@ def share(
             team = load_team(team_path(team_file), overrides=overrides)
         shared = chosen(team, agent, devices)
         to = Documents(data, everything=as_jsonl) if as_json or as_jsonl else None
-        code, stuck = running.run(attend(team, shared, to))
+        code, stuck = running.run(run_sharing(team, shared, to))
         if stuck:
             running.leave(code)
         raise SystemExit(code)

@@ -32,9 +32,9 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
       remit validate --code
       remit validate --team other.toml --set limits.max_depth=3
     """
-    from remit.cli.places import shorter, team_path
+    from remit.cli.places import relative_path, team_path
 
-    file = shorter(team_path(team_file).absolute())
+    file = relative_path(team_path(team_file).absolute())
     found = _validated(file, overrides, code=code)
     if as_json:
         print_json(found)
@@ -57,7 +57,7 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
 
 def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
     from remit.cli.places import importing
-    from remit.config.cautions import cautions, sketched
+    from remit.config.cautions import tools_in_source, warnings_about
     from remit.config.composition import hub_of
     from remit.config.load import load_team, located
 
@@ -65,7 +65,7 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
         with importing():
             team = load_team(file, overrides=overrides, code=code, thorough=True)
             # The hub is not opened; creating it shows whether all parts fit together.
-            tools = hub_of(team).tool_cards if code else sketched(team)
+            tools = hub_of(team).tool_cards if code else tools_in_source(team)
     except RemitError as error:
         why = error.fault
         if not why.problems and not file.is_file():
@@ -85,7 +85,7 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
         profiles=len(team.profiles),
         shared=len(team.shared),
         imported=code,
-        warnings=_placed(located(team, cautions(team, tools))),
+        warnings=_placed(located(team, warnings_about(team, tools))),
     )
 
 

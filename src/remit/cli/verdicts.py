@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from remit.cli.places import importing, reading, stand_ins
+from remit.cli.places import importing, placeholder_secrets, reading
 from remit.config.composition import guards_of, hub_of
 from remit.config.models import detector_of
 from remit.config.team import Team
@@ -132,7 +132,7 @@ def explained(
     *simple* and *lacks_data* are known only to the caller: it needs no specialist, or other agents have data for it.
     """
     with importing():
-        hub = hub_of(team, environ=stand_ins(team))  # it is not opened
+        hub = hub_of(team, environ=placeholder_secrets(team))  # it is not opened
     cards, detect = hub.cards, detector_of(team)
     sealing = None if isinstance(detect, bool) else Sealing(os.urandom(32), detect)
     request, facts = hub.preview(origin, call, user, sealing)

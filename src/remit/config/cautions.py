@@ -12,7 +12,7 @@ from remit.protocol.card import AgentCard, Sees, ToolCard
 from remit.protocol.problems import WrongPart
 
 
-def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[WrongPart]:
+def warnings_about(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[WrongPart]:
     """Return warnings; *tools* are those of the team's hub, or those that the source shows."""
     yield from unencrypted(team)
     if team.redaction.enabled:
@@ -20,7 +20,7 @@ def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Ite
         yield from _blind_capabilities(team, tools or {})
 
 
-def sketched(team: Team) -> dict[str, ToolCard]:
+def tools_in_source(team: Team) -> dict[str, ToolCard]:
     """Return the tools of a team with the parameters in the source of their functions; nothing is imported."""
     return {
         name: ToolCard(

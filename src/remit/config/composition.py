@@ -32,7 +32,7 @@ from remit.runtime.ports import Approver, ControlCommand, Decision, Question, St
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs call no agents on other devices
-    from remit.relay.remote_agents import DeviceLender
+    from remit.relay.remote_agents import DeviceAccess
 
 from remit.agents.mcp.settings import Address, Program, Settings, Unset
 from remit.config.sections.agents import McpSection
@@ -131,14 +131,14 @@ def _add_tools(hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
 def _add_agents(hub: Hub, team: Team, environ: Mapping[str, str], held: Any) -> None:
     kept = (team.folder / ".remit", team.folder / team.identity.key)
     hub.configure_isolation(folder=team.folder, environ=environ, hidden=kept)
-    outpost: DeviceLender | None = None
+    outpost: DeviceAccess | None = None
     for name, agent in team.agents.items():
         if agent.peer is not None:
             _connect(hub, team, name, agent, agent.peer, environ, held)
         elif agent.card is not None:
             _connect_a2a(hub, team, name, agent, agent.card, environ)
         elif agent.device is not None:
-            outpost = outpost or _outpost(hub, team, environ)
+            outpost = outpost or _device_access(hub, team, environ)
             _connect_device(hub, team, name, agent, agent.device, outpost)
         else:
             _add_agent(hub, team, name, agent, environ)
@@ -192,12 +192,12 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
 def _connect(
     hub: Hub, team: Team, name: str, agent: AgentSection, peer: str, environ: Mapping[str, str], held: Any
 ) -> None:
-    from remit.config.peers import addressee_of, papers_of
+    from remit.config.peers import addressee_of, credential_headers_of
     from remit.runtime.clock import LoopClock
     from remit.transports.credentials.incoming import RunCredentials
 
     wall_ms = LoopClock().wall_ms
-    papers = papers_of(team, held=held or RunCredentials(wall_ms), wall_ms=wall_ms)
+    papers = credential_headers_of(team, held=held or RunCredentials(wall_ms), wall_ms=wall_ms)
     url = team.peers[peer].url
     assert url is not None, "a peer without an address is refused by the checks"
     hub.connect(
@@ -218,19 +218,19 @@ def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str
     hub.connect_a2a(name, card, token=token, keys=keys, hosts=agent.card_hosts, **_elsewhere(team, agent))
 
 
-def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "DeviceLender":
+def _device_access(hub: Hub, team: Team, environ: Mapping[str, str]) -> "DeviceAccess":
     """Return the connection of the hub to the team's device: one that runs in this process, or one that it starts."""
-    from remit.relay.remote_agents import DeviceLender  # most hubs call no agents on other devices
+    from remit.relay.remote_agents import DeviceAccess  # most hubs call no agents on other devices
 
     def at_work() -> AbstractAsyncContextManager[object]:
         from remit.config.device_service import relaying
 
         return relaying(team, hub=hub, host=False, share=False, environ=environ)
 
-    return DeviceLender(at_work)
+    return DeviceAccess(at_work)
 
 
-def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "DeviceLender") -> None:
+def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "DeviceAccess") -> None:
     from remit.relay.call_shared import RemoteCaller
     from remit.relay.remote_agents import DeviceAgent
 

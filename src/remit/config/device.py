@@ -172,7 +172,7 @@ def program_of(team: Team, profile: str, environ: Mapping[str, str] = os.environ
     return Program(command=command, args=tuple(args), env=env, folder=str(team.folder))
 
 
-class Doubt(NamedTuple):
+class DeviceWarning(NamedTuple):
     """A part of a valid team file that will not work with the known devices."""
 
     about: str
@@ -180,47 +180,47 @@ class Doubt(NamedTuple):
     todo: str
 
 
-def doubts(
+def device_warnings(
     team: Team, peers: Iterable[PeerDevice], shared: Mapping[str, SharedSection] | None = None
-) -> Iterator[Doubt]:
+) -> Iterator[DeviceWarning]:
     """Return devices in the team file (or *shared*) that are unknown or lack permission, and sections without any."""
     known = list(peers)
     for name, profile in team.profiles.items():
         about = f"profiles.{name}"
         if not profile.allow_shared_agent_calls:
             says = "it may not call shared agents"
-            yield Doubt(about, says, "Set `allow_shared_agent_calls = true`, if it may.")
+            yield DeviceWarning(about, says, "Set `allow_shared_agent_calls = true`, if it may.")
             continue
-        yield from _doubts_about(f"{about}.devices", profile.devices, known, "be asked from here")
+        yield from _warnings_about(f"{about}.devices", profile.devices, known, "be asked from here")
     for name, agent in team.agents.items():
         if agent.device is not None:
-            yield from _doubts_about(f"agents.{name}.device", (agent.device,), known, "be asked from here")
+            yield from _warnings_about(f"agents.{name}.device", (agent.device,), known, "be asked from here")
     for name, section in (team.shared if shared is None else shared).items():
-        yield from _doubts_about(f"shared.{name}.devices", section.devices, known, "reach this device", asks=True)
+        yield from _warnings_about(f"shared.{name}.devices", section.devices, known, "reach this device", asks=True)
 
 
-def _doubts_about(
+def _warnings_about(
     about: str, named: Iterable[str], known: list[PeerDevice], may: str, *, asks: bool = False
-) -> Iterator[Doubt]:
+) -> Iterator[DeviceWarning]:
     for each in sorted(named):
         found = [peer for peer in known if each in (peer.device, peer.card.name)]
         standing = [peer for peer in found if not peer.revoked]
         if found and not standing:
-            yield Doubt(
+            yield DeviceWarning(
                 about, f"the device {each} was revoked", "Pair with its new identity, or remove it from the file."
             )
         elif not standing:
             near = did_you_mean(each, [peer.card.name for peer in known])
-            yield Doubt(
+            yield DeviceWarning(
                 about,
                 f"no device {each} is known here{near}",
                 "Ask its owner for a link, then run: remit devices pair LINK",
             )
         elif not (standing[0].allowed if asks else standing[0].may_talk):
             todo = f"Allow it, if it may: remit devices allow {quote(each)}"
-            yield Doubt(about, f"the device {each} is known, and may not {may}", todo)
+            yield DeviceWarning(about, f"the device {each} is known, and may not {may}", todo)
         elif not standing[0].verified:
             todo = "Compare codes with its owner: remit devices pair LINK"
-            yield Doubt(about, f"the device {each} is not verified: another device could impersonate it", todo)
+            yield DeviceWarning(about, f"the device {each} is not verified: another device could impersonate it", todo)
     if not set(named):
-        yield Doubt(about, "it names no device, so no device is allowed", "Add the names or ids of devices.")
+        yield DeviceWarning(about, "it names no device, so no device is allowed", "Add the names or ids of devices.")

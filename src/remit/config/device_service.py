@@ -29,10 +29,10 @@ from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery, Trouble
 from remit.relay.device.key_file import LOCK_FILE
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.channel import MessageCipher
 from remit.relay.messages.audit import Recording
 from remit.relay.messages.catalog import CatalogSender
-from remit.relay.remote_agents import lenders_of
+from remit.relay.remote_agents import device_access_of
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Sharing, SharingEvent
 from remit.relay.session.repository import RemoteCommand
@@ -59,7 +59,7 @@ class Relaying(Struct, frozen=True, kw_only=True):
     """A running device."""
 
     device: Device
-    sealer: Sealer
+    sealer: MessageCipher
     link: GatewayConnection
     """The connection; see its `state` and `why`."""
     post: MessageDelivery
@@ -135,7 +135,7 @@ class _Connected(Struct, frozen=True, kw_only=True):
     """A device that is open, recorded, and connected to its gateway."""
 
     device: Device
-    sealer: Sealer
+    sealer: MessageCipher
     recording: Recording
     gateway: GatewayConnection
     post: MessageDelivery
@@ -155,7 +155,7 @@ async def _connect(
     stack.enter_context(_alone(device_path(team).with_name(LOCK_FILE)))
     record = await stack.enter_async_context(_record(team)) if hub is None else hub.store
     recording = await stack.enter_async_context(Recording(device.state, record, device=device.id))
-    sealer = Sealer(device)
+    sealer = MessageCipher(device)
     gateway = GatewayConnection(
         section.gateway, gateway=gateway_name(team), key=device, ssl=authority_of(team, section), changed=linked
     )
@@ -176,11 +176,11 @@ async def _start(
     """Connect the device to the hub's remote agents, and start the tasks that read and watch until the stack closes."""
     sealer, post = device.sealer, device.post
     calls = RemoteCalls(sealer, post, now_ms=_now_ms, control_of=sharer and sharer.control)
-    for outpost in lenders_of(hub) if hub is not None else ():
+    for outpost in device_access_of(hub) if hub is not None else ():
         stack.enter_context(outpost.lent(calls))
     if runs is not None:
         await stack.enter_async_context(runs)
-    watch = _Watch(known, post, device.gateway)
+    watch = _ChangeWatcher(known, post, device.gateway)
     watch.ended.add_done_callback(lambda ended: calls.end(ended.result()) if not ended.cancelled() else None)
     reading = partial(
         route_messages,
@@ -216,7 +216,7 @@ def _after(wake: Callable[[], None], listener: Callable[[T], None]) -> Callable[
     return hear
 
 
-class _Watch:
+class _ChangeWatcher:
     """Keeps a device up to date with changes by other processes, and notices when it stops."""
 
     def __init__(self, known: PeerSnapshot, post: MessageDelivery, gateway: GatewayConnection) -> None:

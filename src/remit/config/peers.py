@@ -241,7 +241,7 @@ def _installed(module: str) -> bool:
 # ── authentication ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def door_of(
+def authenticator_of(
     team: Team,
     *,
     held: RunCredentials,
@@ -293,7 +293,7 @@ def door_of(
     )
 
 
-def papers_of(team: Team, *, held: RunCredentials, wall_ms: Callable[[], int]) -> CredentialHeaders:
+def credential_headers_of(team: Team, *, held: RunCredentials, wall_ms: Callable[[], int]) -> CredentialHeaders:
     """Return what makes the credential headers for requests to peers."""
     from remit.transports.credentials.outgoing import CredentialHeaders
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from remit.config.composition import hub_of
 from remit.config.line_numbers import dotted
-from remit.config.peers import ANYONE, door_of, key_of, unservable
+from remit.config.peers import ANYONE, authenticator_of, key_of, unservable
 from remit.config.team import Team
 from remit.config.values import duration_ms
 from remit.policy.reception import Permission
@@ -66,7 +66,7 @@ async def serving(
     with listening(host, port) as bound:
         async with hub_of(team, environ=environ, held=held) as hub, _device_of(team, hub, environ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
-            door = door_of(
+            door = authenticator_of(
                 team,
                 held=held,
                 spending=spending,
@@ -121,7 +121,7 @@ def _exposure(team: Team, hub: Engine) -> "Exposure | None":
     if said is None:
         return None
     from remit.server.a2a.routes import Exposure
-    from remit.transports.addresses import Reach
+    from remit.transports.addresses import OutboundHosts
 
     return Exposure(
         agents=lambda: hub.cards if ANYONE in said.agents else said.agents,
@@ -130,7 +130,7 @@ def _exposure(team: Team, hub: Engine) -> "Exposure | None":
         key=key_of(team),
         required=said.require_remit,
         push=said.push,
-        reach=Reach(hosts=frozenset(host.lower() for host in said.push_hosts)),
+        reach=OutboundHosts(hosts=frozenset(host.lower() for host in said.push_hosts)),
     )
 
 

@@ -97,9 +97,9 @@ def bitcoin(data: bytes) -> Iterator[Finding]:
             yield Finding(*found.span(), "BTC_ADDRESS")
 
 
-def papers(data: bytes) -> Iterator[Finding]:
+def identity_documents(data: bytes) -> Iterator[Finding]:
     """Find numbers of identity documents that follow a word for such a document."""
-    words, kinds = _papers()
+    words, kinds = _document_words()
     for start, end in words.spans(data):
         word = data[start:end].lower()
         if len(word) < _SHORT_WORD and word.isascii() and data[max(0, start - 1) : start].isalpha():
@@ -116,7 +116,7 @@ def papers(data: bytes) -> Iterator[Finding]:
 
 
 @cache
-def _papers() -> tuple[Linear, list[tuple[str, re.Pattern[bytes]]]]:
+def _document_words() -> tuple[Linear, list[tuple[str, re.Pattern[bytes]]]]:
     return Linear(rb"(?i)(?:" + b"|".join(_PAPERS.values()) + rb")"), [
         (kind, re.compile(words)) for kind, words in _PAPERS.items()
     ]

@@ -41,7 +41,7 @@ IDEOGRAPHS = IDEOGRAPH + b"".join(sorted(byte for char, byte in _BYTES.items() i
 LETTERS = LETTER + b"".join(sorted(byte for char, byte in _BYTES.items() if not _UNSPACED.match(char)))
 
 
-class Shadow(NamedTuple):
+class NormalizedText(NamedTuple):
     """The bytes to search, and where each begins and ends in the original; None if all offsets are the same."""
 
     data: bytes
@@ -67,13 +67,13 @@ def as_ascii(text: str) -> str:
     return "".join([text[at : at + STEP].translate(_SEEN) for at in steps])
 
 
-def shadow(text: str) -> Shadow:
+def normalized(text: str) -> NormalizedText:
     """Return the normalised form of *text* as bytes, with offsets into the original."""
     seen = as_ascii(text)
     data = _decode_blanks(seen.encode("latin-1"))
     odd = "" if seen is text else "".join(char for char in set(text) if len(_SEEN[ord(char)]) != 1)
     if not odd:
-        return Shadow(data, None)
+        return NormalizedText(data, None)
     places: list[int] = []
     done = 0
     for found in re.finditer(f"[{re.escape(odd)}]", text):
@@ -81,18 +81,18 @@ def shadow(text: str) -> Shadow:
         places.extend([found.start()] * len(_SEEN[ord(found[0])]))
         done = found.end()
     places.extend(range(done, len(text)))
-    return Shadow(data, places)
+    return NormalizedText(data, places)
 
 
-def hidden(text: str) -> Shadow | None:
+def hidden(text: str) -> NormalizedText | None:
     """Return the text that escapes in *text* hide, with the text around it; None if they hide nothing."""
     found = unescaped(text)
     if found is None or not found.hides:
         return None
-    inner = shadow(found.text)
+    inner = normalized(found.text)
     if inner.places is None:
-        return Shadow(inner.data, found.starts, found.ends)
-    return Shadow(
+        return NormalizedText(inner.data, found.starts, found.ends)
+    return NormalizedText(
         inner.data, [found.starts[place] for place in inner.places], [found.ends[place] for place in inner.places]
     )
 

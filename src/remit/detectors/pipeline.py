@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, partial
 
 from remit.detectors.linear import Linear
-from remit.detectors.normal import BLANK, Shadow, as_ascii, hidden, shadow
+from remit.detectors.normal import BLANK, NormalizedText, as_ascii, hidden, normalized
 from remit.policy.redaction import KIND, TOKEN
 from remit.policy.verdict import Detector, Finding
 
@@ -215,7 +215,7 @@ def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
         (_WORDS | _COLONS | _LONG, ("PASSWORD",), credentials.files),
         (_WORDS, ("SESSION_COOKIE",), credentials.cookies),
         (_ANY, ("DOMAIN",), addresses.domains),
-        (_PAPERS, ("PASSPORT", "DRIVER_LICENSE", "NINO"), accounts.papers),
+        (_PAPERS, ("PASSPORT", "DRIVER_LICENSE", "NINO"), accounts.identity_documents),
     )
     return [(cause, frozenset(kinds), part) for cause, kinds, part in rows]
 
@@ -263,7 +263,7 @@ def detector_pipeline(
         escaped = hidden(text)
         if not clues and not own and escaped is None:
             return ()
-        seen = shadow(text)
+        seen = normalized(text)
         tokens = _tokens(text)
         findings = list(_found(look, seen, tokens, clues))
         if escaped is not None:
@@ -287,7 +287,7 @@ def detector_pipeline(
     return detect
 
 
-def _found(look: _Look, seen: Shadow, tokens: Sequence[tuple[int, int]], clues: int) -> Iterator[Finding]:
+def _found(look: _Look, seen: NormalizedText, tokens: Sequence[tuple[int, int]], clues: int) -> Iterator[Finding]:
     for found in look(_blank_tokens(seen, tokens), clues):
         yield Finding(*seen.span(found.start, found.end), found.kind, found.score)
 
@@ -316,7 +316,7 @@ def _tokens(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in TOKEN.finditer(text)]
 
 
-def _blank_tokens(seen: Shadow, tokens: Sequence[tuple[int, int]]) -> bytes:
+def _blank_tokens(seen: NormalizedText, tokens: Sequence[tuple[int, int]]) -> bytes:
     """Return the bytes with tokens blanked out, so that nothing is found in or across them."""
     if not tokens:
         return seen.data
@@ -386,7 +386,7 @@ def _compile(kind: str, pattern: str) -> Linear:
     return compiled
 
 
-def _find_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Shadow) -> Iterator[Finding]:
+def _find_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: NormalizedText) -> Iterator[Finding]:
     """Find a team's patterns, both in the original text and in its normalised form."""
     # RE2 reads UTF-8, which cannot contain half of a surrogate pair.
     readable = text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -20,7 +20,7 @@ from remit.hub.blocking import ask as ask_blocking
 from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card, seen_by
 from remit.hub.isolation import Isolation
 from remit.hub.mcp_tools import HubMcpServers, McpOptions, mcp_settings
-from remit.hub.orchestration import Hearing, Orchestration, refuse_unsound, refuse_unused_model
+from remit.hub.orchestration import ClassifierName, Orchestration, refuse_unsound, refuse_unused_model
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow
@@ -350,7 +350,7 @@ class Hub(Engine):
         self,
         name: str = "orchestrator",
         *,
-        classifier: Hearing | Callable[[Sequence[Capability]], Classifier | Scorer] = "words",
+        classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer] = "words",
         model: "str | Model | ModelAgent | None" = None,
         narrate: Literal["template", "model"] = "template",
         conflicts: "str | Model | ModelAgent | None" = None,

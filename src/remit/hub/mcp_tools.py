@@ -61,14 +61,14 @@ def mcp_settings(
     name: str, command: str | None, args: Sequence[str], allow: Collection[str], options: McpOptions
 ) -> "Settings":
     """Return the settings of an MCP server; `Hub.mcp` describes the arguments."""
-    from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S, Settings, reach_of
+    from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S, Settings, server_reach
 
     refuse_unknown(options, McpOptions.__optional_keys__)
     get = options.get
     time_ms, max_output = get("time_ms"), get("max_output")
     return Settings(
         name=name,
-        reach=reach_of(name, command, args, get("env") or {}, get("folder"), get("url"), get("token")),
+        reach=server_reach(name, command, args, get("env") or {}, get("folder"), get("url"), get("token")),
         allow=tuple(listed(allow, name, "allow")),
         safe_to_repeat=frozenset(listed(get("safe_to_repeat", ()), name, "safe_to_repeat")),
         sees=seen_by_server(get("sees", ()), f"MCP server `{name}`"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
 LONGEST_CODE = 4
 
 # How an orchestrator classifies requests.
-Hearing = Literal["words", "embeddings", "model"]
+ClassifierName = Literal["words", "embeddings", "model"]
 
 
 class Orchestration:
@@ -78,7 +78,7 @@ class Orchestration:
         self,
         name: str,
         *,
-        classifier: Hearing | Callable[[Sequence[Capability]], Classifier | Scorer],
+        classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer],
         model: "str | Model | ModelAgent | None",
         narrate: Literal["template", "model"],
         conflicts: "str | Model | ModelAgent | None",
@@ -196,7 +196,7 @@ def refuse_unused_model(name: str, classifier: object, narrate: str, model: obje
         raise team_invalid(f"orchestrator `{name}`: {why}")
 
 
-def trainer(name: Hearing) -> Callable[[Sequence[Capability]], Scorer]:
+def trainer(name: ClassifierName) -> Callable[[Sequence[Capability]], Scorer]:
     """Return a function that makes a classifier for capabilities; for `"model"`, the one that works without a model."""
 
     def train(capabilities: Sequence[Capability]) -> Scorer:

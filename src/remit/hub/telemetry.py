@@ -10,7 +10,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.telemetry.exporter import Telemetry
 from remit.telemetry.setup import sink_for, telemetry_for
-from remit.telemetry.spans import Role, Who
+from remit.telemetry.spans import AgentKind, Role
 
 if TYPE_CHECKING:  # most hubs do not load the SDK
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -84,8 +84,8 @@ class HubTelemetry:
         if running is not None:
             await running.close()
 
-    def _describe(self) -> Callable[[str], Who]:
+    def _describe(self) -> Callable[[str], AgentKind]:
         """Return a function that returns the role of an agent and whether it is remote."""
         roles = dict.fromkeys(self._orchestration.workflows, Role.WORKFLOW)
         roles |= dict.fromkeys(self._orchestration.planners, Role.PLANNER)
-        return lambda name: Who(roles.get(name, Role.AGENT), self._hub.is_remote(name))
+        return lambda name: AgentKind(roles.get(name, Role.AGENT), self._hub.is_remote(name))

@@ -21,7 +21,7 @@ from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.peers import PeerDevice
-from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.e2e.streams import MAX_REQUESTER
 from remit.relay.messages import types
 from remit.relay.messages.questions import fitting, request_id
@@ -94,7 +94,7 @@ class RemoteCalls:
 
     def __init__(
         self,
-        sealer: Sealer,
+        sealer: MessageCipher,
         delivery: MessageDelivery,
         *,
         now_ms: Callable[[], int],

@@ -12,7 +12,7 @@ from remit.runtime.ports import Remote, RemoteHandle, StoreError
 from remit.transports.remote_calls import is_known_there, lost
 
 
-class DeviceLender:
+class DeviceAccess:
     """Gives the agents of a hub access to the device that runs in this process.
 
     If no device runs when the first agent is called, *open* starts one, which runs until `close`.
@@ -67,7 +67,7 @@ class DeviceLender:
         await self._opened.aclose()
 
 
-def lenders_of(hub: Engine) -> set[DeviceLender]:
+def device_access_of(hub: Engine) -> set[DeviceAccess]:
     """Return the lenders of all agents of a hub that are on other devices."""
     return {each.lender for each in hub.remotes.values() if isinstance(each, DeviceAgent)}
 
@@ -75,7 +75,7 @@ def lenders_of(hub: Engine) -> set[DeviceLender]:
 class DeviceAgent(Remote):
     """An agent that another device shares."""
 
-    def __init__(self, caller: RemoteCaller, lender: DeviceLender) -> None:
+    def __init__(self, caller: RemoteCaller, lender: DeviceAccess) -> None:
         self.caller = caller
         self.lender = lender
 

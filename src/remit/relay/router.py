@@ -9,7 +9,7 @@ from collections.abc import Callable
 from remit.protocol.errors import RemitError
 from remit.relay.call_shared import RemoteCalls
 from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import catalog, types
 from remit.relay.messages.types import (
     AnswerMessage,
@@ -32,7 +32,7 @@ async def route_messages(
     service: SessionService | None,
     sharing: Sharing | None,
     *,
-    sealer: Sealer,
+    sealer: MessageCipher,
     now_ms: Callable[[], int],
     shares_nothing: bool = False,
     calls: RemoteCalls | None = None,
@@ -58,7 +58,7 @@ class _Reading:
         delivery: MessageDelivery,
         service: SessionService | None,
         sharing: Sharing | None,
-        sealer: Sealer,
+        sealer: MessageCipher,
         now_ms: Callable[[], int],
         shares_nothing: bool,
         calls: RemoteCalls | None,

@@ -14,7 +14,7 @@ from remit.protocol.codec import checked
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry
 from remit.relay.messages.catalog import join_names
@@ -89,7 +89,7 @@ class Sharing:
     def __init__(
         self,
         hub: Engine,
-        sealer: Sealer,
+        sealer: MessageCipher,
         delivery: MessageDelivery,
         shared: Mapping[str, Shared],
         *,
@@ -356,7 +356,7 @@ def _beside(control: ControlEnvelope, other: ControlEnvelope) -> bool:
     return is_near and control.origin_agent_device_id == other.origin_agent_device_id
 
 
-def decline(sealer: Sealer, opened: Opened, asks: QuestionMessage, why: Fault, now_ms: int) -> None:
+def decline(sealer: MessageCipher, opened: Opened, asks: QuestionMessage, why: Fault, now_ms: int) -> None:
     """Decline a question with a reason, and delete it."""
     with sealer.device.state.writing():
         sealer.seal(opened.sender, types.write(declined(asks, why)))
@@ -369,7 +369,7 @@ def _place(opened: Opened) -> str:
     return f"asked/{opened.id}"
 
 
-def _kept_windows(sealer: Sealer, device: str, now_ms: int) -> dict[str, Window]:
+def _kept_windows(sealer: MessageCipher, device: str, now_ms: int) -> dict[str, Window]:
     row, _ = sealer.peers.row(device)
     kept = sealer.device.state.fact(f"rates/{row}", dict[str, Window]) or {}
     # After the clock was set back, a window in the future would refuse everything.

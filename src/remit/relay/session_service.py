@@ -20,7 +20,7 @@ from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import Draft, DraftFailure, LocalAgent, Mode, PromptRequest
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.peers import PeerDevice
-from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Person
 from remit.relay.messages.catalog import choose, latest_offers
@@ -48,7 +48,7 @@ class SessionService:
 
     def __init__(
         self,
-        sealer: Sealer,
+        sealer: MessageCipher,
         delivery: MessageDelivery,
         *,
         profiles: Mapping[str, Profile],

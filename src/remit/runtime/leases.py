@@ -149,13 +149,13 @@ class Leases:
         if epoch is None:
             return
         try:
-            await self._go_on(expired, entry, epoch)
+            await self._resume_claimed(expired, entry, epoch)
         except StoreError:
             with suppress(StoreError):
                 await store.release(expired.run, epoch)
             raise
 
-    async def _go_on(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> None:
+    async def _resume_claimed(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> None:
         """Resume a claimed run."""
         store, request = self._dispatch.parts.store, expired.request
         called_off = await store.controls(0, request.run)

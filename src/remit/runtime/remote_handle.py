@@ -111,7 +111,7 @@ class LocalRemoteHandle:
         if self._open:
             self._wait()
         else:
-            await self._go_on()
+            await self._unpause()
 
     @asynccontextmanager
     async def paused(self) -> AsyncGenerator[None]:
@@ -119,7 +119,7 @@ class LocalRemoteHandle:
         try:
             yield
         finally:
-            await self._go_on()
+            await self._unpause()
 
     def _wait(self) -> None:
         if self._stop_waiting is None and self._patience_s > 0:
@@ -130,7 +130,7 @@ class LocalRemoteHandle:
             self._dispatch.tasks.pause(self._frame)
             give_up_slot(self._frame)
 
-    async def _go_on(self) -> None:
+    async def _unpause(self) -> None:
         if self._stop_waiting is not None:
             self.close()
             if self._frame.stopping is None:

@@ -145,9 +145,9 @@ class RootAdmission:
             self._admission.keep(run, verdict.struck, attempt.looked, of_user=True)
         run.request = clean
         if attempt.session is not None:
-            sessions.hear(run, clean)
+            sessions.note_user_text(run, clean)
         if clean.handoff is not None:
-            sessions.heed(run, clean.handoff, speaker_of(clean))
+            sessions.note_handoff(run, clean.handoff, speaker_of(clean))
         frame = self._admission.reserve(clean, entry, run, None, now)
         frame.lookup = self._admission.lookup(attempt.request, clean, entry, run)
         return frame

@@ -208,7 +208,7 @@ class Sessions:
         if kept is not None:
             run.asked = kept[1].decode()
 
-    def hear(self, run: Run, request: Request) -> None:
+    def note_user_text(self, run: Run, request: Request) -> None:
         """Note what the user of a run, whose request is redacted, decides, demands, and answers.
 
         A peer's agent is not the user, whatever it says in the user's name.
@@ -235,11 +235,11 @@ class Sessions:
             run.notes = [*run.notes, *fresh][-MOST_NOTES:]  # no older ones are ever passed on
             self._store.note(run.scope, fresh)
 
-    def learn(self, run: Run, facts: Iterable[str], by: str) -> None:
+    def note_facts(self, run: Run, facts: Iterable[str], by: str) -> None:
         """Note what a callee found out."""
         self.note(run, [Note("fact", fact[:NOTE_LENGTH], by) for fact in facts])
 
-    def heed(self, run: Run, handoff: Handoff, caller: str) -> None:
+    def note_handoff(self, run: Run, handoff: Handoff, caller: str) -> None:
         """Note the decisions and constraints that a caller passes on."""
         constraints = (f"{name}: {text_of(value)}" for name, value in handoff.constraints.items())
         decided = [Note("decision", text[:NOTE_LENGTH], caller) for text in handoff.decisions]

@@ -83,7 +83,7 @@ def may_see(sender: Sender, summary: RunSummary, others: Permission | None = Non
     )
 
 
-class Gate(Protocol):
+class SenderGate(Protocol):
     """Identifies senders and holds them to their credentials; see `Authenticator`.
 
     The names of *headers* are lower-case. A refusal is raised as a `RemitError`.

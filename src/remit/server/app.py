@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.runtime.engine import Engine
-from remit.server.access import Gate, access_to
+from remit.server.access import SenderGate, access_to
 from remit.server.bodies import JSON, FailureBody, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.delegation_endpoints import DelegationEndpoints
 from remit.server.delegations import Delegations
@@ -37,7 +37,7 @@ class Api:
     def __init__(
         self,
         hub: Engine,
-        gate: Gate,
+        gate: SenderGate,
         *,
         exposed: Callable[[], Collection[str]] | None = None,
         a2a: "Exposure | None" = None,

@@ -197,7 +197,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        cycle.transport = cast("asyncio.Transport", _Together(self.transport, self.loop))
+        cycle.transport = cast("asyncio.Transport", _CoalescedTransport(self.transport, self.loop))
         if cycle.scope["http_version"] < "1.1":
             cycle.waiting_for_100_continue = False
             app = _whole(cycle, app)
@@ -218,7 +218,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_response_complete()
 
 
-class Doorstep(socket.socket):
+class HandshakeLimiter(socket.socket):
     """Accepts connections that must complete a TLS handshake first, and limits those that do not.
 
     Until the handshake is complete there is no `HttpConnection` to count; yet each holds 300 kB and a file.
@@ -248,7 +248,7 @@ class Doorstep(socket.socket):
                 late.shutdown(socket.SHUT_RDWR)
 
 
-class _Together:
+class _CoalescedTransport:
     """Where a response is written. Its head is sent with the first part of the body: apart, they are two packets."""
 
     __slots__ = ("_head", "_loop", "_to", "_written")

@@ -33,7 +33,7 @@ from remit.server.bodies import (
     send_value,
 )
 from remit.server.delegations import GONE, Delegations, Handle, handle_of
-from remit.server.run_waiters import Leaving
+from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
 from remit.text.narration import plain_summary
 
@@ -153,7 +153,7 @@ class DelegationEndpoints:
             if anew:
                 self._hub.cancel(following.run, GONE)
 
-        leaving = Leaving(receive, gone, self._delegations.waiting.soon)
+        leaving = DisconnectWatcher(receive, gone, self._delegations.waiting.soon)
         self._delegations.streams.add(events)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, location]})

@@ -15,10 +15,10 @@ from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
-from remit.server.access import ACCESS, Access, Gate, may_see
+from remit.server.access import ACCESS, Access, SenderGate, may_see
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.refusals import REFUSALS, SENDER, Refusals
-from remit.server.run_waiters import Leaving, RunWaiters
+from remit.server.run_waiters import DisconnectWatcher, RunWaiters
 
 # How long to wait for the outcome after a cancel: the grace time of a callee, and a little for the network.
 CANCEL_WAIT_S = 3.5
@@ -42,7 +42,7 @@ class Handle(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Delegations:
     """The delegations that a server received: who sent them, how they begin, and how they end."""
 
-    def __init__(self, hub: Engine, gate: Gate, exposed: Callable[[], Collection[str]]) -> None:
+    def __init__(self, hub: Engine, gate: SenderGate, exposed: Callable[[], Collection[str]]) -> None:
         self.hub = hub
         self.gate = gate
         self.exposed = exposed
@@ -137,7 +137,7 @@ class Delegations:
             if not first.done():
                 first.set_exception(ClientGone)
 
-        leaving = None if receive is None else Leaving(receive, gone, self.waiting.soon)
+        leaving = None if receive is None else DisconnectWatcher(receive, gone, self.waiting.soon)
         try:
             found = await first
         finally:

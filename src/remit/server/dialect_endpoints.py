@@ -23,7 +23,7 @@ from remit.runtime.events import SHORT_BACKLOG
 from remit.server.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
 from remit.server.delegations import GONE, Delegations
 from remit.server.refusals import note
-from remit.server.run_waiters import Leaving
+from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import KEEP_ALIVE, STREAM, STREAM_HEADERS, Following, ends, follow_records
 
 _Reply = Callable[[Response], Awaitable[ForeignMessage]]
@@ -231,7 +231,7 @@ async def _stream(
             if anew:
                 hub.cancel(going.run, GONE)
 
-        leaving = Leaving(receive, gone, delegations.waiting.soon)
+        leaving = DisconnectWatcher(receive, gone, delegations.waiting.soon)
         delegations.streams.add(events)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})

@@ -19,12 +19,12 @@ ActName = Literal[
 ]
 
 
-class _Deed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _RunCommand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Annotated[str, Meta(max_length=256)] = ""
     """Who sends the command, as the audit log names them; empty: this API."""
 
 
-class StartRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StartRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Start a run."""
 
     profile: Name
@@ -36,56 +36,56 @@ class StartRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """None: the mode of the profile."""
 
 
-class PauseRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PauseRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send nothing until the run is resumed."""
 
 
-class ResumeRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResumeRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Continue, or try again after an error."""
 
     agent: Name | None = None
     """For a run that was started without naming the agent, before it was known what the device shares."""
 
 
-class StopRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StopRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """End the run."""
 
 
-class TakeOverRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TakeOverRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The person speaks next."""
 
 
-class HandBackRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HandBackRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent speaks next."""
 
 
-class SayRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SayRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message of the person who has taken over."""
 
     text: Text
 
 
-class ApproveRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApproveRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send a draft, optionally edited."""
 
     draft: Name
     text: Text | None = None
 
 
-class RejectRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RejectRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Do not send a draft; the agent gets the reason and drafts again."""
 
     draft: Name
     reason: Annotated[str, Meta(max_length=2_000)] = ""
 
 
-class SetObjectiveRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetObjectiveRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Change the objective."""
 
     objective: Text
 
 
-class SetModeRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetModeRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Change the mode: who sees drafts first."""
 
     mode: Mode

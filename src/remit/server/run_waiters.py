@@ -33,7 +33,7 @@ class _Watched:
         """Each waiter, with whether it wants questions, too."""
 
 
-class Soon:
+class DelayedCalls:
     """Calls functions after a delay, in order: the delay is the same for all, so one timer is enough."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class RunWaiters:
 
     def __init__(self, hub: Engine) -> None:
         self._hub = hub
-        self.soon = Soon()
+        self.soon = DelayedCalls()
         self._watched: dict[str, _Watched] = {}
         self._leave = hub.store.listen(self._committed, patient=True)
 
@@ -147,10 +147,10 @@ class RunWaiters:
                 first.set_result(approval.question)
 
 
-class Leaving:
+class DisconnectWatcher:
     """Calls a function when the client disconnects, unless it is cancelled before."""
 
-    def __init__(self, receive: Receive, act: Callable[[], object], soon: Soon) -> None:
+    def __init__(self, receive: Receive, act: Callable[[], object], soon: DelayedCalls) -> None:
         self._receive = receive
         self._act = act
         self._task: asyncio.Task[None] | None = None

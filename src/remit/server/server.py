@@ -13,7 +13,7 @@ import uvicorn
 
 from remit.server.app import Api
 from remit.server.bodies import Receive, Scope, Send
-from remit.server.connections import MOST_CONNECTIONS, Doorstep, HttpConnection
+from remit.server.connections import MOST_CONNECTIONS, HandshakeLimiter, HttpConnection
 from remit.transports.listening import BACKLOG, listening
 
 # How long an idle connection is kept open.
@@ -57,7 +57,9 @@ class Server(uvicorn.Server):
         self._begun = asyncio.Event()
         self._told = asyncio.Event()
         if certificate is not None:
-            bound = Doorstep(bound or listening("127.0.0.1", port), connections, lambda: self.server_state.connections)
+            bound = HandshakeLimiter(
+                bound or listening("127.0.0.1", port), connections, lambda: self.server_state.connections
+            )
         self._bound = bound
         self.when_started: Callable[[], None] = lambda: None
         self.when_told: Callable[[], None] = lambda: None
@@ -167,7 +169,8 @@ class Server(uvicorn.Server):
 def fast_loop(*, tls: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return what makes the event loop of uvloop; None, for that of asyncio, if it is not installed, or with *tls*.
 
-    With TLS, connections are counted where asyncio accepts them (`Doorstep`); uvloop accepts them without Python.
+    With TLS, connections are counted where asyncio accepts them (`HandshakeLimiter`); uvloop accepts them without
+    Python.
     """
     if tls:
         return None

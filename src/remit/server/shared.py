@@ -42,7 +42,7 @@ from remit.server.bodies import (
 from remit.server.public_runs import DeviceList, Profiles, SharedRunList, device_view, line, profile_view, view
 from remit.server.refusals import Endpoint, guarded
 from remit.server.run_commands import StartRequest, event_of, kind_of, person_of
-from remit.server.run_waiters import Leaving, Soon
+from remit.server.run_waiters import DelayedCalls, DisconnectWatcher
 from remit.server.server import Server
 from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S, STREAM_HEADERS
 from remit.transports.credentials.bearer import bearer_of
@@ -172,7 +172,7 @@ class SharedApi:
         self._token = token
         self._port = port
         self._now_ms = now_ms
-        self._soon = Soon()
+        self._soon = DelayedCalls()
         self.hurried = asyncio.Event()
         self._draining = False
         routes = [
@@ -272,7 +272,7 @@ class SharedApi:
                 gone.set()
                 news.set()
 
-            leaving = Leaving(receive, leave, self._soon)
+            leaving = DisconnectWatcher(receive, leave, self._soon)
             try:
                 await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *_NO_STORE]})
                 async for frames in self._told(only, after, news, gone):

@@ -11,7 +11,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.telemetry.collector import INSTALL, collector_at
 from remit.telemetry.exporter import Sink, Telemetry
-from remit.telemetry.spans import Spans, Who
+from remit.telemetry.spans import AgentKind, Spans
 
 if TYPE_CHECKING:  # most hubs do not load the SDK
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -43,7 +43,7 @@ def telemetry_for(
     hub: Engine,
     name: str,
     sink: Sink,
-    describe: Callable[[str], Who],
+    describe: Callable[[str], AgentKind],
     *,
     content: bool,
     sample: float,

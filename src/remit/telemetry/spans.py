@@ -36,7 +36,7 @@ class Role(Enum):
     PLANNER = "planner"
 
 
-class Who(NamedTuple):
+class AgentKind(NamedTuple):
     """Properties of an agent that its spans depend on."""
 
     role: Role = Role.AGENT
@@ -44,7 +44,7 @@ class Who(NamedTuple):
     """Whether it runs on another hub."""
 
 
-_SOMEONE = Who()
+_SOMEONE = AgentKind()
 
 
 class Spans:
@@ -57,7 +57,7 @@ class Spans:
     def __init__(
         self,
         hub: str,
-        describe: Callable[[str], Who] = lambda _: _SOMEONE,
+        describe: Callable[[str], AgentKind] = lambda _: _SOMEONE,
         *,
         content: bool = False,
         ratio: float = 1.0,
@@ -405,7 +405,7 @@ def _ends(record: Record, root: Request) -> bool:
             return False
 
 
-def _kind(request: Request, who: Who, *, never_began: bool) -> SpanKind:
+def _kind(request: Request, who: AgentKind, *, never_began: bool) -> SpanKind:
     if request.parent is None and request.via is not None:
         return SpanKind.SERVER
     # A refused request has not left this hub.

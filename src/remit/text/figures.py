@@ -97,7 +97,7 @@ def figures(text: str) -> list[Figure]:
             found.append(_figure(number))
         elif _are_ends(last, number, text):
             found[-1] = _range(last, number)
-        elif _goes_on(last, number, text):
+        elif _are_one_quantity(last, number, text):
             number = _sum(last, number)
             found[-1] = _figure(number)
         else:
@@ -289,7 +289,7 @@ def _are_ends(one: _Number, other: _Number, text: str) -> bool:
     return one.unit.kind in {"number", other.unit.kind} or other.unit.kind == "number"
 
 
-def _goes_on(one: _Number, other: _Number, text: str) -> bool:
+def _are_one_quantity(one: _Number, other: _Number, text: str) -> bool:
     """Return whether two numbers are parts of one quantity: "1 h 57 min"."""
     return (
         one.unit.kind == other.unit.kind in _COMPOUND

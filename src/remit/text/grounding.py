@@ -292,7 +292,9 @@ class _SourceIndex:
         at = self._line.find(name)
         while at >= 0:
             end = at + len(name)
-            if not (_goes_on(self._line[max(at - 2, 0) : at][::-1]) or _goes_on(self._line[end : end + 2])):
+            if not (
+                _continues_word(self._line[max(at - 2, 0) : at][::-1]) or _continues_word(self._line[end : end + 2])
+            ):
                 return True
             at = self._line.find(name, at + 1)
         return False
@@ -371,6 +373,6 @@ def _in_a_row(words: Sequence[str]) -> str:
     return "".join(f"\n{word}" for word in words) + "\n"
 
 
-def _goes_on(signs: str) -> bool:
+def _continues_word(signs: str) -> bool:
     """Return whether these characters continue a word."""
     return signs[:1].isalnum() or signs[:1] == "_" or (signs[:1] == "-" and signs[1:].isalnum())

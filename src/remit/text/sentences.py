@@ -45,7 +45,7 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for found in _BOUNDARY.finditer(text):
         end = found.end()
-        if found[0][0] == "." and _goes_on(text, start, found.start(), end):
+        if found[0][0] == "." and _is_within_sentence(text, start, found.start(), end):
             continue
         if unmarked(text[start:end]):
             yield start, end
@@ -86,7 +86,7 @@ def unmarked(text: str) -> str:
     return line[mark.end() :] if mark else line
 
 
-def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
+def _is_within_sentence(text: str, start: int, dot: int, end: int) -> bool:
     """Return whether the full stop belongs to an abbreviation, a list mark or a German date."""
     before = text[max(start, dot - 12) : dot]
     word = (before.rsplit(None, 1) or [""])[-1].lstrip("(\"'")

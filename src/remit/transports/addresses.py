@@ -39,7 +39,7 @@ def no_hub(url: str) -> str | None:
     return None
 
 
-class Reach(Struct, frozen=True, kw_only=True):
+class OutboundHosts(Struct, frozen=True, kw_only=True):
     """Which hosts an address given by others may lead to: public ones, and those that are named."""
 
     hosts: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class Reach(Struct, frozen=True, kw_only=True):
         return host.lower().rstrip(".") in self.hosts
 
 
-PUBLIC = Reach()
+PUBLIC = OutboundHosts()
 
 
 def is_public(address: str) -> bool:
@@ -79,7 +79,7 @@ def is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def parsed(url: str, reach: Reach) -> SplitResult:
+def parsed(url: str, reach: OutboundHosts) -> SplitResult:
     """Return the parts of a URL, or raise a `RemitError` that says why it is blocked."""
     try:
         parts = urlsplit(url)
@@ -100,7 +100,7 @@ def parsed(url: str, reach: Reach) -> SplitResult:
     return parts
 
 
-async def looked_up(url: str, reach: Reach, lookup: Lookup | None = None) -> None:
+async def looked_up(url: str, reach: OutboundHosts, lookup: Lookup | None = None) -> None:
     """Raise a `RemitError` if a URL is out of reach now; it is checked again when something is sent there."""
     parts = parsed(url, reach)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -116,7 +116,7 @@ async def system_lookup(host: str, port: int) -> list[str]:
     return [str(each[4][0]) for each in found]
 
 
-async def _addresses(host: str, port: int, reach: Reach, lookup: Lookup) -> list[str]:
+async def _addresses(host: str, port: int, reach: OutboundHosts, lookup: Lookup) -> list[str]:
     try:
         found = list(dict.fromkeys(await lookup(host, port)))
     except (OSError, UnicodeError) as error:
@@ -147,7 +147,9 @@ def refused(url: str, why: str) -> RemitError:
 class OutboundClient:
     """Sends to addresses given by others: each is resolved once, checked, and used exactly as checked."""
 
-    def __init__(self, reach: Reach, timeout: "ClientTimeout | None" = None, lookup: Lookup | None = None) -> None:
+    def __init__(
+        self, reach: OutboundHosts, timeout: "ClientTimeout | None" = None, lookup: Lookup | None = None
+    ) -> None:
         self._reach = reach
         self._timeout = timeout
         self._lookup = lookup or system_lookup

@@ -172,7 +172,7 @@ class Tools(af.FunctionMiddleware):
     async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
         bounds, name = self._bounds, context.function.name
         try:
-            bounds.go_on()
+            bounds.raise_if_stopped()
             if not bounds.allows(name):
                 # The framework can run a tool even if the model was not offered it.
                 context.result = f"Error {Code.TOOL_NOT_ALLOWED}: {name} may not be used here"

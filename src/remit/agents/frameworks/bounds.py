@@ -188,7 +188,7 @@ class Bounds:
 
     def begin(self, tool: str, arguments: object) -> "RunningTool":
         """Record that the agent starts to use one of its own tools."""
-        self.go_on()
+        self.raise_if_stopped()
         return RunningTool(tool, arguments, time.monotonic())
 
     def end(self, use: "RunningTool", error: BaseException | str | None = None) -> None:
@@ -231,7 +231,7 @@ class Bounds:
 
         *prompt* is the estimated number of prompt tokens; raises if not even these are left.
         """
-        self.go_on()
+        self.raise_if_stopped()
         left = self.brief.tokens_left()
         if left - prompt < LEAST_OUTPUT:
             why = f"a call of {self._name}'s model takes about {prompt} tokens and its answer; {left} are left"
@@ -264,7 +264,7 @@ class Bounds:
 
     def in_loop(self, work: Callable[[], T]) -> T:
         """Call a function in the event loop of the brief, from any thread of the framework."""
-        self.go_on()
+        self.raise_if_stopped()
         if threading.get_ident() == self._thread:
             return work()
         done: futures.Future[T] = futures.Future()
@@ -307,7 +307,7 @@ class Bounds:
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def go_on(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Raise the error that stopped the run, if there is one: the framework may have taken it for a tool's error."""
         if self.stopped_by is not None:
             raise self.stopped_by
@@ -339,7 +339,7 @@ class Bounds:
                 raise self.stopped_by from None
             self.refused_by_provider(error)
             raise
-        self.go_on()
+        self.raise_if_stopped()
         return result
 
     def refused_by_provider(self, error: BaseException) -> None:

@@ -128,7 +128,7 @@ class BoundsPlugin(plugins.BasePlugin):
             self._bounds.spent(self._asked, tokens_of(llm_response.content.parts), estimated=True)
 
     async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> dict[str, str] | None:
-        self._bounds.go_on()
+        self._bounds.raise_if_stopped()
         if not _allows(self._bounds, tool.name):
             return {"error": f"{Code.TOOL_NOT_ALLOWED}: {tool.name} may not be used here"}
         exists = type(tool) is not adk_tools.BaseTool  # which stands for an unknown tool name

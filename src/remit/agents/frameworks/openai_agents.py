@@ -162,7 +162,7 @@ class BoundsHooks(sdk.RunHooks):
                 self.bounds.end(self.bounds.begin(_hosted(item), None))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        self.bounds.go_on()
+        self.bounds.raise_if_stopped()
         if tool.name not in self.bounds.offers and self.bounds.allows(tool.name):
             self._begun[_call_of(context, tool)] = self.bounds.begin(tool.name, _arguments(context))
 

@@ -105,7 +105,7 @@ def hub_name(prefix: str, tool: str) -> str:
     return f"{prefix}.{clean}" if prefix else clean
 
 
-def reach_of(
+def server_reach(
     name: str,
     command: str | None,
     args: Sequence[str],

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from remit.cli.drive.order import Order
 from remit.cli.drive.running import interrupts, logging_to
-from remit.cli.places import whoever_types
+from remit.cli.places import current_user
 from remit.cli.show.display import Display, PlainDisplay, display_for
 from remit.cli.show.tree import Tree
 from remit.config.composition import hub_of
@@ -41,7 +41,7 @@ class FinishedRun(NamedTuple):
     interrupted: bool
 
 
-async def attend(
+async def run_order(
     order: Order, team: Team, heard: Heard, *, verbose: bool, speakers: Collection[str] | None = None
 ) -> FinishedRun:
     """Execute an order and return the outcome.
@@ -54,7 +54,7 @@ async def attend(
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver)
         refuse_unknown(order.agent, hub)
-        attendance = Attendance(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
+        attendance = RunFollower(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
         with logging_to(display.say, verbose=verbose), interrupts(attendance.stop, display.abandon):
             async with hub:
                 response = await attendance.run(order)
@@ -63,7 +63,7 @@ async def attend(
         display.close()
 
 
-class Attendance:
+class RunFollower:
     """Follows one run from its first record to its last."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Attendance:
             self._task.cancel()  # nothing was recorded, so there is nothing to wait for
             return
         self._display.say("Stopping; press Ctrl-C again to exit at once.")
-        self._hub.cancel(root.path, f"interrupted by {whoever_types()} ({signal_name})")
+        self._hub.cancel(root.path, f"interrupted by {current_user()} ({signal_name})")
 
     async def _take(self, record: Record) -> None:
         node = self._tree.feed(record)
@@ -131,7 +131,7 @@ def terminal_approver(team: Team, display: Display) -> Approver | None:
         return None
     from remit.cli.drive.approver import TerminalApprover
 
-    return TerminalApprover(display, whoever_types(), sys.stdin.fileno())
+    return TerminalApprover(display, current_user(), sys.stdin.fileno())
 
 
 def refuse_unknown(agent: str, hub: Hub) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from remit.cli.places import reading, whoever_types, writing
+from remit.cli.places import current_user, reading, writing
 from remit.cli.show.records_view import find_run, named, summary_of
 from remit.cli.show.report import short
 from remit.cli.show.screen import now_ms, print_json
@@ -58,7 +58,7 @@ def _cancellation_text(done: Cancellation) -> str:
 
 async def _cancelled(store: SqliteStore, run: str, reason: str) -> Cancellation:
     """Notify the run's hub, or end the run if there is no hub; then wait briefly for the outcome."""
-    by = whoever_types()
+    by = current_user()
     await store.control(run, "cancel", by, reason)
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:

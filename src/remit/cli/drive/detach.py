@@ -11,7 +11,7 @@ import msgspec
 
 from remit.cli.drive.order import Order
 from remit.cli.drive.running import Data
-from remit.cli.places import shorter
+from remit.cli.places import relative_path
 from remit.cli.show.report import short
 from remit.config.load import load_team
 from remit.documents.common import Failure
@@ -115,6 +115,7 @@ def _advise(started: Detached) -> None:
         click.echo("It waits for approval before it starts: remit pending list", err=True)
     else:
         click.echo(
-            f"It runs in the background as process {started.pid}; its log is {shorter(Path(started.log))}", err=True
+            f"It runs in the background as process {started.pid}; its log is {relative_path(Path(started.log))}",
+            err=True,
         )
     click.echo(f"→ remit runs watch {run}, or remit runs cancel {run}", err=True)

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from remit.cli.drive import running
-from remit.cli.drive.attend import ANNOUNCE_S, attend
+from remit.cli.drive.attend import ANNOUNCE_S, run_order
 from remit.cli.drive.order import Order
 from remit.cli.show.report import exit_code, summary
 from remit.cli.show.screen import worded
@@ -82,7 +82,7 @@ def main() -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
-        ended, stuck = running.run(attend(order, team, report.heard, verbose=False))
+        ended, stuck = running.run(run_order(order, team, report.heard, verbose=False))
     except RemitError as error:
         click.echo(worded(error.fault), err=True)
         report.failed(error.fault)

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from remit.cli.drive import running
-from remit.cli.drive.attend import FinishedRun, attend
+from remit.cli.drive.attend import FinishedRun, run_order
 from remit.cli.drive.order import Order
 from remit.cli.drive.running import INTERRUPTED, Data, data_only
-from remit.cli.places import shorter
+from remit.cli.places import relative_path
 from remit.cli.show.report import details, exit_code, short, summary
 from remit.cli.show.screen import now_ms
 from remit.config.load import load_team
@@ -39,7 +39,7 @@ def carry_out(
 
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         try:
-            ended, stuck = running.run(attend(order, team, heard, verbose=verbose, speakers=speakers))
+            ended, stuck = running.run(run_order(order, team, heard, verbose=verbose, speakers=speakers))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         if speakers is None:
@@ -74,7 +74,7 @@ def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]
     yield from summary(ended.tree, response, interrupted=interrupted)
     if interrupted:
         kept = "The answer so far is below" if response.result is not None else "There is no answer yet"
-        yield f"{kept}; the record is in {shorter(ended.store)}."
+        yield f"{kept}; the record is in {relative_path(ended.store)}."
     if response.requires_followup and response.session:
         yield _reply(f"remit chat {response.target} --session {shlex.quote(response.session)}{_team(named_team)}")
     if response.status in (Status.PARTIAL, Status.TIMEOUT):

@@ -24,7 +24,7 @@ _OTHER_FILES = 64
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
-async def attend(
+async def run_gateway(
     folder: Path,
     *,
     name: str,

@@ -33,7 +33,7 @@ def installed() -> None:
         )
 
 
-async def attend(team: Team, user: str, stdin: int, data: Data) -> None:
+async def serve_host(team: Team, user: str, stdin: int, data: Data) -> None:
     """Serve a team to the host at the other end of *stdin*, until the host closes it or this process is told to
     stop.
     """

@@ -17,7 +17,7 @@ from remit.cli.show.display import Display, LineDisplay, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import now_ms
-from remit.cli.show.tree import Consent, Node, Tree
+from remit.cli.show.tree import Node, Tree, TreeApproval
 from remit.cli.show.tree_lines import sentence
 from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
@@ -99,7 +99,7 @@ def _report(
     team: Team,
     path: Path,
     found: Sequence[RunSummary],
-    pursuit: "Pursuit | None",
+    pursuit: "RecordFollower | None",
     data: Data,
     *,
     as_json: bool,
@@ -134,7 +134,7 @@ def _ended(tree: Tree | None) -> bool:
 # ── following ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool) -> "Pursuit":
+async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool) -> "RecordFollower":
     trees = {run: Tree() for run in runs}
     display = display_for(trees[runs[0]]) if len(runs) == 1 else _Several()
     try:
@@ -142,7 +142,7 @@ async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool
         hub = hub_of(team, approver=approver, store=path)
         hub.resume_only(runs)
         with reading(path) as connection, logging_to(display.say, verbose=False):
-            pursuit = Pursuit(connection, hub, trees, display, patient=patient, at_terminal=approver is not None)
+            pursuit = RecordFollower(connection, hub, trees, display, patient=patient, at_terminal=approver is not None)
             with interrupts(pursuit.stop, display.abandon):
                 await pursuit.run()
         return pursuit
@@ -157,7 +157,7 @@ class _Several(LineDisplay):
         self.say(f"{short(record.run)}  {sentence(record, node)}")
 
 
-class Pursuit:
+class RecordFollower:
     """Follows runs by their records, whether this process or another executes them.
 
     If it is *patient*, it waits for people and other processes; otherwise it leaves those runs to them.
@@ -187,7 +187,7 @@ class Pursuit:
         self._here: set[str] = set()
         """Runs of which this hub recorded something."""
         self._announced: set[str] = set()
-        self._waiting: dict[str, Consent] = {}
+        self._waiting: dict[str, TreeApproval] = {}
         self._elsewhere: set[str] = set()
 
     def stop(self, _: str) -> None:
@@ -286,5 +286,5 @@ class Pursuit:
                     )
 
 
-def _unanswered(tree: Tree) -> Iterable[Consent]:
+def _unanswered(tree: Tree) -> Iterable[TreeApproval]:
     return (each for each in tree.consents.values() if each.answered_ms is None)

@@ -3,7 +3,7 @@
 import click
 
 from remit.cli.drive.running import Data
-from remit.cli.places import shorter
+from remit.cli.places import relative_path
 from remit.cli.show.screen import many, spoken
 from remit.config.serving import TeamServer, serving
 from remit.config.team import Team
@@ -11,7 +11,7 @@ from remit.documents.team import ServerUp
 from remit.server.server import Server
 
 
-async def attend(team: Team, host: str | None, port: int | None, data: Data | None) -> int:
+async def run_server(team: Team, host: str | None, port: int | None, data: Data | None) -> int:
     """Serve a team until it is stopped, and return the exit code."""
     async with serving(team, host=host, port=port) as up:
         up.server.when_started = lambda: _tell(team, up, data)
@@ -50,6 +50,6 @@ def _tell(team: Team, up: TeamServer, data: Data | None) -> None:
             err=True,
         )
     if up.token is not None:
-        token = shorter(up.token)
+        token = relative_path(up.token)
         click.echo(f"The team has no [clients], so requests need the token in {token}. Try:", err=True)
         click.echo(f'  curl -H "Authorization: Bearer $(cat {token})" {address}/v1/agents', err=True)

@@ -11,7 +11,7 @@ from remit.cli.drive.running import Data, interrupts
 from remit.cli.places import known_agent
 from remit.cli.show.screen import clock_time, now_ms
 from remit.config.composition import hub_of
-from remit.config.device import doubts, find_device, using_device
+from remit.config.device import device_warnings, find_device, using_device
 from remit.config.device_service import relaying
 from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
@@ -73,7 +73,7 @@ def _able(peer: PeerDevice) -> PeerDevice:
     return peer
 
 
-async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents | None) -> int:
+async def run_sharing(team: Team, shared: Mapping[str, SharedSection], to: Documents | None) -> int:
     """Share agents of a team until stopped, and return the exit code."""
     loop = asyncio.get_running_loop()
     told_to_end: asyncio.Future[str] = loop.create_future()
@@ -84,8 +84,8 @@ async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents 
 
     with using_device(team) as own:  # report what is missing before the hub is opened
         known = Peers(own.state).list()
-    watching = _Watching(known, to)
-    for about, says, todo in doubts(team, known, shared):
+    watching = _SharingPrinter(known, to)
+    for about, says, todo in device_warnings(team, known, shared):
         if about.startswith("shared."):
             click.echo(f"{one_line(says)} ({about}).\n→ {todo}", err=True)
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
@@ -144,7 +144,7 @@ def said_of(what: serve_shared.SharingEvent, name: str) -> str:
             return f"{f'{what.shared} did not answer {who}' if what.shared else f'{who} got no answer'}: {what.code}"
 
 
-class _Watching:
+class _SharingPrinter:
     """Prints one line for each event."""
 
     def __init__(self, known: Iterable[PeerDevice], to: Documents | None) -> None:

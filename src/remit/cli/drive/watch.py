@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from remit.cli.drive.running import Data, data_only
-from remit.cli.places import reading, shorter, writing
+from remit.cli.places import reading, relative_path, writing
 from remit.cli.show.display import Display, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import details, exit_code, short, summary
@@ -47,7 +47,7 @@ def follow(path: Path, name: str, *, as_json: bool, as_jsonl: bool) -> int:
         for line in ("", *summary(tree, response), f"→ remit runs show {short(run)}"):
             click.echo(line, err=True)
         if as_json:
-            data.document(details(tree, run, "finished", shorter(path), now_ms()))
+            data.document(details(tree, run, "finished", relative_path(path), now_ms()))
         elif not as_jsonl:
             data.answer(response.result)
         return exit_code(response)

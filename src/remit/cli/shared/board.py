@@ -16,7 +16,7 @@ Footer = Callable[[int, int], list[str]]
 """Returns the footer lines for a width and a height; may be empty."""
 
 
-class Board:
+class FooterScreen:
     """Lines on stderr, above a footer and the input line, if the terminal can redraw.
 
     Otherwise, or without keyboard input, there are only lines, and a pending question is printed again.

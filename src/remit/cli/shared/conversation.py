@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from remit.cli.drive.approver import in_editor
 from remit.cli.drive.running import INTERRUPTED
-from remit.cli.places import whoever_types
+from remit.cli.places import current_user
 from remit.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
 from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.screen import worded
@@ -42,7 +42,7 @@ NEWEST: Final = "newest"
 _ANSWERS = (moves.Approve, moves.Reject)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class RequestedRun(Struct, frozen=True, kw_only=True):
     """The requested run: a new one, or one to continue."""
 
     profile: str
@@ -66,7 +66,7 @@ class SharedConversation:
         self._queue: asyncio.Queue[_Typed | Event | Leave] = asyncio.Queue()
         self._over = asyncio.Event()
         self._host: SessionService | None = None
-        self._person = Person(whoever_types(), "chat")
+        self._person = Person(current_user(), "chat")
         self._asking = asyncio.Lock()
         self._answer: asyncio.Future[str | None] | None = None
         self._pausing = False
@@ -77,7 +77,7 @@ class SharedConversation:
 
     # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def hold(self, host: SessionService, wanted: Wanted, ended: "asyncio.Future[RemitError]") -> None:
+    async def hold(self, host: SessionService, wanted: RequestedRun, ended: "asyncio.Future[RemitError]") -> None:
         """Execute the run until it ends or the person exits, which pauses it."""
         self._host = host
         run = await _begun(host, wanted, self._person)
@@ -270,7 +270,7 @@ def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
 # ── starting and continuing ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _begun(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
+async def _begun(host: SessionService, wanted: RequestedRun, by: Person) -> Overlay:
     """Start or continue a run."""
     if wanted.continued is None:
         return await _started(host, wanted, by)
@@ -282,7 +282,7 @@ async def _begun(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
     return await host.act(run.id, moves.Resume(wanted.agent), by=by)
 
 
-async def _started(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
+async def _started(host: SessionService, wanted: RequestedRun, by: Person) -> Overlay:
     """Start a run; if the device has never announced what it shares, wait for that for a moment."""
     may = wanted.device in host.profiles[wanted.profile].allowed_shared_device_ids
     for _ in range(round(NEWS_S / POLL_S)):
@@ -298,7 +298,7 @@ def _now(host: SessionService, run: str) -> Overlay:
     return next(each for each in host.runs if each.id == run)
 
 
-def continued(runs: tuple[Overlay, ...], wanted: Wanted) -> Overlay:
+def continued(runs: tuple[Overlay, ...], wanted: RequestedRun) -> Overlay:
     """Return the run to continue, or raise a `RemitError` that lists the candidates."""
     ours = [each for each in runs if (each.profile, each.device) == (wanted.profile, wanted.device)]
     name = wanted.continued or NEWEST

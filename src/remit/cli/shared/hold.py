@@ -18,7 +18,7 @@ from remit.cli.drive import running
 from remit.cli.drive.running import INTERRUPTED, Data, data_only, hearing, logging_to
 from remit.cli.drive.sharing import said_of
 from remit.cli.options import same_team
-from remit.cli.shared.conversation import NEWEST, SharedConversation, Wanted, continued
+from remit.cli.shared.conversation import NEWEST, RequestedRun, SharedConversation, continued
 from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.screen import clock_time, now_ms
 from remit.cli.talk.reading import input_line
@@ -68,7 +68,7 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
         return same_team(self.named_team)
 
 
-def hold_shared(order: SharedOrder) -> int:
+def chat_with_shared_agent(order: SharedOrder) -> int:
     """Run a chat to its end, and return the exit code."""
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides)
@@ -76,7 +76,7 @@ def hold_shared(order: SharedOrder) -> int:
         with using_device(team) as own:  # unknown names are reported before anything connects
             find_device(Peers(own.state).list(), order.device)
         order = _with_chosen_agent(order, team)
-        held = _Held(order, data)
+        held = _SharedChat(order, data)
         stuck = True
         try:
             _, stuck = running.run(held.serve(team))
@@ -152,7 +152,7 @@ def _revoked(peer: PeerDevice) -> RemitError:
     )
 
 
-class _Held:
+class _SharedChat:
     def __init__(self, order: SharedOrder, data: Data) -> None:
         self._order = order
         terminal = sys.stdin.fileno() if sys.stdin.isatty() and sys.stderr.isatty() else None
@@ -214,7 +214,7 @@ class _Held:
                 self._view.shared(
                     f"Meanwhile other devices can call {', '.join(map(one_line, team.shared))}, as set in [shared]."
                 )
-            wanted = Wanted(
+            wanted = RequestedRun(
                 profile=order.profile,
                 device=peer.device,
                 device_name=peer.card.name,
@@ -227,7 +227,7 @@ class _Held:
                 await self.chat.hold(relay.host, wanted, relay.ended)
             except RemitError as error:
                 raise _with_team_file_hint(error, team, peer, order.profile) from error
-            self.hint = self._go_on(relay.host.runs, wanted)
+            self.hint = self._continue_command(relay.host.runs, wanted)
 
     def _troubled(self, device: str, why: Fault | None) -> None:
         # Other devices are told what the team shares once they connect; the chat does not wait for that.
@@ -243,11 +243,13 @@ class _Held:
         draft = run.pending.id if run.pending else ""
         return f"→ remit pending approve {draft}{self._order.team}, or remit pending reject {draft}{self._order.team}"
 
-    def _go_on(self, runs: tuple[Overlay, ...], wanted: Wanted) -> str:
+    def _continue_command(self, runs: tuple[Overlay, ...], wanted: RequestedRun) -> str:
         run = next((each for each in runs if self._view.run and each.id == self._view.run.id), None)
         if run is None or run.state in ENDED:
             return ""
-        newest = continued(runs, Wanted(profile=wanted.profile, device=wanted.device, device_name="", continued=NEWEST))
+        newest = continued(
+            runs, RequestedRun(profile=wanted.profile, device=wanted.device, device_name="", continued=NEWEST)
+        )
         which = "" if newest.id == run.id else f" {run.id}"
         order = self._order
         names = f"{shlex.quote(order.profile)} {shlex.quote(order.device)}"

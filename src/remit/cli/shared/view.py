@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from remit.cli.drive.running import Data
 from remit.cli.shared import documents, wording
-from remit.cli.shared.board import Board
+from remit.cli.shared.board import FooterScreen
 from remit.cli.shared.wording import Connection
 from remit.cli.show.screen import now_ms
 from remit.cli.talk.input_line import InputLine
@@ -25,7 +25,7 @@ class SharedRunDisplay:
         self._as_json = as_json
         self._as_jsonl = as_jsonl
         self._line = line
-        self.board = Board(line, self._footer)
+        self.board = FooterScreen(line, self._footer)
         self.run: Overlay | None = None
         self.connection: Connection = "connecting"
         self.asks: PermissionRequest | None = None

@@ -110,7 +110,7 @@ class TreeNote(NamedTuple):
 _MARK = re.compile(r"[0-9a-f]{8}")
 
 
-class Consent(NamedTuple):
+class TreeApproval(NamedTuple):
     """A question to a person, with the answer if there is one."""
 
     at_ms: int
@@ -141,7 +141,7 @@ class Tree:
         """Delegations that have ended, in order."""
         self.tally: Counter[Status] = Counter()
         self.notes: list[TreeNote] = []
-        self.consents: dict[str, Consent] = {}
+        self.consents: dict[str, TreeApproval] = {}
         self._by_request: dict[str, Node] = {}
 
     @property
@@ -262,12 +262,12 @@ class Tree:
     def _consented(self, node: Node, approval: Approval, at_ms: int) -> Node:
         asked = self.consents.get(approval.id)
         if approval.agreed is None:
-            self.consents[approval.id] = Consent(at_ms, approval, None)
+            self.consents[approval.id] = TreeApproval(at_ms, approval, None)
             if not node.question:
                 self._pause(node, at_ms)
             node.question = approval.question
             return node
-        self.consents[approval.id] = Consent(asked.at_ms if asked else at_ms, approval, at_ms)
+        self.consents[approval.id] = TreeApproval(asked.at_ms if asked else at_ms, approval, at_ms)
         self._answered(node, at_ms)
         if approval.agreed and node.response is None:
             node.started_ms = at_ms

@@ -14,10 +14,10 @@ from types import FrameType
 from msgspec.structs import replace
 
 from remit.cli.drive.approver import TerminalApprover
-from remit.cli.drive.attend import Attendance, refuse_unknown
+from remit.cli.drive.attend import RunFollower, refuse_unknown
 from remit.cli.drive.order import Order
 from remit.cli.drive.running import INTERRUPTED, Data, logging_to
-from remit.cli.places import shorter, whoever_types
+from remit.cli.places import current_user, relative_path
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import worded
 from remit.cli.show.tree import Tree
@@ -66,9 +66,9 @@ class ChatSession:
         self.transcript = Transcript(data, as_jsonl=as_jsonl, line=self._line)
         self._approver = None
         if terminal is not None and team.approvals.otherwise == "terminal":
-            who = self.transcript.asked = whoever_types()
+            who = self.transcript.asked = current_user()
             self._approver = TerminalApprover(self.transcript, who, terminal)
-        self._attendance: Attendance | None = None
+        self._attendance: RunFollower | None = None
         self._asking = asyncio.Lock()
         self._telling: set[asyncio.Task[None]] = set()
         self._inbox: asyncio.Queue[str | None] = asyncio.Queue()
@@ -143,7 +143,7 @@ class ChatSession:
         limits = self._team.settled_limits()
         self._commands = ChatCommands(order, past, lambda: hub.cards, limits)
         if self._as_jsonl:
-            store = str(shorter(self._team.store_path))
+            store = str(relative_path(self._team.store_path))
             begun = ChatBegun(session=session, agent=order.agent, user=order.user, messages=len(before), store=store)
             self._data.document(begun)
         self.transcript.say(
@@ -266,7 +266,7 @@ class ChatSession:
         self._tell_end(tree, task.result(), stopped=attendance is not None and attendance.stopping)
 
     async def _attend(self, order: Order, tree: Tree) -> Response:
-        self._attendance = Attendance(
+        self._attendance = RunFollower(
             self._hub, tree, self.transcript, self._heard, at_terminal=self._approver is not None
         )
         return await self._attendance.run(order)
@@ -293,5 +293,5 @@ class ChatSession:
 def hint(order: Order, named_team: Path | None) -> str:
     """Return the command that continues a conversation later."""
     team = f" --team {shlex.quote(str(named_team))}" if named_team else ""
-    user = f" --user {shlex.quote(order.user)}" if order.user != whoever_types() else ""
+    user = f" --user {shlex.quote(order.user)}" if order.user != current_user() else ""
     return f"→ remit chat {shlex.quote(order.agent)} --session {shlex.quote(order.session or '')}{user}{team}"

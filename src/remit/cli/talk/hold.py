@@ -14,7 +14,7 @@ from remit.config.team import Team
 from remit.protocol.errors import Code, RemitError, fault
 
 
-def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None) -> int:
+def chat_with_agent(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None) -> int:
     """Run a conversation to its end, and return the exit code of its last run."""
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)

@@ -41,7 +41,7 @@ _STATES = {
 }
 
 
-class Telling(Struct, frozen=True, kw_only=True):
+class TaskPresentation(Struct, frozen=True, kw_only=True):
     """Which task is presented, to whom, and how."""
 
     task: str
@@ -67,14 +67,14 @@ def declines(response: Response) -> Fault | None:
 # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ended_task(telling: Telling, response: Response, at_ms: int, history: tuple[A2aMessage, ...] = ()) -> Task:
+def ended_task(telling: TaskPresentation, response: Response, at_ms: int, history: tuple[A2aMessage, ...] = ()) -> Task:
     """Return the task of a run that has ended."""
     status, artifacts = _end(telling, response, at_ms)
     return Task(id=telling.task, context_id=telling.context, status=status, artifacts=artifacts, history=history)
 
 
 def under_way(
-    telling: Telling, state: TaskState, at_ms: int, *, says: str = "", history: tuple[A2aMessage, ...] = ()
+    telling: TaskPresentation, state: TaskState, at_ms: int, *, says: str = "", history: tuple[A2aMessage, ...] = ()
 ) -> Task:
     """Return a task that has not ended; *says* is the message of its status."""
     return Task(
@@ -83,7 +83,7 @@ def under_way(
 
 
 def _status(
-    telling: Telling, state: TaskState, at_ms: int, says: str = "", metadata: Metadata | None = None
+    telling: TaskPresentation, state: TaskState, at_ms: int, says: str = "", metadata: Metadata | None = None
 ) -> TaskStatus:
     message = None
     if says or metadata:
@@ -99,7 +99,7 @@ def _status(
     return TaskStatus(state=state, message=message, timestamp=timestamp(at_ms))
 
 
-def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, tuple[A2aArtifact, ...]]:
+def _end(telling: TaskPresentation, response: Response, at_ms: int) -> tuple[TaskStatus, tuple[A2aArtifact, ...]]:
     response = settled(response)
     state = state_of(response)
     artifacts = _artifacts(telling, response, state)
@@ -121,7 +121,7 @@ def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, 
     return _status(telling, state, at_ms, says, {EXTENSION: as_metadata(words)}), artifacts
 
 
-def _artifacts(telling: Telling, response: Response, state: TaskState) -> tuple[A2aArtifact, ...]:
+def _artifacts(telling: TaskPresentation, response: Response, state: TaskState) -> tuple[A2aArtifact, ...]:
     found: list[A2aArtifact] = []
     # A question is a message and not a result. A failed task has no artifact, unless there is content for it.
     if state is not TaskState.INPUT_REQUIRED and (response.result is not None or (telling.extended and response.ok)):
@@ -149,7 +149,7 @@ def _said_of(response: Response, state: TaskState) -> str:
 class Stream:
     """The events of one stream: a run's records in A2A. The first is always a task."""
 
-    def __init__(self, telling: Telling, run: str) -> None:
+    def __init__(self, telling: TaskPresentation, run: str) -> None:
         self._telling = telling
         self._run = run
         self._begun = False

@@ -39,7 +39,7 @@ from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.handshake import DeviceSigner, greet
-from remit.relay.client.receive_queue import Arrivals
+from remit.relay.client.receive_queue import ReceiveQueue
 from remit.relay.client.rpc import PendingCalls
 from remit.relay.client.send_queue import Outcome, SendQueue, SendQueues
 from remit.relay.device.identity import device_id
@@ -95,7 +95,7 @@ ENDED: dict[ByeCode, tuple[Code, str]] = {
 State = Literal["connecting", "connected", "waiting", "ended"]
 
 
-class Pauses(Struct, frozen=True, kw_only=True):
+class ReconnectDelays(Struct, frozen=True, kw_only=True):
     """How long a connection waits before it reconnects: a random part of a bound that doubles each time."""
 
     first_s: float = 0.5
@@ -150,7 +150,7 @@ class GatewayConnection:
         gateway: str,
         key: DeviceSigner,
         kept: Mapping[str, int] | None = None,
-        pauses: Pauses | None = None,
+        pauses: ReconnectDelays | None = None,
         ping_s: float = 25.0,
         silence_s: float = 40.0,
         ssl: tls.SSLContext | None = None,
@@ -161,7 +161,7 @@ class GatewayConnection:
         self._gateway = gateway
         self._key = key
         self.device = device_id(key.public)
-        self._pauses = pauses or Pauses()
+        self._pauses = pauses or ReconnectDelays()
         self._ping_s = ping_s
         self._silence_s = silence_s
         self._ssl = ssl
@@ -175,7 +175,7 @@ class GatewayConnection:
         """Called when the gateway has deleted undelivered messages; perhaps more than once for the same."""
         self._queues = SendQueues(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
         self._wake = asyncio.Event()
-        self._arrivals = Arrivals(kept or {}, self._wake.set)
+        self._arrivals = ReceiveQueue(kept or {}, self._wake.set)
         self._calls = PendingCalls(self._wake.set)
         self._allowed: AllowSenders | None = None
         self._eased = asyncio.Event()
@@ -375,7 +375,7 @@ class GatewayConnection:
             case Refused():
                 if queue := self._queues.refused(frame):
                     again = frame.retry_after_ms / 1_000 * self._uniform(1.0, 1.5)
-                    self._loop.call_later(again, self._go_on, queue)
+                    self._loop.call_later(again, self._resume, queue)
                 self._eased.set()
                 self._wake.set()
             case Done() | BundleReply() | Denied():
@@ -389,8 +389,8 @@ class GatewayConnection:
             case Bye() | Challenge() | Welcome() | DeviceStatus():
                 raise Malformed(f"unexpected frame {frame.__struct_config__.tag}")
 
-    def _go_on(self, queue: SendQueue) -> None:
-        self._queues.go_on(queue)
+    def _resume(self, queue: SendQueue) -> None:
+        self._queues.resume(queue)
         self._wake.set()
 
     async def _write(self, socket: ClientWebSocketResponse) -> Bye:

@@ -1,7 +1,7 @@
 """Delivery between a device's encrypted store and its gateway: send the outbox, decrypt what arrives.
 
-Nothing is decided here. The `Sealer` stores what to send and what was received, so this may crash at any moment and
-start again: it reads the rest of the outbox, and receivers recognise repeats.
+Nothing is decided here. The `MessageCipher` stores what to send and what was received, so this may crash at any moment
+and start again: it reads the rest of the outbox, and receivers recognise repeats.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.send_queue import Outcome
 from remit.relay.device.identity import PreKey, choose_prekey
 from remit.relay.device.writer import Commits, FailedWork, Work
-from remit.relay.e2e.channel import Opened, OutboundMessage, RejectedMessageError, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened, OutboundMessage, RejectedMessageError
 from remit.relay.wire import Delivery, Receipt
 from remit.runtime.ports import StoreError
 
@@ -74,7 +74,7 @@ class MessageDelivery:
     *trouble* is called with each device that has a problem and its fault, and with None once it is solved.
     """
 
-    def __init__(self, sealer: Sealer, link: GatewayConnection, *, trouble: Trouble | None = None) -> None:
+    def __init__(self, sealer: MessageCipher, link: GatewayConnection, *, trouble: Trouble | None = None) -> None:
         self._sealer = sealer
         self._link = link
         self._trouble: Trouble = trouble or _ignore
@@ -152,7 +152,7 @@ class MessageDelivery:
         return await self._works.do(partial(work, *args, **kwargs))
 
     async def send(self, to: str, body: bytes, *, requester: str = "", message: str = "") -> str:
-        """Encrypt a message; when this returns it is durable and will be sent (see `Sealer.seal`)."""
+        """Encrypt a message; when this returns it is durable and will be sent (see `MessageCipher.seal`)."""
         return await self.do(self._sealer.seal, to, body, requester=requester, message=message)
 
     async def __aiter__(self) -> AsyncIterator[Opened]:

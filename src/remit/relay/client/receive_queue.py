@@ -15,7 +15,7 @@ MOST_UNREAD_BYTES = 64 * 1024 * 1024
 MOST_SENT = 10_000
 
 
-class Arrivals:
+class ReceiveQueue:
     """The unread messages, and the last stored number of each sender; *due* is called when an `Ack` should be sent.
 
     A sender's numbers grow, so a repeated message is recognised by its number, wherever the gateway places it.

@@ -111,7 +111,7 @@ class SendQueues:
             _tell(one.future, Refused(to=refused.to, number=one.number, code=refused.code, reason=refused.reason))
         return None
 
-    def go_on(self, queue: SendQueue) -> None:
+    def resume(self, queue: SendQueue) -> None:
         """End the pause of a queue."""
         queue.pause = None
         self._look(queue)

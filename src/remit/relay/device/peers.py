@@ -4,7 +4,7 @@ from msgspec import Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.identity import Card
-from remit.relay.device.state import DeviceFile, Recall
+from remit.relay.device.state import DecryptedCache, DeviceFile
 
 
 class PeerDevice(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Peers:
 
     def __init__(self, state: DeviceFile) -> None:
         self._state = state
-        self._known = Recall(state, PeerDevice)
+        self._known = DecryptedCache(state, PeerDevice)
 
     def pair(self, card: Card) -> PeerDevice:
         """Add or update the device of *card*; return it with its existing permissions.

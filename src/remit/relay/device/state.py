@@ -193,7 +193,7 @@ class DeviceFile:
             )
 
 
-class Recall(Generic[T]):
+class DecryptedCache(Generic[T]):
     """A cache of decrypted values that are read far more often than they change.
 
     Values are shared by all callers, and must not be changed.

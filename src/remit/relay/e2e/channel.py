@@ -34,7 +34,7 @@ from remit.relay.e2e.outbox import HeldMessage, OutboxWriter
 from remit.relay.e2e.ratchet_sessions import OlmSessions
 from remit.relay.e2e.streams import MAX_MESSAGE, MAX_REQUESTER, RejectedMessageError, RejectionReason, Remedy
 
-__all__ = ["Loss", "Opened", "OutboundMessage", "RejectedMessageError", "RejectionReason", "Remedy", "Sealer"]
+__all__ = ["Loss", "MessageCipher", "Opened", "OutboundMessage", "RejectedMessageError", "RejectionReason", "Remedy"]
 
 # A device that renewed a session waits this long for an answer before it renews again. Otherwise a gateway that sends
 # unreadable bytes could keep both devices busy.
@@ -52,7 +52,7 @@ class OutboundMessage(Struct, frozen=True, kw_only=True):
     sealed: bytes
 
 
-class Sealer:
+class MessageCipher:
     """Encrypts and decrypts the messages of one device."""
 
     def __init__(self, device: Device, *, now_us: Callable[[], int] = lambda: time.time_ns() // 1_000) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.identity import PreKey
 from remit.relay.device.peers import PeerDevice
-from remit.relay.device.state import DeviceFile, Recall
+from remit.relay.device.state import DecryptedCache, DeviceFile
 from remit.relay.e2e.frame import pack
 from remit.relay.e2e.ratchet_sessions import Live, OlmSessions
 from remit.relay.e2e.streams import (
@@ -62,7 +62,7 @@ class OutboxWriter:
         self._sessions = sessions
         self._me = me
         self._now_us = now_us
-        self._known = Recall(state, StreamPair)
+        self._known = DecryptedCache(state, StreamPair)
 
     def streams(self, peer: int) -> StreamPair:
         """Return both streams with a device."""

@@ -52,7 +52,7 @@ _log = logging.getLogger("remit.relay")
 _CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR})
 
 
-class Pace:
+class DeviceRateLimit:
     """The rate limit of one device: two token buckets, one for frames and one for bytes.
 
     A frame is always accepted; the device may have to wait afterwards.
@@ -125,7 +125,7 @@ class Gateway:
         self._open = 0
         self._unauthenticated = 0
         self._is_warned = False
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, DeviceRateLimit] = {}
         self._closing = False
         self.app = web.Application()
         self.app.router.add_get(PATH, self._serve)
@@ -262,7 +262,7 @@ class Gateway:
     async def _read(self, socket: web.WebSocketResponse, connection: DeviceConnection) -> None:
         """Read frames of a device, within its rate and as fast as they can be written, until its connection ends."""
         exchange, limits, now = self._exchange, self.limits, self._clock.now
-        pace = self._paces.setdefault(connection.device, Pace(limits, now()))
+        pace = self._paces.setdefault(connection.device, DeviceRateLimit(limits, now()))
         while True:
             message = await socket.receive()
             kind = message.type

@@ -132,7 +132,7 @@ def forget(file: DeviceFile, until: int) -> None:
         file.execute("DELETE FROM facts WHERE name > 'note/' AND name <= ?", _name(until))
 
 
-def go_on_after(file: DeviceFile, number: int) -> None:
+def skip_numbers_to(file: DeviceFile, number: int) -> None:
     """Use higher numbers than *number* from now on: a file restored from a backup may have fallen behind."""
     with file.writing():
         if _last(file) < number:
@@ -165,7 +165,7 @@ class Recording:
 
     async def __aenter__(self) -> "Recording":
         self._brought = await self._recorder.transfer(self._source, ())
-        await asyncio.to_thread(go_on_after, self._file, self._brought)
+        await asyncio.to_thread(skip_numbers_to, self._file, self._brought)
         self._news.set()
         self._task = asyncio.create_task(self._keep_at())
         return self

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.device.state import DeviceFile
-from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import types
 from remit.relay.messages.types import AgentOffer, OffersMessage
 
@@ -28,7 +28,7 @@ class CatalogSender:
     once.
     """
 
-    def __init__(self, sealer: Sealer) -> None:
+    def __init__(self, sealer: MessageCipher) -> None:
         self._sealer = sealer
         self._state = sealer.device.state
         self._told: dict[str, tuple[AgentOffer, ...] | None] = {}
@@ -60,7 +60,7 @@ class CatalogSender:
 # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def hear(sealer: Sealer, opened: Opened, message: OffersMessage) -> None:
+def hear(sealer: MessageCipher, opened: Opened, message: OffersMessage) -> None:
     """Store the list of a device, replacing the previous one, and delete the message."""
     state = sealer.device.state
     with state.writing():

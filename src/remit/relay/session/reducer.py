@@ -136,7 +136,9 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
 
 
 def _start(run: Overlay) -> Transition | MoveRefused:
-    return transitions.go_on(run) if run.objective.strip() else MoveRefused("a run cannot start without an objective")
+    return (
+        transitions.next_turn(run) if run.objective.strip() else MoveRefused("a run cannot start without an objective")
+    )
 
 
 def _approve(run: Overlay, draft: str, text: str | None, now_ms: int) -> Transition | MoveRefused:
@@ -157,7 +159,7 @@ def _reject(run: Overlay, draft: str, reason: str) -> Transition | MoveRefused:
     guidance = f"Your draft was not sent: {cut(pending.text, _LONGEST_REMINDER)}"
     if reason.strip():
         guidance = f"{guidance}\nThe reason: {reason}"
-    return transitions.go_on(replace(run, pending=None, guidance=guidance))
+    return transitions.next_turn(replace(run, pending=None, guidance=guidance))
 
 
 def _not_pending(run: Overlay, draft: str) -> MoveRefused:
@@ -193,7 +195,7 @@ def _resume(run: Overlay) -> Transition:
         return transitions.complete(run, run.pending.text) if run.pending.done else transitions.ask(run, run.pending)
     if back is SessionState.WAITING_LOCAL:
         return Transition(replace(run, state=back))
-    return transitions.go_on(run)
+    return transitions.next_turn(run)
 
 
 def _undraft(run: Overlay) -> Overlay:
@@ -221,7 +223,7 @@ def _hand_back(run: Overlay) -> Transition | MoveRefused:
         return MoveRefused("the agent already writes the next message")
     run = replace(run, decides="agent")
     return (
-        transitions.go_on(run)
+        transitions.next_turn(run)
         if run.state in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE}
         else Transition(run)
     )
@@ -236,7 +238,7 @@ def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
         return Transition(undrafted, transitions.cancel(run))
     if run.decides == "person":
         return Transition(run)
-    following = transitions.go_on(undrafted)
+    following = transitions.next_turn(undrafted)
     return Transition(following.overlay, (*transitions.cancel(run), *following.effects))
 
 

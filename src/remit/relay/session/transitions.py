@@ -67,7 +67,7 @@ def open_state(run: Overlay) -> SessionState:
     return SessionState.PROCESSING_REMOTE if replied else SessionState.PLANNING
 
 
-def go_on(run: Overlay) -> Transition:
+def next_turn(run: Overlay) -> Transition:
     """Let the agent or the person write the next message, unless a limit is reached."""
     if limit := _limit(run):
         return end_at(run, limit)
@@ -142,7 +142,7 @@ def local_failed(run: Overlay, failed: DraftFailure) -> Transition:
         return Transition(replace(run, state=SessionState.ERROR, back=open_state(run)))
     if run.state is SessionState.PAUSED:
         return Transition(replace(run, back=open_state(run)))
-    return go_on(run)
+    return next_turn(run)
 
 
 # ── to the remote agent ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -191,7 +191,7 @@ def sent(run: Overlay, message: str, now_ms: int) -> Transition | MoveRefused:
 def await_reply(run: Overlay) -> Transition:
     """Wait for the reply, or continue with one that has arrived already."""
     if run.kept:
-        return go_on(replace(with_kept(run), failures=0, failure=""))
+        return next_turn(replace(with_kept(run), failures=0, failure=""))
     return Transition(replace(run, state=SessionState.WAITING_REMOTE))
 
 

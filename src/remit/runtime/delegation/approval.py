@@ -112,7 +112,7 @@ class Approvals:
                 late = f"nobody answered within {asked.expires_ms - asked.asked_ms} ms"
                 raise _declined(late, asked.text) from error
         except asyncio.CancelledError:
-            if not self._goes_on(asked.request):
+            if not self._will_ask_again(asked.request):
                 with suppress(StoreError):  # a cancelled caller gets the cancellation, not the store's error
                     await asyncio.shield(self.parts.store.withdraw(asked.id))
             raise
@@ -132,7 +132,7 @@ class Approvals:
             return None
         return await self.parts.store.decision(asked.id)
 
-    def _goes_on(self, request: Request) -> bool:
+    def _will_ask_again(self, request: Request) -> bool:
         """Return whether the interrupted run will ask the same again, at another hub or after a restart."""
         root = self.parts.ledger.frames.get(request.run)
         # A run that has not begun withdraws its questions when it ends, if this hub still has it.

@@ -21,7 +21,7 @@ from remit.runtime.delegation.cached_answers import CachedAnswers
 from remit.runtime.delegation.draft import call_key_of, draft, draft_again, is_like
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder, undrafted
 from remit.runtime.delegation.repeats import given_again
-from remit.runtime.delegation.replay import JournalReplay, go_on
+from remit.runtime.delegation.replay import JournalReplay, restore_departure
 from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.delegation.tasks import DelegationTasks
@@ -227,7 +227,7 @@ class Dispatch:
             self.admission.holds(parent, sent, attempt.looked)
             self.admission.keep(run, verdict.struck, attempt.looked, of_user=False)
         if clean.handoff is not None:
-            self.parts.sessions.heed(run, clean.handoff, clean.origin)
+            self.parts.sessions.note_handoff(run, clean.handoff, clean.origin)
         frame = self.admission.reserve(clean, entry, run, parent, attempt.now, key)
         _take_up(frame, attempt.step, attempt.call.context_tokens)
         if attempt.route is not None:
@@ -235,7 +235,7 @@ class Dispatch:
         if request.capability is not None:
             frame.lookup, frame.beside = self.admission.lookup(request, clean, entry, run), beside_of(request)
         if attempt.before is not None:
-            go_on(frame, attempt.before, entry)
+            restore_departure(frame, attempt.before, entry)
         return self.tasks.start(frame)
 
     def _refused(self, attempt: CallAttempt, request: Request, why: Fault) -> Response | RoutedCall:

@@ -112,7 +112,7 @@ def _replayed(request: Request, step: journal.JournalStep) -> Notice:
     return Notice(delegation=request.id, agent=request.target, text=f"answered from the journal: it was done {when}")
 
 
-def go_on(frame: Frame, before: journal.JournalStep, entry: RegisteredAgent) -> None:
+def restore_departure(frame: Frame, before: journal.JournalStep, entry: RegisteredAgent) -> None:
     """Continue a call from where it was before a restart."""
     frame.departed = before.departed
     frame.doubt = doubt_about(before, entry, frame.request.capability)

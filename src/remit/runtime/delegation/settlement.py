@@ -257,7 +257,7 @@ class Settlement:
             )
         self.parts.store.remember(user, frame.run.id, facts)
         self.parts.redactor.keep_facts(frame.run, user, facts)
-        self.parts.sessions.learn(frame.run, facts, frame.card.name)
+        self.parts.sessions.note_facts(frame.run, facts, frame.card.name)
 
 
 # The texts of a response; the rest are names and numbers.

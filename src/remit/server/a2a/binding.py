@@ -37,7 +37,7 @@ from remit.server.a2a.tasks import Streaming, Tasks
 from remit.server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.server.delegations import Delegations
 from remit.server.refusals import note
-from remit.server.run_waiters import Leaving
+from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import KEEP_ALIVE
 
 log = logging.getLogger("remit")
@@ -95,7 +95,7 @@ class _Reply:
         leaving = None
         if events is not None:
             delegations.streams.add(events)
-            leaving = Leaving(receive, events.close, delegations.waiting.soon)
+            leaving = DisconnectWatcher(receive, events.close, delegations.waiting.soon)
         try:
             self.started = True
             start = {"type": "http.response.start", "status": 200, "headers": [*_STREAM, *self.active]}

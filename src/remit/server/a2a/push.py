@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.dialects.a2a.errors import Declined, Error
-from remit.dialects.a2a.responses import Stream, Telling
+from remit.dialects.a2a.responses import Stream, TaskPresentation
 from remit.dialects.a2a.types import MEDIA_TYPE, PushConfig, StreamResponse
 from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
@@ -21,7 +21,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.server.streams import Following, ends, follow_records
-from remit.transports.addresses import OutboundClient, Reach, looked_up
+from remit.transports.addresses import OutboundClient, OutboundHosts, looked_up
 
 log = logging.getLogger("remit")
 
@@ -64,7 +64,7 @@ _read_index = msgspec.json.Decoder(dict[str, PushIndexEntry]).decode
 class Push:
     """The push notifications of one server. They are in the store, so they survive the server."""
 
-    def __init__(self, hub: Engine, wall_ms: Callable[[], int], reach: Reach) -> None:
+    def __init__(self, hub: Engine, wall_ms: Callable[[], int], reach: OutboundHosts) -> None:
         from aiohttp import ClientTimeout
 
         self._hub = hub
@@ -95,7 +95,7 @@ class Push:
 
     async def add(
         self,
-        telling: Telling,
+        telling: TaskPresentation,
         run: str,
         config: PushConfig,
         *,
@@ -138,7 +138,7 @@ class Push:
         for config in await self.of(task):
             await self.remove(task, config.id)
 
-    async def goes_on(self, task: str, run: str) -> None:
+    async def resume(self, task: str, run: str) -> None:
         """Resume the notifications of a task that had stopped for its user, and continues as *run*."""
         revision, kept = await self._kept(task)
         if not kept.configs:
@@ -214,7 +214,7 @@ class Push:
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _follow(self, task: str, kept: PushRecord, config: PushConfig, since_ms: int) -> None:
-        telling = Telling(task=task, context=kept.context)
+        telling = TaskPresentation(task=task, context=kept.context)
         self._start(task, config.id, self._tell(telling, kept.run, config, since_ms))
 
     def _start(self, task: str, id: str, work: Coroutine[Any, Any, None]) -> None:
@@ -230,7 +230,7 @@ class Push:
 
         started.add_done_callback(gone)
 
-    async def _tell(self, telling: Telling, run: str, config: PushConfig, since_ms: int) -> None:
+    async def _tell(self, telling: TaskPresentation, run: str, config: PushConfig, since_ms: int) -> None:
         stream = Stream(telling, run)
         with self._hub.follow(run) as events:
             async for records in follow_records(self._hub, Following(run=run), events):

@@ -19,7 +19,7 @@ from remit.server.access import access_to
 from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.delegations import Delegations
 from remit.server.refusals import guarded
-from remit.transports.addresses import PUBLIC, Reach
+from remit.transports.addresses import PUBLIC, OutboundHosts
 from remit.transports.credentials.keys import HubKey, raw
 
 # Cards change with the team file.
@@ -48,7 +48,7 @@ class Exposure(Struct, frozen=True, kw_only=True):
     """Whether clients must send a remit."""
     push: bool = True
     """Whether clients may request push notifications."""
-    reach: Reach = PUBLIC
+    reach: OutboundHosts = PUBLIC
     """Where push notifications may be sent."""
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.requests import message_of
-from remit.dialects.a2a.responses import Telling, ended_task, state_of, under_way
+from remit.dialects.a2a.responses import TaskPresentation, ended_task, state_of, under_way
 from remit.dialects.a2a.types import AGENT, ENDED, PAGE, A2aMessage, ListTasks, Task, TaskList, TaskState, milliseconds
 from remit.policy.reception import Sender, there
 from remit.protocol.envelope import VERSION, Response
@@ -65,7 +65,7 @@ class FoundTask(Struct, frozen=True, kw_only=True):
         return self.state in ENDED
 
 
-def going_on_with(task: str) -> str:
+def continuation_of(task: str) -> str:
     """Return the correlation id of a run that continues a task."""
     return f"{_OF_TASK}{task}"
 
@@ -99,7 +99,7 @@ class TaskRecords:
             state=state_of(summary.response),
             changed_ms=summary.changed_ms,
         )
-        return await self._gone_on(asked, found) if found.state is TaskState.INPUT_REQUIRED else found
+        return await self._with_continuations(asked, found) if found.state is TaskState.INPUT_REQUIRED else found
 
     async def _under_way(self, summary: RunSummary) -> FoundTask:
         question = await self._question(summary.run)
@@ -114,7 +114,7 @@ class TaskRecords:
             says=question,
         )
 
-    async def _gone_on(self, asked: A2aCall, found: FoundTask) -> FoundTask:
+    async def _with_continuations(self, asked: A2aCall, found: FoundTask) -> FoundTask:
         """Return a task that required input, with the runs that continued it."""
         rows = await self._hub.store.states(agent=asked.agent, users=[found.user], session=found.session)
         for each in _joined(rows, frozenset()):
@@ -158,11 +158,11 @@ class TaskRecords:
         task = ended_task(telling, response, found.changed_ms, history)
         return task if artifacts else replace(task, artifacts=())
 
-    def telling(self, asked: A2aCall, found: FoundTask) -> Telling:
+    def telling(self, asked: A2aCall, found: FoundTask) -> TaskPresentation:
         """Return how a task is presented to the caller."""
-        return Telling(task=found.task, context=asked.context(found.session), extended=asked.extended)
+        return TaskPresentation(task=found.task, context=asked.context(found.session), extended=asked.extended)
 
-    async def history(self, found: FoundTask, telling: Telling, *, answered: bool = False) -> list[A2aMessage]:
+    async def history(self, found: FoundTask, telling: TaskPresentation, *, answered: bool = False) -> list[A2aMessage]:
         """Return the messages of a task: those of its user, and the agent's questions that are *answered*."""
         said: list[A2aMessage] = []
         for run in found.runs:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.parts import AcceptedContent
 from remit.dialects.a2a.requests import message_of, submission
-from remit.dialects.a2a.responses import Stream, Telling, declines, ended_task, under_way
+from remit.dialects.a2a.responses import Stream, TaskPresentation, declines, ended_task, under_way
 from remit.dialects.a2a.types import (
     A2aMessage,
     A2aObject,
@@ -38,7 +38,7 @@ from remit.runtime.events import Events
 from remit.runtime.ports import SessionOwner
 from remit.runtime.sessions import resumed
 from remit.server.a2a.push import Push
-from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, cut, going_on_with, invalid, no_task
+from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, continuation_of, cut, invalid, no_task
 from remit.server.delegations import Delegations, Handle
 from remit.server.streams import Following, ends, follow_records
 
@@ -63,7 +63,7 @@ class Begun(NamedTuple):
 
     asked: A2aCall
     request: Request
-    telling: Telling
+    telling: TaskPresentation
     found: FoundTask | None
     history: tuple[A2aMessage, ...]
     going: ActiveRun | Response
@@ -130,7 +130,7 @@ class Tasks:
         return await self._started(asked, *await self._request(asked, message, how), how)
 
     async def _started(
-        self, asked: A2aCall, request: Request, telling: Telling, found: FoundTask | None, how: Configuration
+        self, asked: A2aCall, request: Request, telling: TaskPresentation, found: FoundTask | None, how: Configuration
     ) -> Begun:
         going = await self._delegations.begin(request)
         said = [] if found is None else await self._standing.history(found, telling, answered=True)
@@ -150,28 +150,28 @@ class Tasks:
         if wanted is not None:
             await self._pushing().add(telling, going.on_record, wanted, since_ms=0)
         elif self._push is not None and begun.found is not None:
-            await self._push.goes_on(telling.task, going.on_record)
+            await self._push.resume(telling.task, going.on_record)
         return begun
 
     async def _request(
         self, asked: A2aCall, message: AskedMessage, how: Configuration
-    ) -> tuple[Request, Telling, FoundTask | None]:
+    ) -> tuple[Request, TaskPresentation, FoundTask | None]:
         """Return the request of a message, how it is answered, and the task that it continues, if any."""
         taste = AcceptedContent(how.accepted_output_modes)
         if how.task_push_notification_config is not None:
             await self._pushing().judge(how.task_push_notification_config)
         traceparent = asked.headers.get("traceparent")
         sent = submission(message, asked.agent, extended=asked.extended, traceparent=traceparent)
-        found = await self._goes_on(asked, message) if message.task_id else None
+        found = await self._continued_task(asked, message) if message.task_id else None
         if found is not None:
-            sent = replace(sent, session=None, correlation=going_on_with(found.task))
+            sent = replace(sent, session=None, correlation=continuation_of(found.task))
         request = await self._delegations.received(sent, asked.sender, asked.headers)
         try:
             request = await self._placed(request, asked, message, found)
         except BaseException:
             self._delegations.drop(request)
             raise
-        telling = Telling(
+        telling = TaskPresentation(
             task=found.task if found is not None else request.run,
             context=asked.context(request.session or request.run),
             extended=asked.extended,
@@ -191,7 +191,7 @@ class Tasks:
             await self._claim(found, request.run)
         return replace(request, session=found.session)
 
-    async def _goes_on(self, asked: A2aCall, message: AskedMessage) -> FoundTask:
+    async def _continued_task(self, asked: A2aCall, message: AskedMessage) -> FoundTask:
         found = await self._standing.find(asked, message.task_id)
         if message.context_id and message.context_id != asked.context(found.session):
             raise invalid("message.contextId", f"is not the context of task {found.task}")

@@ -85,13 +85,13 @@ class WaitingDelegation(Struct, frozen=True):
     question: Question
 
 
-class Open(Struct, frozen=True):
+class OpenQuestions(Struct, frozen=True):
     """The delegation waits for answers, which the host gives by calling again."""
 
     questions: tuple[Question, ...]
 
 
-Came = EndedDelegation | RunningDelegation | WaitingDelegation | Open
+Came = EndedDelegation | RunningDelegation | WaitingDelegation | OpenQuestions
 """The result of waiting for a delegation."""
 
 
@@ -223,7 +223,7 @@ class HostDelegations:
 
     async def attend(self, started: Started, host: McpHost, caller: Caller, wait_s: float | None) -> Came:
         """Wait for the outcome, reporting progress to the host and asking its user where needed."""
-        watch = _Watch(started, host)
+        watch = _DelegationEvents(started, host)
         loop = asyncio.get_running_loop()
         until = None if wait_s is None else loop.time() + wait_s
         try:
@@ -235,7 +235,7 @@ class HostDelegations:
                     watch.saw(found)
                     if found and watch.asking is None:
                         if host.asks == "later":
-                            return Open(tuple(found))
+                            return OpenQuestions(tuple(found))
                         if host.asks == "never":
                             return WaitingDelegation(found[0])
                         watch.ask(found[0])
@@ -277,7 +277,7 @@ class HostDelegations:
         return True
 
 
-class _Watch:
+class _DelegationEvents:
     """The events of one delegation while a host waits for it."""
 
     def __init__(self, started: Started, host: McpHost) -> None:

@@ -34,7 +34,7 @@ from remit.server.mcp.host_delegations import (
     EndedDelegation,
     HostDelegations,
     HostReply,
-    Open,
+    OpenQuestions,
     RunningDelegation,
     WaitingDelegation,
 )
@@ -59,7 +59,7 @@ _HAS_WAITED = re.compile(r"\btim(?:ed?[ -]?out|e[ -]?limit)|\bdeadline\b", re.IG
 SHOWN = 2_000
 
 
-class Face:
+class McpToolServer:
     """The tools of one hub, for all hosts that use them."""
 
     def __init__(self, name: str, delegations: HostDelegations, caller_of: CallerOf) -> None:
@@ -137,7 +137,7 @@ class Face:
         host, call = SdkHost(ctx, caller), _call_of(ctx, caller, ctx.request_id)
         try:
             if params.request_state is not None:  # the same call again, with the answers of a person
-                return await self._go_on(params, host, caller, given.wait_seconds, call)
+                return await self._continue(params, host, caller, given.wait_seconds, call)
             request = await self._delegations.receive(given, caller, _traceparent(ctx))
             started = await self._delegations.start(request, call)
             if isinstance(started, Response):
@@ -158,7 +158,7 @@ class Face:
         caller = self._caller_of(ctx)
         host = SdkHost(ctx, caller)
         if params.request_state is not None:
-            return await self._go_on(params, host, caller, given.wait_seconds)
+            return await self._continue(params, host, caller, given.wait_seconds)
         if given.id is None:
             return arguments.delegations_result(await self._delegations.newest(caller))
         return await self._attended(given.id, host, caller, given.wait_seconds)
@@ -179,7 +179,7 @@ class Face:
         response = await self._delegations.cancel(summary, caller, given.reason)
         return arguments.under_way(summary.run, summary.agent) if response is None else arguments.cancelled(response)
 
-    async def _go_on(
+    async def _continue(
         self,
         params: types.CallToolRequestParams,
         host: "SdkHost",
@@ -239,7 +239,7 @@ def _tool_result(came: Came, run: str, agent: str) -> McpToolResult | types.Inpu
             return arguments.under_way(known_as, agent)
         case WaitingDelegation(question):
             return arguments.waiting(run, agent, question)
-        case Open(questions):
+        case OpenQuestions(questions):
             asked: dict[str, types.InputRequest] = {
                 each.id: types.ElicitRequest(
                     params=types.ElicitRequestFormParams(message=put(each), requested_schema=form_of(each))

@@ -13,7 +13,7 @@ from remit.server.bodies import Receive, Scope, Send
 from remit.server.delegations import Delegations, going_down
 from remit.server.mcp.endpoint import MCP_CLIENT, McpClient
 from remit.server.mcp.host_delegations import Caller, HostDelegations
-from remit.server.mcp.server import Context, Face
+from remit.server.mcp.server import Context, McpToolServer
 
 # Each session is a task or two and some buffers; a host has one, and abandoned ones expire.
 MOST_SESSIONS = 1_000
@@ -26,7 +26,7 @@ class McpSessions:
     """Everything that is served at `/mcp`, from the first request until it is closed."""
 
     def __init__(self, delegations: Delegations) -> None:
-        self._face = Face("", HostDelegations(delegations), _caller_of)
+        self._face = McpToolServer("", HostDelegations(delegations), _caller_of)
         self._manager = StreamableHTTPSessionManager(
             self._face.server,
             max_sessions=MOST_SESSIONS,

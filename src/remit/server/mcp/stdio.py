@@ -23,7 +23,7 @@ from remit.runtime.ports import SingleUseProof
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
 from remit.server.mcp.host_delegations import Caller, HostDelegations
-from remit.server.mcp.server import Face
+from remit.server.mcp.server import McpToolServer
 
 log = logging.getLogger("remit")
 
@@ -34,7 +34,7 @@ AHEAD = 64
 Write = Callable[[str], None]
 
 
-class _Own:
+class _LocalUserGate:
     """Authentication for a hub whose only client started it: no proof is needed."""
 
     def __init__(self, sender: Sender) -> None:
@@ -62,7 +62,7 @@ async def serve(
     """Serve a hub's tools over stdin and stdout, for one user, until the host closes *stdin*."""
     sender = Sender(name="mcp", users=frozenset({user}), may_approve=True)
     caller = Caller(sender=sender, user=user)
-    face = Face(name, HostDelegations(Delegations(hub, _Own(sender), exposed)), lambda _: caller)
+    face = McpToolServer(name, HostDelegations(Delegations(hub, _LocalUserGate(sender), exposed)), lambda _: caller)
     into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     written, out = anyio.create_memory_object_stream[SessionMessage](0)
     async with asyncio.TaskGroup() as group:

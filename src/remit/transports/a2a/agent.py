@@ -164,14 +164,14 @@ class _Exchange:
         before = self._asked
         try:
             if self._known:
-                await self._go_on(self._known)
+                await self._follow(self._known)
             elif before and not self._may_send_again():
                 why = "the request was sent before, and there is no task id to ask for it"
                 raise A2aRefusal(self._lost(why))
             else:
                 await self._begin()
             while not self._talk.ended:
-                await self._go_on(self._talk.task)
+                await self._follow(self._talk.task)
         except A2aRefusal as refusal:
             why = refusal.fault
             return lost(self._request, why, sent=before or why.code is Code.OUTCOME_UNKNOWN)
@@ -214,7 +214,7 @@ class _Exchange:
 
     # ── going on ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _go_on(self, task: str) -> None:
+    async def _follow(self, task: str) -> None:
         """Follow a task that has not ended: as a stream, or by polling."""
         if not task:
             raise self._unheard("the stream ended without an outcome")

@@ -12,7 +12,7 @@ from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Credential, OutgoingRequest, RemoteHandle
 from remit.transports.a2a.translator import A2aEndpoint, Translator
-from remit.transports.addresses import OutboundClient, Reach, is_local, parsed
+from remit.transports.addresses import OutboundClient, OutboundHosts, is_local, parsed
 from remit.transports.remote_calls import ASK_FOR_LESS, read_body
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class A2aPeer:
         host = (urlsplit(card_url).hostname or "").lower()
         # Whoever writes `http://10.0.0.7` means it; a public name that resolves to such an address may be an attack.
         named = {*(each.lower() for each in hosts), *((host,) if is_local(host) else ())}
-        reach = Reach(hosts=frozenset(named), private=private)
+        reach = OutboundHosts(hosts=frozenset(named), private=private)
         try:
             parts = parsed(card_url, reach)
         except RemitError as error:

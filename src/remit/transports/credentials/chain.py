@@ -190,7 +190,7 @@ def _has_shape(biscuit: Biscuit, number: int) -> bool:
         return False
 
 
-class Stem(Struct, frozen=True, kw_only=True):
+class CredentialPrefix(Struct, frozen=True, kw_only=True):
     """All but the last block of a credential that was read: their content, and the place of the last block."""
 
     hops: tuple[Hop, ...]
@@ -199,17 +199,17 @@ class Stem(Struct, frozen=True, kw_only=True):
     end: ChainEnd
 
 
-def stem_of(chain: CredentialChain, parts: ParsedCredential) -> Stem | None:
+def prefix_of(chain: CredentialChain, parts: ParsedCredential) -> CredentialPrefix | None:
     """Return all but the last block of a credential that was read; None if there is none, or of another encoding."""
     count = len(chain.hops) - 1
     end = parts.end(count - 1) if 0 < count < len(parts.starts) else None
     # The id of a block is its signature: this ensures that the parsed credential is the one that was read.
     if end is None or end.signature.hex() != chain.ids[count - 1]:
         return None
-    return Stem(hops=chain.hops[:-1], signers=chain.signers[:-1], ids=chain.ids[:-1], end=end)
+    return CredentialPrefix(hops=chain.hops[:-1], signers=chain.signers[:-1], ids=chain.ids[:-1], end=end)
 
 
-def read_on(token: str, parts: ParsedCredential, stem: Stem) -> CredentialChain | None:
+def read_on(token: str, parts: ParsedCredential, stem: CredentialPrefix) -> CredentialChain | None:
     """Return the content of a credential whose last block follows *stem*; None unless `read_chain` would accept it.
 
     On None the caller uses `read_chain`, which says what is wrong.

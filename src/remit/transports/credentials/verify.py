@@ -10,7 +10,7 @@ from remit.policy.reception import Grant
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import meet
 from remit.transports.credentials.blocks import ParsedCredential, apart
-from remit.transports.credentials.chain import Stem, read_chain, read_on, stem_of
+from remit.transports.credentials.chain import CredentialPrefix, prefix_of, read_chain, read_on
 from remit.transports.credentials.hops import CredentialChain, Hop, Verified
 from remit.transports.credentials.proof import WINDOW_MS, digest_of
 
@@ -28,7 +28,7 @@ class Chains:
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._chains: OrderedDict[bytes, CredentialChain] = OrderedDict()
-        self._stems: OrderedDict[bytes, Stem] = OrderedDict()
+        self._stems: OrderedDict[bytes, CredentialPrefix] = OrderedDict()
 
     def read(self, token: str, roots: Collection[str]) -> CredentialChain | Fault:
         """Return the content of a credential, like `chain.read`."""
@@ -58,7 +58,7 @@ class Chains:
         if chain.biscuit is None or len(chain.hops) == 1 or not self._kept:
             return  # it is kept already, or there is none
         parts = apart(chain.token)
-        if parts is not None and (stem := stem_of(chain, parts)) is not None:
+        if parts is not None and (stem := prefix_of(chain, parts)) is not None:
             self._stems[_above(parts)] = stem
             _bound(self._stems, self._kept)
 
