@@ -32,7 +32,7 @@ class Neighbour:
         self.name = name
         self.sealer: MessageCipher = sealer(path, name)
         self.hub = hub or Hub(name=name, store=MemoryStore())
-        self.outpost = DeviceAccess()
+        self.access = DeviceAccess()
         self.shared: dict[str, Shared] = {}
         self.told: list[SharingEvent] = []
         self.remembers = True
@@ -49,9 +49,9 @@ class Neighbour:
     def knows(self, agent: str, other: "Neighbour", *, card: dict[str, Any] | None = None, **settings: Any) -> None:
         """Have an agent that the other one shares as an agent of this hub; both know each other."""
         introduce(self.sealer, other.sealer)
-        errand = RemoteCaller(agent=agent, device=other.name, **settings)
-        given: dict[str, Any] = {"concurrency": errand.max_concurrent_shared_calls, "resumable": True} | (card or {})
-        self.hub.register(AgentCard(name=agent, **given), DeviceAgent(errand, self.outpost))
+        caller = RemoteCaller(agent=agent, device=other.name, **settings)
+        given: dict[str, Any] = {"concurrency": caller.max_concurrent_shared_calls, "resumable": True} | (card or {})
+        self.hub.register(AgentCard(name=agent, **given), DeviceAgent(caller, self.access))
 
     def shares(self, agent: str, *others: "Neighbour", **settings: Any) -> None:
         ids = frozenset(each.id for each in others)
@@ -66,12 +66,12 @@ class Neighbour:
         async with there(self.sealer, url) as self.post, AsyncExitStack() as stack:
             self.sharing = Sharing(self.hub, self.sealer, self.post, self.shared, now_ms=NOW_MS, told=self.told.append)
             known = self.sharing.control if self.remembers else None
-            errands = RemoteCalls(self.sealer, self.post, now_ms=NOW_MS, control_of=known)
-            for outpost in device_access_of(self.hub):
-                stack.enter_context(outpost.lent(errands))
+            calls = RemoteCalls(self.sealer, self.post, now_ms=NOW_MS, control_of=known)
+            for access in device_access_of(self.hub):
+                stack.enter_context(access.provide(calls))
             self._watch()
             reading = asyncio.create_task(
-                route_messages(self.post, None, self.sharing, sealer=self.sealer, now_ms=NOW_MS, calls=errands)
+                route_messages(self.post, None, self.sharing, sealer=self.sealer, now_ms=NOW_MS, calls=calls)
             )
             try:
                 yield self

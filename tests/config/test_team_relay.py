@@ -298,7 +298,7 @@ def test_an_agent_on_another_device_is_an_agent_of_the_hub_within_what_its_secti
     card_ = hub.cards["far"]
     assert (card_.description, card_.concurrency, card_.rate) == ("knows APIs", 7, rate)
     assert hub.cards["away"].concurrency == own.max_concurrent_shared_calls
-    assert away.lender is far.lender
+    assert away.access is far.access
 
 
 def test_the_program_of_a_profile_gets_its_secrets_and_runs_in_the_teams_folder(folder: Path) -> None:

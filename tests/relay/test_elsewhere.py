@@ -502,7 +502,7 @@ async def test_a_device_that_is_not_known_or_not_allowed_is_not_asked(tmp_path: 
     anna.knows("bobs-expert", bob)
     anna.knows("nobodys", bob)
     anna.knows("carls-expert", carl)
-    anna.hub.register(AgentCard(name="lost"), DeviceAgent(RemoteCaller(agent="lost", device="nobody"), anna.outpost))
+    anna.hub.register(AgentCard(name="lost"), DeviceAgent(RemoteCaller(agent="lost", device="nobody"), anna.access))
     anna.sealer.peers.revoke(carl.id)
     anna.sealer.peers.allow(bob.id, allowed=False)
     async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):

@@ -22,8 +22,8 @@ MAX_CONNECTIONS = 64
 class OutgoingProxy:
     """Serves one process: `CONNECT host:port`, and plain HTTP requests with a whole address."""
 
-    def __init__(self, door: socket.socket, network: Iterable[str], agent: str) -> None:
-        self._door = door
+    def __init__(self, listener: socket.socket, network: Iterable[str], agent: str) -> None:
+        self._listener = listener
         self._allowed = {found for each in network if (found := destination(each)) is not None}
         self._agent = agent
         self._tasks: set[asyncio.Task[None]] = set()
@@ -31,12 +31,12 @@ class OutgoingProxy:
 
     async def open(self) -> None:
         """Start listening."""
-        self._server = await asyncio.start_server(self._serve, sock=self._door, limit=MAX_HEAD)
+        self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=MAX_HEAD)
 
     def close(self) -> None:
         """Stop listening and close all connections."""
         if self._server is None:
-            self._door.close()
+            self._listener.close()
         else:
             self._server.close()
         for task in tuple(self._tasks):

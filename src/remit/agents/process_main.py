@@ -50,7 +50,7 @@ class Worker:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._inbox: asyncio.Queue[StartFrame | RunFrame] = asyncio.Queue()
-        self._desk: RemoteBriefBackend | None = None
+        self._backend: RemoteBriefBackend | None = None
 
     async def serve(self, entrance: str) -> None:
         """Import the agent's code and serve delegations until the process is killed."""
@@ -81,23 +81,23 @@ class Worker:
         return agent
 
     async def _carry_out(self, agent: Agent, run: RunFrame) -> None:
-        desk = self._desk = RemoteBriefBackend(self._channel, run)
+        backend = self._backend = RemoteBriefBackend(self._channel, run)
         target = run.request.target
         try:
-            answer = await agent(Brief(run.request, run.tools, desk, run.prompt))
+            answer = await agent(Brief(run.request, run.tools, backend, run.prompt))
         except RemitError as error:
             origin = error.fault.origin or origin_of(error, target)
-            desk.leave(FailedFrame(fault=replace(error.fault, origin=origin), cause=_cause(error)))
+            backend.leave(FailedFrame(fault=replace(error.fault, origin=origin), cause=_cause(error)))
         except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
             why = fault(Code.DELEGATION_FAILED, f"{target} raised {_describe_error(error)}")
             why = replace(why, origin=origin_of(error, target))
-            desk.leave(FailedFrame(fault=why, trace=_trace(error), cause=_cause(error)))
+            backend.leave(FailedFrame(fault=why, trace=_trace(error), cause=_cause(error)))
         else:
             try:
-                desk.leave(DoneFrame(answer=raw_of_agent(answer)))
+                backend.leave(DoneFrame(answer=raw_of_agent(answer)))
             except NOT_SAYABLE as error:
                 message = f"{target} gave an answer that is not JSON: {error}"
-                desk.leave(FailedFrame(fault=fault(Code.RESULT_VALIDATION_FAILED, message)))
+                backend.leave(FailedFrame(fault=fault(Code.RESULT_VALIDATION_FAILED, message)))
 
     def _receive_soon(self, frame: ToProcess) -> None:
         self._loop.call_soon_threadsafe(self._receive, frame)
@@ -107,8 +107,8 @@ class Worker:
             case StartFrame() | RunFrame():
                 self._inbox.put_nowait(frame)
             case ReplyFrame():
-                if self._desk is not None:
-                    self._desk.settle(frame)
+                if self._backend is not None:
+                    self._backend.settle(frame)
 
 
 def resolve(entrance: str) -> Callable[[Brief], object]:
@@ -169,9 +169,9 @@ def _confine(end: socket.socket) -> None:
     told = not rules.network
     try:
         if rules.network:
-            with enter_own_network() as door:
-                proxy = f"http://127.0.0.1:{door.getsockname()[1]}"
-                socket.send_fds(end, [b"+"], [door.fileno()])
+            with enter_own_network() as listener:
+                proxy = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                socket.send_fds(end, [b"+"], [listener.fileno()])
             told = True
             os.environ.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy))
         enforce(rules)

@@ -131,15 +131,15 @@ def _add_tools(hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
 def _add_agents(hub: Hub, team: Team, environ: Mapping[str, str], held: Any) -> None:
     kept = (team.folder / ".remit", team.folder / team.identity.key)
     hub.configure_isolation(folder=team.folder, environ=environ, hidden=kept)
-    outpost: DeviceAccess | None = None
+    access: DeviceAccess | None = None
     for name, agent in team.agents.items():
         if agent.peer is not None:
             _connect(hub, team, name, agent, agent.peer, environ, held)
         elif agent.card is not None:
             _connect_a2a(hub, team, name, agent, agent.card, environ)
         elif agent.device is not None:
-            outpost = outpost or _device_access(hub, team, environ)
-            _connect_device(hub, team, name, agent, agent.device, outpost)
+            access = access or _device_access(hub, team, environ)
+            _connect_device(hub, team, name, agent, agent.device, access)
         else:
             _add_agent(hub, team, name, agent, environ)
 
@@ -197,14 +197,14 @@ def _connect(
     from remit.transports.credentials.incoming import RunCredentials
 
     wall_ms = LoopClock().wall_ms
-    papers = credential_headers_of(team, held=held or RunCredentials(wall_ms), wall_ms=wall_ms)
+    headers = credential_headers_of(team, held=held or RunCredentials(wall_ms), wall_ms=wall_ms)
     url = team.peers[peer].url
     assert url is not None, "a peer without an address is refused by the checks"
     hub.connect(
         name,
         url,
         remote=agent.remote,
-        credential=papers.credential(addressee_of(team, peer, environ)),
+        credential=headers.credential(addressee_of(team, peer, environ)),
         **_elsewhere(team, agent),
     )
 
@@ -230,21 +230,21 @@ def _device_access(hub: Hub, team: Team, environ: Mapping[str, str]) -> "DeviceA
     return DeviceAccess(at_work)
 
 
-def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "DeviceAccess") -> None:
+def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, access: "DeviceAccess") -> None:
     from remit.relay.call_shared import RemoteCaller
     from remit.relay.remote_agents import DeviceAgent
 
     said: dict[str, Any] = {} if agent.rate is None else {"rate": agent.rate}
     if agent.concurrency is not None:
         said["max_concurrent_shared_calls"] = agent.concurrency
-    errand = RemoteCaller(
+    caller = RemoteCaller(
         agent=name, device=device, remote=agent.remote or "", max_hop_count=agent.max_hop_count, **said
     )
     about = _elsewhere(team, agent)
     about["capabilities"] = tuple(about["capabilities"])
-    about["concurrency"] = errand.max_concurrent_shared_calls
+    about["concurrency"] = caller.max_concurrent_shared_calls
     # If it is called again after a restart, the other side returns what it has already done.
-    hub.register(AgentCard(name=name, resumable=True, **about), DeviceAgent(errand, outpost), outpost.close)
+    hub.register(AgentCard(name=name, resumable=True, **about), DeviceAgent(caller, access), access.close)
 
 
 def _elsewhere(team: Team, agent: AgentSection) -> Any:

@@ -176,8 +176,8 @@ async def _start(
     """Connect the device to the hub's remote agents, and start the tasks that read and watch until the stack closes."""
     sealer, post = device.sealer, device.post
     calls = RemoteCalls(sealer, post, now_ms=_now_ms, control_of=sharer and sharer.control)
-    for outpost in device_access_of(hub) if hub is not None else ():
-        stack.enter_context(outpost.lent(calls))
+    for access in device_access_of(hub) if hub is not None else ():
+        stack.enter_context(access.provide(calls))
     if runs is not None:
         await stack.enter_async_context(runs)
     watch = _ChangeWatcher(known, post, device.gateway)

@@ -66,7 +66,7 @@ async def serving(
     with listening(host, port) as bound:
         async with hub_of(team, environ=environ, held=held) as hub, _device_of(team, hub, environ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
-            door = authenticator_of(
+            authenticator = authenticator_of(
                 team,
                 held=held,
                 spending=spending,
@@ -78,7 +78,7 @@ async def serving(
             )
             api = Api(
                 hub,
-                door,
+                authenticator,
                 exposed=lambda: hub.cards if ANYONE in section.agents else section.agents,
                 a2a=_exposure(team, hub),
                 proxies=section.proxies,

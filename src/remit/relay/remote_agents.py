@@ -20,20 +20,20 @@ class DeviceAccess:
 
     def __init__(self, open: Callable[[], AbstractAsyncContextManager[object]] | None = None) -> None:
         self._open = open
-        self._lent: RemoteCalls | None = None
+        self._calls: RemoteCalls | None = None
         self._opened = AsyncExitStack()
         self._is_own = False
         """Whether it was opened here, so that it is closed here."""
         self._opening = asyncio.Lock()
 
     @contextmanager
-    def lent(self, calls: RemoteCalls) -> Generator[None]:
+    def provide(self, calls: RemoteCalls) -> Generator[None]:
         """Use *calls* while the block lasts."""
-        before, self._lent = self._lent, calls
+        before, self._calls = self._calls, calls
         try:
             yield
         finally:
-            self._lent = before
+            self._calls = before
             calls.close()
 
     async def calls(self) -> RemoteCalls:
@@ -42,11 +42,11 @@ class DeviceAccess:
             async with self._opening:
                 if self._is_wanting():
                     await self._reopen()
-        assert self._lent is not None, "opening the device sets this"
-        return self._lent
+        assert self._calls is not None, "opening the device sets this"
+        return self._calls
 
     def _is_wanting(self) -> bool:
-        return self._lent is None or (self._is_own and self._lent.is_over)
+        return self._calls is None or (self._is_own and self._calls.is_over)
 
     async def _reopen(self) -> None:
         await self.close()
@@ -68,16 +68,16 @@ class DeviceAccess:
 
 
 def device_access_of(hub: Engine) -> set[DeviceAccess]:
-    """Return the lenders of all agents of a hub that are on other devices."""
-    return {each.lender for each in hub.remotes.values() if isinstance(each, DeviceAgent)}
+    """Return the device access of all agents of a hub that are on other devices."""
+    return {each.access for each in hub.remotes.values() if isinstance(each, DeviceAgent)}
 
 
 class DeviceAgent(Remote):
     """An agent that another device shares."""
 
-    def __init__(self, caller: RemoteCaller, lender: DeviceAccess) -> None:
+    def __init__(self, caller: RemoteCaller, access: DeviceAccess) -> None:
         self.caller = caller
-        self.lender = lender
+        self.access = access
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Ask over the hub's own device and return the response; when cancelled, withdraw the question."""
@@ -86,7 +86,7 @@ class DeviceAgent(Remote):
             why = f"{self.caller.device} was asked too long ago to ask again, and the outcome is unknown"
             return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
         try:
-            calls = await self.lender.calls()
+            calls = await self.access.calls()
         except StoreError:
             raise
         except RemitError as error:

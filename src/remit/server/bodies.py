@@ -87,10 +87,10 @@ def quality(headers: Headers, media_type: str) -> float:
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", re.ASCII)
 
 
-def prefers(headers: Headers, wish: str) -> bool:
+def prefers(headers: Headers, preference: str) -> bool:
     """Return whether the `Prefer` header names a preference (RFC 7240)."""
-    wishes = (each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(","))
-    return wish in wishes
+    preferences = (each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(","))
+    return preference in preferences
 
 
 async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:

@@ -54,11 +54,11 @@ async def run_order(
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver)
         refuse_unknown(order.agent, hub)
-        attendance = RunFollower(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
-        with logging_to(display.say, verbose=verbose), interrupts(attendance.stop, display.abandon):
+        follower = RunFollower(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
+        with logging_to(display.say, verbose=verbose), interrupts(follower.stop, display.abandon):
             async with hub:
-                response = await attendance.run(order)
-            return FinishedRun(tree, response, team.store_path, attendance.stopping)
+                response = await follower.run(order)
+            return FinishedRun(tree, response, team.store_path, follower.stopping)
     finally:
         display.close()
 

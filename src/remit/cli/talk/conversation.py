@@ -68,7 +68,7 @@ class ChatSession:
         if terminal is not None and team.approvals.otherwise == "terminal":
             who = self.transcript.asked = current_user()
             self._approver = TerminalApprover(self.transcript, who, terminal)
-        self._attendance: RunFollower | None = None
+        self._follower: RunFollower | None = None
         self._asking = asyncio.Lock()
         self._telling: set[asyncio.Task[None]] = set()
         self._inbox: asyncio.Queue[str | None] = asyncio.Queue()
@@ -197,8 +197,8 @@ class ChatSession:
 
     def _stop(self, why: str) -> None:
         """Cancel the current run; its finished parts are kept."""
-        if self._attendance is not None and not self._attendance.stopping:
-            self._attendance.stop(why)
+        if self._follower is not None and not self._follower.stopping:
+            self._follower.stop(why)
 
     def _entered(self, line: str | None) -> None:
         """Handle a line from the terminal; a request waits until the previous one is answered."""
@@ -224,7 +224,7 @@ class ChatSession:
         match command.strip():
             case name if name in LEAVING:
                 self._over = True
-            case "cancel" if self._attendance is None:
+            case "cancel" if self._follower is None:
                 self.transcript.say("Nothing to cancel.")
             case "cancel":
                 self._stop("/cancel")
@@ -246,10 +246,10 @@ class ChatSession:
         try:
             with self.transcript.run(tree):
                 # A separate task, so that a run that is cancelled before its first record ends alone.
-                task = asyncio.get_running_loop().create_task(self._attend(order, tree))
+                task = asyncio.get_running_loop().create_task(self._run_order(order, tree))
                 await asyncio.wait({task})
                 async with self._asking:  # a question of a resumed run uses the terminal first
-                    attendance, self._attendance = self._attendance, None
+                    follower, self._follower = self._follower, None
                 if not task.cancelled():
                     self.transcript.answer(task.result().result)
         except RemitError as error:
@@ -263,13 +263,13 @@ class ChatSession:
             self.transcript.say("Cancelled before it started.")
             return
         self._commands.last = tree
-        self._tell_end(tree, task.result(), stopped=attendance is not None and attendance.stopping)
+        self._tell_end(tree, task.result(), stopped=follower is not None and follower.stopping)
 
-    async def _attend(self, order: Order, tree: Tree) -> Response:
-        self._attendance = RunFollower(
+    async def _run_order(self, order: Order, tree: Tree) -> Response:
+        self._follower = RunFollower(
             self._hub, tree, self.transcript, self._heard, at_terminal=self._approver is not None
         )
-        return await self._attendance.run(order)
+        return await self._follower.run(order)
 
     async def _heard(self, record: Record, _: Hub) -> None:
         if self._as_jsonl:
@@ -285,7 +285,7 @@ class ChatSession:
     async def _approve(self, question: Question) -> Decision:
         """Ask the person at the terminal, unless they are typing: then the question waits in the inbox."""
         async with self._asking:
-            if self._approver is not None and self._attendance is not None:
+            if self._approver is not None and self._follower is not None:
                 return await self._approver(question)
         return await InboxApprover(self._hub.store)(question)
 

@@ -62,13 +62,13 @@ async def serve(
     """Serve a hub's tools over stdin and stdout, for one user, until the host closes *stdin*."""
     sender = Sender(name="mcp", users=frozenset({user}), may_approve=True)
     caller = Caller(sender=sender, user=user)
-    face = McpToolServer(name, HostDelegations(Delegations(hub, _LocalUserGate(sender), exposed)), lambda _: caller)
+    tools = McpToolServer(name, HostDelegations(Delegations(hub, _LocalUserGate(sender), exposed)), lambda _: caller)
     into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     written, out = anyio.create_memory_object_stream[SessionMessage](0)
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(_read(stdin, into))
         group.create_task(_write(out, write, reading))
-        await face.server.run(read, written, face.server.create_initialization_options())
+        await tools.server.run(read, written, tools.server.create_initialization_options())
         reading.cancel()
 
 

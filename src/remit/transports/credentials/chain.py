@@ -209,26 +209,26 @@ def prefix_of(chain: CredentialChain, parts: ParsedCredential) -> CredentialPref
     return CredentialPrefix(hops=chain.hops[:-1], signers=chain.signers[:-1], ids=chain.ids[:-1], end=end)
 
 
-def read_on(token: str, parts: ParsedCredential, stem: CredentialPrefix) -> CredentialChain | None:
-    """Return the content of a credential whose last block follows *stem*; None unless `read_chain` would accept it.
+def read_on(token: str, parts: ParsedCredential, prefix: CredentialPrefix) -> CredentialChain | None:
+    """Return the content of a credential whose last block follows *prefix*; None unless `read_chain` would accept it.
 
     On None the caller uses `read_chain`, which says what is wrong.
     """
-    number = len(stem.hops)
+    number = len(prefix.hops)
     block = parts.block(number)
     if block is None or len(token) > MAX_CHARS:
         return None
     content = content_of(block.payload, number)
-    if content is None or not block.follows(stem.end) or not parts.is_held(block.next_key):
+    if content is None or not block.follows(prefix.end) or not parts.is_held(block.next_key):
         return None
     try:
-        hops = (*stem.hops, msgspec.msgpack.decode(content, type=Hop))
+        hops = (*prefix.hops, msgspec.msgpack.decode(content, type=Hop))
     except ValueError:
         return None
-    signers = (*stem.signers, block.signer)
+    signers = (*prefix.signers, block.signer)
     if _broken(hops, signers) is not None:
         return None
-    return CredentialChain(hops=hops, signers=signers, ids=(*stem.ids, block.signature.hex()), token=token)
+    return CredentialChain(hops=hops, signers=signers, ids=(*prefix.ids, block.signature.hex()), token=token)
 
 
 def ids_of(token: str) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class Chains:
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._chains: OrderedDict[bytes, CredentialChain] = OrderedDict()
-        self._stems: OrderedDict[bytes, CredentialPrefix] = OrderedDict()
+        self._prefixes: OrderedDict[bytes, CredentialPrefix] = OrderedDict()
 
     def read(self, token: str, roots: Collection[str]) -> CredentialChain | Fault:
         """Return the content of a credential, like `chain.read`."""
@@ -40,27 +40,27 @@ class Chains:
         if isinstance(chain, CredentialChain):
             self._chains[key] = chain
             _bound(self._chains, self._kept)
-            self._keep_stem(chain)
+            self._keep_prefix(chain)
         return chain
 
     def _read_on(self, token: str, roots: Collection[str]) -> CredentialChain | None:
         """Read the last block alone, if the others were read before."""
         # A hub that is only called directly keeps none, and parses none.
-        parts = apart(token) if self._stems else None
-        stem = None if parts is None else self._stems.get(_above(parts))
-        # A hub that was trusted when the stem was read may not be trusted any more.
-        if parts is None or stem is None or stem.signers[0] not in roots:
+        parts = apart(token) if self._prefixes else None
+        prefix = None if parts is None else self._prefixes.get(_above(parts))
+        # A hub that was trusted when the prefix was read may not be trusted any more.
+        if parts is None or prefix is None or prefix.signers[0] not in roots:
             return None
-        self._stems.move_to_end(_above(parts))
-        return read_on(token, parts, stem)
+        self._prefixes.move_to_end(_above(parts))
+        return read_on(token, parts, prefix)
 
-    def _keep_stem(self, chain: CredentialChain) -> None:
+    def _keep_prefix(self, chain: CredentialChain) -> None:
         if chain.biscuit is None or len(chain.hops) == 1 or not self._kept:
             return  # it is kept already, or there is none
         parts = apart(chain.token)
-        if parts is not None and (stem := prefix_of(chain, parts)) is not None:
-            self._stems[_above(parts)] = stem
-            _bound(self._stems, self._kept)
+        if parts is not None and (prefix := prefix_of(chain, parts)) is not None:
+            self._prefixes[_above(parts)] = prefix
+            _bound(self._prefixes, self._kept)
 
 
 def _above(parts: ParsedCredential) -> bytes:
