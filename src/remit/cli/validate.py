@@ -57,9 +57,9 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
 
 def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
     from remit.cli.places import importing
-    from remit.config.cautions import tools_in_source, warnings_about
     from remit.config.composition import hub_of
     from remit.config.load import load_team, located
+    from remit.config.team_warnings import tools_in_source, warnings_about
 
     try:
         with importing():

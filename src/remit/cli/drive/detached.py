@@ -15,8 +15,8 @@ import click
 import msgspec
 
 from remit.cli.drive import running
-from remit.cli.drive.attend import ANNOUNCE_S, run_order
 from remit.cli.drive.order import Order
+from remit.cli.drive.run_order import ANNOUNCE_S, run_order
 from remit.cli.show.report import exit_code, summary
 from remit.cli.show.screen import worded
 from remit.config.load import load_team

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from remit.cli.drive import running
-from remit.cli.drive.attend import FinishedRun, run_order
 from remit.cli.drive.order import Order
+from remit.cli.drive.run_order import FinishedRun, run_order
 from remit.cli.drive.running import INTERRUPTED, Data, data_only
 from remit.cli.places import relative_path
 from remit.cli.show.report import details, exit_code, short, summary

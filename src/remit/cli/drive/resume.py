@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from remit.cli.drive import running
-from remit.cli.drive.attend import ANNOUNCE_S, terminal_approver
+from remit.cli.drive.run_order import ANNOUNCE_S, terminal_approver
 from remit.cli.drive.running import INTERRUPTED, Data, data_only, interrupts, logging_to
 from remit.cli.drive.watch import answered, document_of, give
 from remit.cli.places import reading
