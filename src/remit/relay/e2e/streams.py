@@ -176,8 +176,8 @@ class _Row(Struct, frozen=True):
 
 
 # One row for each reason. What to do with the encrypted bytes: `drop` them; have them sent again `later`, by leaving
-# them at the gateway or by `Sealer.renew`, because their sender still holds the message; or drop them after
-# `Sealer.renew` or `Sealer.acknowledge` has told the other side the state of this one.
+# them at the gateway or by `MessageCipher.renew`, because their sender still holds the message; or drop them after
+# `MessageCipher.renew` or `MessageCipher.acknowledge` has told the other side the state of this one.
 REASONS: dict[RejectionReason, _Row] = {
     RejectionReason.UNKNOWN_DEVICE: _Row(Code.PERMISSION_DENIED, "drop", "the device is unknown"),
     RejectionReason.NOT_ALLOWED: _Row(Code.PERMISSION_DENIED, "drop", "its sender may not contact this device"),

@@ -1,4 +1,4 @@
-"""What is wanted of a run in another process reaches its host through the device's file."""
+"""Commands for a run in another process reach it through the device's file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +54,7 @@ async def test_a_draft_is_approved_and_rejected_from_another_process(tmp_path: P
         file.close()
 
 
-async def test_wishes_are_done_in_the_order_in_which_they_were_left(tmp_path: Path) -> None:
+async def test_commands_are_done_in_the_order_in_which_they_were_left(tmp_path: Path) -> None:
     async with together(tmp_path) as pair:
         await pending(pair)
         file, (run,) = beside(tmp_path), pair.host.runs
