@@ -53,13 +53,15 @@ class DelegationTasks:
         if capability is not None and frame.run.known:
             self.recording.warn_of_tokens(frame, capability)
         loop = asyncio.get_running_loop()
-        frame.outcome = loop.create_future()
+        # Future and task are made directly: the loop's own methods add only checks, at half a microsecond. And a task
+        # factory of the program would not do: a task that starts eagerly would end before its frame knows it.
+        frame.outcome = asyncio.Future(loop=loop)
         if frame.stopping is not None:
             self.settlement.settle(frame, stopped(frame, frame.stopping))
             return frame
         frame.tick = self._wheel.add(frame, frame.deadline)
         # A name of its own is worth more than `Task-7`, and costs less to make.
-        frame.task = loop.create_task(self._carry(frame), name=frame.path)
+        frame.task = asyncio.Task(self._carry(frame), loop=loop, name=frame.path)
         return frame
 
     async def join(
