@@ -21,12 +21,13 @@ COME_BACK_MS = 1_000
 class HeldSlot:
     """One slot as its holder sees it: released and regained as needed, and given up at the end."""
 
-    _held = True
-    _left = False
-    _returning: asyncio.Event | None = None
+    __slots__ = ("_held", "_left", "_returning", "_stall")
 
     def __init__(self, stall: "SlotPool") -> None:
         self._stall = stall
+        self._held = True
+        self._left = False
+        self._returning: asyncio.Event | None = None
 
     def release(self) -> None:
         if self._held:
