@@ -172,7 +172,8 @@ class Scene:
             setattr(attempt, name, value)
         assert last is not None
         request = draft_again(last, attempt.call, attempt.path, left_ms, 8)
-        allowed = self.admission.allow_again(attempt, request, last)
+        verdict = self.admission.allow_again(attempt, request, last)
+        allowed = Rewrite(request) if isinstance(verdict, Allow) else verdict
         facts = self.admission.facts_of_call(attempt, request, repeated=False)
         assert allowed in (None, self.admission.judge(request, facts, self.parent.run))
         return allowed

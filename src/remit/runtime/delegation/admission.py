@@ -11,7 +11,7 @@ from remit.policy.budget import FLOOR_MS
 from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
-from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
+from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
 from remit.policy.weight import is_light_request, said_in
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call, Request
@@ -65,7 +65,7 @@ class Admission:
             facts = replace(facts, asked_tools=attempt.call.tools)
         return replace(facts, approved=attempt.approved) if attempt.approved else facts
 
-    def allow_again(self, attempt: CallAttempt, request: Request, last: PassedCall) -> Rewrite | None:
+    def allow_again(self, attempt: CallAttempt, request: Request, last: PassedCall) -> Allow | Rewrite | None:
         """Allow a short text that nobody asked before and that was drafted like the *last* one; None: `judge` decides.
 
         All guards allowed that one. Its route, the cards and the limits are the same, so the guards that read nothing
@@ -87,7 +87,7 @@ class Admission:
             return None
         try:
             if run.sealing is None or not run.sealing.detect(request.objective):
-                return Rewrite(request)
+                return ALLOW
             struck: dict[str, str | int] = {}
             return Rewrite(strike(request, run.sealing, struck), struck)
         except Exception:  # noqa: BLE001 - a detector that fails, or finds too much: `judge` reports it

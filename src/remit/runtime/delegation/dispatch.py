@@ -5,7 +5,7 @@ import logging
 
 from remit.policy.reception import context_cut
 from remit.policy.repeats import CallKey, EarlierAnswer, beside_of, is_outdated
-from remit.policy.verdict import Ask, Refuse, Rewrite
+from remit.policy.verdict import ALLOW, Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_call, is_light_request
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Call, Request, Response
@@ -113,8 +113,8 @@ class Dispatch:
         if parent.calls_by_key is not None and key in parent.calls_by_key:
             return None
         verdict = self.admission.allow_again(attempt, request, last)
-        if verdict is None or verdict.struck:
-            return None if verdict is None else self._start(attempt, request, verdict, key)
+        if verdict is not ALLOW:
+            return self._start(attempt, request, verdict, key) if isinstance(verdict, Rewrite) else None
         # It has no route, capability, hand-off or journal, and asks for no context: nothing else is to be noted.
         return self.tasks.start(self.admission.reserve(request, entry, parent.run, parent, now, key))
 
