@@ -7,10 +7,9 @@ An option of an agent is declared once for Python programs, in the classes here:
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from remit.agents.function import AgentFunction, described
-from remit.agents.sandbox import Sandbox
 from remit.agents.typed import with_schemas
 from remit.policy.reception import Permission
 from remit.policy.redaction import KIND
@@ -19,6 +18,9 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Names
 from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema
+
+if TYPE_CHECKING:  # most hubs have no sandboxes
+    from remit.agents.sandbox import Sandbox
 
 
 def permissions_of(client: str, given: Collection[str]) -> frozenset[Permission]:
@@ -110,7 +112,7 @@ class AgentOptions(CardOptions, total=False):
     resumable: bool
     isolation: Literal["task", "process"]
     env: Collection[str]
-    sandbox: Sandbox | bool
+    sandbox: "Sandbox | bool"
     prompt: str
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
 from msgspec.structs import replace
 
 from remit.agents.function import AgentFunction, agent_from, closing, function_of, tool_from
-from remit.agents.model import ModelAgent
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
 from remit.detectors.pipeline import detector_pipeline
@@ -55,6 +54,7 @@ if TYPE_CHECKING:  # most hubs have no telemetry, no servers and no models
     from pydantic_ai.models import Model
 
     from remit.agents.mcp.settings import Settings
+    from remit.agents.model import ModelAgent
     from remit.hub.telemetry import HubTelemetry, TelemetryOptions
     from remit.server.a2a.routes import Exposure
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remit.agents.function import function_of
-from remit.agents.sandbox import Sandbox, demand
 from remit.hub.cards import names_of
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no isolated agents
     from remit.agents.process import ProcessAgent
+    from remit.agents.sandbox import Sandbox
 
 
 class Isolation:
@@ -32,9 +32,12 @@ class Isolation:
         """Keep files from every sandbox."""
         self._hidden.extend(paths)
 
-    def process_agent(self, name: str, agent: object, env: Collection[str], sandbox: Sandbox | bool) -> "ProcessAgent":
+    def process_agent(
+        self, name: str, agent: object, env: Collection[str], sandbox: "Sandbox | bool"
+    ) -> "ProcessAgent":
         """Return an agent that runs in processes; *agent* is its code, or names it as `"module:function"`."""
         from remit.agents.process import ProcessAgent
+        from remit.agents.sandbox import Sandbox, demand
         from remit.agents.spawn import ProcessEnvironment
 
         wanted = (Sandbox() if sandbox else None) if isinstance(sandbox, bool) else sandbox
