@@ -1,9 +1,9 @@
 """Where in an agent's own code an exception was raised."""
 
 import os
-import sysconfig
 import traceback
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -26,9 +26,6 @@ _TELLING = 100
 
 _HERE = str(Path(remit.__file__).parent) + os.sep
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_STANDARD = tuple(
-    {str(Path(path).resolve()) + os.sep for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))}
-)
 
 
 def worded(error: BaseException) -> str:
@@ -96,10 +93,19 @@ def places(why: Fault) -> str:
     return "".join(f"\n  at {each}" for each in why.origin.frames) if why.origin is not None else ""
 
 
+@cache
+def _standard_library() -> tuple[str, ...]:
+    """Return its folders; found when an agent first fails, because that loads how this Python was built."""
+    import sysconfig
+
+    paths = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+    return tuple({str(Path(path).resolve()) + os.sep for path in paths if path})
+
+
 def _is_foreign(file: str) -> bool:
     if file.startswith(("<frozen", _HERE)):
         return True
-    return file.startswith(_STANDARD) and not any(part in file for part in _PACKAGES)
+    return file.startswith(_standard_library()) and not any(part in file for part in _PACKAGES)
 
 
 def _shown(frame: traceback.FrameSummary) -> SourceLine:
