@@ -1,7 +1,6 @@
 """Describes what is wrong with an invalid value, field by field."""
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from enum import EnumType
 from itertools import islice
 from types import UnionType
@@ -97,6 +96,8 @@ def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence that suggests similar names; empty if there are none."""
+    from difflib import get_close_matches  # only for a mistake, and large
+
     near = get_close_matches(name[:SHOWN], list(known), n=1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
