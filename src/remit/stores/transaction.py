@@ -31,9 +31,10 @@ Entry = tuple[Kind, int, str, str, Body]
 """A record before it has a number: kind, at_ms, run, session, body."""
 
 # One statement inserts many rows. Each statement releases the interpreter lock, which a busy event loop returns only
-# after 5 ms: beside such a loop 500 records took 2.5 s row by row, and take 11 ms this way. (For the same reason the
-# rest of this file does as much as it can in one statement.) apsw caches no SQL above 16 kB, which sets the upper size.
-_CHUNKS = (500, 200, 100, 50, 20, 10, 5, 2, 1)
+# after 5 ms: beside such a loop 500 records took 2.5 s row by row, and take 20 ms this way. (For the same reason the
+# rest of this file does as much as it can in one statement.) Statements are kept compiled, at 1.2 kB for each row, and
+# more than 200 rows in one save nothing.
+_CHUNKS = (200, 50, 20, 5, 2, 1)
 _COLUMNS = 7
 
 # A worker dies at most one lease before its lease expires. If a question was open at that time, the worker died while
