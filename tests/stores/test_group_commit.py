@@ -105,6 +105,7 @@ async def test_what_waits_for_others_is_written_with_what_is_urgent() -> None:
 
 async def test_the_loop_writes_a_few_items_itself_once_a_batch_was_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remit.stores.group_commit.QUICK_S", LONG_S)
+    monkeypatch.setattr("remit.stores.group_commit.STEADY", 1)
     async with started(Desk(in_loop=2)) as desk:
         for items in ((0,), (1, 2), (3, 4, 5)):
             desk.put(*items)
@@ -113,17 +114,27 @@ async def test_the_loop_writes_a_few_items_itself_once_a_batch_was_fast(monkeypa
     assert desk.in_loop == [False, True, False]
 
 
-async def test_after_a_failure_the_thread_writes_again_and_not_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_loop_fails_to_write_is_written_by_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remit.stores.group_commit.QUICK_S", LONG_S)
+    monkeypatch.setattr("remit.stores.group_commit.STEADY", 1)
     async with started(Desk(in_loop=2)) as desk:
         desk.put(0)
         await eventually(lambda: desk.batches == [[0]] and not desk.group.busy)
         desk.failures = 1
         desk.put(1)
-        await eventually(lambda: not desk.failures)
-        desk.put(2)
-        await eventually(lambda: desk.batches == [[0], [1, 2]])
+        await eventually(lambda: desk.batches == [[0], [1]])
     assert desk.in_loop == [False, False]
+
+
+async def test_after_a_slow_batch_the_thread_writes_until_several_were_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remit.stores.group_commit.STEADY", 2)
+    async with started(Desk(in_loop=2)) as desk:
+        for number, quick_s in enumerate((LONG_S, LONG_S, 0.0, LONG_S, LONG_S, LONG_S)):
+            monkeypatch.setattr("remit.stores.group_commit.QUICK_S", quick_s)
+            monkeypatch.setattr("remit.stores.group_commit.ITEM_S", 0.0)
+            desk.put(number)
+            await eventually(lambda: not desk.group.queue and not desk.group.busy)
+    assert desk.in_loop == [False, False, True, False, False, True]
 
 
 async def test_what_cannot_be_written_at_the_end_is_written_by_the_next_thread() -> None:

@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Notice, Progress, Record, ToolUse
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest
-from remit.stores.connection import connect_reader
+from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.sqlite import SqliteStore
 from remit.testing.conformance import LONG_MS, a_request, a_response, code_of, progress, texts
 from waiting import PATIENCE_S
@@ -257,3 +260,55 @@ async def test_readers_do_not_wait_for_a_commit(tmp_path: Path) -> None:
             assert await store.facts("u-1") == ()
         gate.open.set()
         await flush
+
+
+# ── in the loop ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the loop write itself, however slow the disk of the test is."""
+    monkeypatch.setattr("remit.stores.group_commit.QUICK_S", LONG_MS)
+    monkeypatch.setattr("remit.stores.group_commit.STEADY", 0)
+
+
+@pytest.mark.usefixtures("fast_disk")
+async def test_a_file_that_another_process_has_locked_does_not_block_the_loop(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.flush()
+        other = connect_writer(store.path, "power", 0)
+        other.execute("BEGIN IMMEDIATE")
+        store.append(Kind.PROGRESS, 1, "run", "session", progress("x"))
+        flushing = asyncio.ensure_future(store.flush())
+        start = time.monotonic()
+        done, _ = await asyncio.wait({flushing}, timeout=0.05)
+        assert not done
+        assert time.monotonic() - start < 2  # a blocked loop waits for the lock for 5 s
+        other.execute("ROLLBACK")
+        other.close()
+        await flushing
+        assert texts(await store.records(run="run")) == ["x"]
+
+
+@pytest.mark.usefixtures("fast_disk")
+async def test_what_cannot_be_written_is_told_to_its_caller_whoever_writes(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.submit(a_request("1"), b"digest", worker="w", lease_ms=LONG_MS)
+        again = replace(a_request("2"), run=a_request("1").run)
+        assert await code_of(store.submit(again, b"digest", worker="w", lease_ms=LONG_MS)) is Code.DUPLICATE_REQUEST
+        store.append(Kind.PROGRESS, 1, "run", "session", progress("x"))
+        await store.flush()
+        assert texts(await store.records(run="run")) == ["x"]
+
+
+@pytest.mark.usefixtures("fast_disk")
+async def test_the_log_is_merged_into_the_file_and_does_not_grow_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remit.stores.writer.MERGE_PAGES", 20)
+    log = tmp_path / "hub.db-wal"
+    async with opened(tmp_path) as store:
+        for number in range(200):
+            store.append(Kind.PROGRESS, number, "run", "session", progress("x" * 4_000))
+            await store.flush()
+        assert log.stat().st_size < 200 * 4_096

@@ -149,6 +149,12 @@ class Checkpoints:
         self.head = seq
         self._noted = seq > self._sealed
 
+    @property
+    def needs_plan(self) -> bool:
+        """Whether `seal_if_due` must be called now: the first rows are unsigned, or there are enough of them."""
+        unsealed = self.head - self._sealed
+        return unsealed > 0 and (self._unsealed_since is None or unsealed >= self._every)
+
     def seal_if_due(self, connection: SqliteConnection, at_ms: int) -> float | None:
         """Seal the chain if it is due; return the seconds until then, or None if nothing is unsealed."""
         if self.head <= self._sealed:

@@ -1,7 +1,7 @@
 """Opens SQLite files, and translates errors of SQLite and the file system."""
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -46,6 +46,12 @@ class SqliteConnection(Protocol):
     def total_changes(self) -> int: ...
 
     def pragma(self, name: str, value: Any = ..., /) -> Any: ...
+
+    def set_busy_timeout(self, milliseconds: int, /) -> None: ...
+
+    def set_wal_hook(self, hook: Callable[[Any, str, int], int], /) -> None: ...
+
+    def wal_checkpoint(self) -> tuple[int, int]: ...
 
     def close(self) -> None: ...
 

@@ -21,6 +21,11 @@ MAX_BATCH = 1_000
 
 # With a disk this fast, a small transaction costs less than switching threads twice.
 QUICK_S = 0.001
+# The time that each item adds: it is encoded, hashed and inserted.
+ITEM_S = 0.000_05
+# After a slow transaction, this many fast ones in a row show that the disk is fast again, so slow ones rarely block the
+# loop.
+STEADY = 16
 
 _log = logging.getLogger("remit.store")
 
@@ -30,12 +35,13 @@ class GroupCommit(Generic[Item]):
 
     *commit* writes a batch in one transaction, reports with `tell`, and returns whether that worked. After a failure
     the thread rests until it is woken, or for `again_s`. *commit* may get an empty batch. *close* is called at the end.
-    Both run in the thread.
+    Both run in the thread, unless *in_loop* says otherwise.
 
     If fewer than *enough* items arrived during a transaction, they wait up to *linger_s* for others: beside a busy
     loop, a thread that took whatever is there would commit a few items at a time, at twice the cost. Up to *in_loop*
-    items are written by the loop itself while the thread is idle and the last transaction was fast (`QUICK_S`). A disk
-    that suddenly becomes slow then blocks the loop for one transaction.
+    items are written by the loop itself while the thread is idle and the last transactions were fast (`QUICK_S`). A
+    disk that suddenly becomes slow then blocks the loop for one transaction. If *commit* fails in the loop, it is
+    called again in the thread.
     """
 
     def __init__(
@@ -68,9 +74,11 @@ class GroupCommit(Generic[Item]):
         """Held while a batch is taken and written, so that batches keep the order of the queue."""
         self._planned = False
         self._timer: asyncio.TimerHandle | None = None
-        self._began = 0.0
-        self._quick = False
-        """Whether the last transaction was fast, from its start until it was reported."""
+        self._told_at: float | None = None
+        """When the current transaction was first reported."""
+        self._fast = 0
+        """The number of fast transactions in a row."""
+        self._loop_thread = 0
         self.stopping = False
         """Whether the thread is told to end, or has ended."""
 
@@ -78,6 +86,7 @@ class GroupCommit(Generic[Item]):
         """Start the thread; it is woken if items are queued already."""
         self.stopping = False
         self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
@@ -112,23 +121,37 @@ class GroupCommit(Generic[Item]):
             self._timer = None
         if self._signalled:
             return
-        if self._quick and len(self.queue) <= self._in_loop and not self.stopping and self._turn.acquire(False):
+        is_fast = self._fast >= STEADY and len(self.queue) <= self._in_loop
+        if is_fast and not self.stopping and self._turn.acquire(False):
             try:
-                self._write_batch()
+                works = self._write_batch()
             finally:
                 self._turn.release()
-            return
-        self._signalled = self.busy = True
-        self._gate.release()
+            if works:
+                return
+        self.wake_thread()
 
-    # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
+    def wake_thread(self) -> None:
+        """Have the thread write the queue, even if the queue is empty."""
+        if not self._signalled:
+            self._signalled = self.busy = True
+            self._gate.release()
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the caller runs in the event loop, and not in the thread."""
+        return threading.get_ident() == self._loop_thread
+
+    # ── in the thread, and in the loop while the disk is fast ─────────────────────────────────────────────────────────
 
     def tell(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call *callback* in the event loop, after all earlier callbacks."""
-        # Measured here, because the call may give the interpreter lock to the loop for a while.
-        self._quick = self._in_loop > 0 and time.perf_counter() - self._began < QUICK_S
+        self._told_at = self._told_at or time.perf_counter()
         try:
-            self._loop.call_soon_threadsafe(callback, *args)
+            if self.is_in_loop:
+                self._loop.call_soon(callback, *args)
+            else:
+                self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             _log.warning("the event loop was closed before %s", self._name)
 
@@ -164,9 +187,12 @@ class GroupCommit(Generic[Item]):
     def _write_batch(self) -> bool:
         take = self.queue.popleft
         batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
-        self._began = time.perf_counter()
+        self._told_at = None
+        began = time.perf_counter()
         works = self._commit(batch)
-        self._quick = self._quick and works
+        # Measured until the report, which may give the interpreter lock to the loop for a while.
+        took_s = (self._told_at or time.perf_counter()) - began
+        self._fast = self._fast + 1 if works and took_s < QUICK_S + len(batch) * ITEM_S else 0
         return works
 
 
