@@ -5,7 +5,7 @@ texts. Each conversation and role has its own range of row numbers there, so a f
 rest of the file. Its results are candidates; the text decides whether they match.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -231,6 +231,18 @@ def _records(connection: SqliteConnection, numbers: Sequence[int]) -> dict[int, 
 
 
 # ── indexing, in a transaction that writes ────────────────────────────────────────────────────────────────────────────
+
+
+async def update(change: Callable[[Query[bool]], Awaitable[bool]], session: str, count: Count, *, words: bool) -> None:
+    """Update the index of a session, in small steps, so that other writes are not blocked."""
+    while await change(lambda connection: extend(connection, session, count)):
+        pass
+    pieces = 0
+    while words and await change(lambda connection, begun=pieces > 0: spell(connection, session, begun=begun)):
+        pieces += 1
+    # Words in two segments are found twice as fast as in twelve; SQLite merges single additions over time.
+    while pieces > 1 and await change(merge):
+        pass
 
 
 def extend(connection: SqliteConnection, session: str, count: Count) -> bool:

@@ -309,7 +309,7 @@ class SqliteStore:
         """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
         found = await self._read(index.choose(session, wanted, now_ms, tokens))
         if found is None:
-            await self._index(session, words=index.by_words(wanted))
+            await index.update(self._change, session, self._count, words=index.by_words(wanted))
             found = await self._read(index.choose(session, wanted, now_ms, tokens, behind=True))
         return found or []
 
@@ -317,22 +317,9 @@ class SqliteStore:
         """Return which of these messages, by number, belong to a session: sent there, or shown to its agent before."""
         found = await self._read(index.seen(session, messages))
         if found is None:
-            await self._index(session, words=False)
+            await index.update(self._change, session, self._count, words=False)
             found = await self._read(index.seen(session, messages, behind=True))
         return found or frozenset()
-
-    async def _index(self, session: str, *, words: bool) -> None:
-        """Update the index of a session, in small steps, so that other writes are not blocked."""
-        while await self._do(lambda transaction: index.extend(transaction.connection, session, self._count)):
-            pass
-        pieces = 0
-        while words and await self._do(
-            lambda transaction, begun=pieces > 0: index.spell(transaction.connection, session, begun=begun)
-        ):
-            pieces += 1
-        # Words in two segments are found twice as fast as in twelve; SQLite merges single additions over time.
-        while pieces > 1 and await self._do(lambda transaction: index.merge(transaction.connection)):
-            pass
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
         """Store notes of a conversation, each once; durable like a record."""
@@ -427,6 +414,9 @@ class SqliteStore:
     def _do(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
         self._opened()
         return self._writer.do(apply, kept=kept)
+
+    def _change(self, change: Query[T]) -> "asyncio.Future[T]":
+        return self._do(lambda transaction: change(transaction.connection))
 
     async def _read(self, query: Query[T]) -> T:
         return await self._opened().read(query)
