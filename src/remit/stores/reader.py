@@ -15,7 +15,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
-from remit.runtime.ports import ANYONES, MOST_FACTS, RunScope, RunState, RunSummary, StoreError
+from remit.runtime.ports import ANYONES, MOST_FACTS, RunScope, RunState, RunSummary, SessionOwner, StoreError
 from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import KINDS
 
@@ -348,3 +348,18 @@ def cell(key: str) -> Query[tuple[int, bytes] | None]:
     """Return the query for a shared value."""
     sql = "SELECT revision, value FROM cell WHERE key = ?"
     return lambda connection: connection.execute(sql, (key,)).fetchone()
+
+
+def owner(connection: SqliteConnection, session: str) -> SessionOwner | None:
+    """Return the owner of a session: as assigned, else the user and agent of the first request in it."""
+    found = connection.execute("SELECT user, agent FROM session WHERE id = ?", (session,)).fetchone()
+    if found:
+        return SessionOwner(*found)
+    first = connection.execute(
+        "SELECT body FROM record WHERE session = ? AND kind IN (?,?) ORDER BY seq LIMIT 1",
+        (session, KINDS[Kind.STARTED], KINDS[Kind.DELEGATION]),
+    ).fetchone()
+    if not first:
+        return None
+    request = read_request(first[0])
+    return SessionOwner(request.remit.user, request.target)

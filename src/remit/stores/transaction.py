@@ -25,6 +25,7 @@ from remit.runtime.ports import (
 )
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import SqliteConnection
+from remit.stores.reader import owner
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 
 Entry = tuple[Kind, int, str, str, Body]
@@ -281,28 +282,14 @@ class Transaction:
         return bool(self.connection.changes())
 
     def owner(self, session: str) -> SessionOwner | None:
-        found = self._row("SELECT user, agent FROM session WHERE id = ?", (session,))
-        return SessionOwner(*found) if found else self._first_owner(session)
+        self.write()
+        return owner(self.connection, session)
 
     def session(self, session: str, user: str, agent: str) -> SessionOwner:
         owner = self.owner(session) or SessionOwner(user, agent)
         # Also a session that was used before it was assigned: it will be continued, so its values are kept.
         self.connection.execute("INSERT OR IGNORE INTO session (id, user, agent) VALUES (?,?,?)", (session, *owner))
         return owner
-
-    def _first_owner(self, session: str) -> SessionOwner | None:
-        """Return the user and agent of the first request in a session: a session in use has an owner even if
-        none was assigned.
-        """
-        self.write()
-        found = self._row(
-            "SELECT body FROM record WHERE session = ? AND kind IN (?,?) ORDER BY seq LIMIT 1",
-            (session, KINDS[Kind.STARTED], KINDS[Kind.DELEGATION]),
-        )
-        if not found:
-            return None
-        request = read_request(found[0])
-        return SessionOwner(request.remit.user, request.target)
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         for text in facts:

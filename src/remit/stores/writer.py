@@ -148,6 +148,11 @@ class StoreWriter:
         if len(self.queue) > self.calm:
             self.nudge()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was queued is written."""
+        return not self.queue and not self._group.busy
+
     async def room(self, limit: int) -> None:
         """Return once fewer than *limit* items are queued."""
         while len(self.queue) >= limit and not self._group.stopping:
