@@ -21,7 +21,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from harness import Figure, at_least, cpu_seconds, main
-from remit import Answer, Brief, Hub, Limits
+from remit import Answer, Brief, Capability, Hub, Limits
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.lifecycle import Status
@@ -55,6 +55,7 @@ REQUEST = Request(
     parent_session="019a7b3c4d5e0f1a2b3c4d5e6f708192",
     created_ms=1_794_744_000_000,
 )
+READING = Capability(code="ECHO", read_only=True)
 RESPONSE = Response(
     version=VERSION,
     id=REQUEST.id,
@@ -76,7 +77,7 @@ async def serve_hub(folder: Path) -> None:
 
     hub = Hub(name="callee", store=folder / "callee.db")
 
-    @hub.agent("echo")
+    @hub.agent("echo", capabilities=[READING])
     async def echo(brief: Brief) -> str:
         return brief.text
 
@@ -164,7 +165,7 @@ def caller(folder: Path, url: str) -> Hub:
         store=folder / "caller.db",
         limits=Limits(max_fan_out=AT_ONCE, max_agent_delegations=10**9, max_delegations=10**9, root_tokens=10**9),
     )
-    hub.connect("echo", url, token=TOKEN)
+    hub.connect("echo", url, token=TOKEN, capabilities=[READING])
     mine, theirs = (HubKey.load(folder / f"{name}.key") for name in ("caller", "callee"))
     papers = CredentialHeaders(key=lambda: mine, wall_ms=LoopClock().wall_ms)
     callee = Addressee(name="callee", keys=(theirs.signing(NOW_MS).public,))
@@ -172,14 +173,19 @@ def caller(folder: Path, url: str) -> Hub:
 
     @hub.agent("a", may_call=["echo", "signed"])
     async def a(brief: Brief) -> Answer:
-        target, said = brief.objective.split()
+        target, said, *capability = brief.objective.split()
         at_once = int(said)
         done = 0
 
         async def some(first: int) -> None:
             nonlocal done
             for number in range(first, brief.input, at_once):
-                reply = await brief.delegate(target, objective=f"Say it again {number}", input=REQUEST.input)
+                reply = await brief.delegate(
+                    target,
+                    objective=f"Say it again {number}",
+                    input=REQUEST.input,
+                    capability=capability[0] if capability else None,
+                )
                 if not reply.ok:
                     raise RuntimeError(str(reply.fault))
                 done += 1
@@ -193,9 +199,9 @@ def caller(folder: Path, url: str) -> Hub:
     return hub
 
 
-async def delegate(hub: Hub, target: str, count: int, at_once: int) -> None:
+async def delegate(hub: Hub, target: str, count: int, at_once: int, capability: str = "") -> None:
     """Have an agent delegate so often; what did not happen was not fast."""
-    done = (await hub.ask("a", f"{target} {at_once}", user="u", input=count)).unwrap()
+    done = (await hub.ask("a", f"{target} {at_once} {capability}", user="u", input=count)).unwrap()
     assert done == count, f"{done} of {count}"
 
 
@@ -255,15 +261,17 @@ async def compare(folder: Path, callee: Served, echo: Served, recorder: Served) 
                     "bare": Run(partial(bare, echo.url, count, at_once), echo.process.pid),
                     "recording": Run(partial(bare, recorder.url, count, at_once, store), recorder.process.pid),
                     "hub": Run(partial(delegate, hub, "echo", count, at_once), callee.process.pid),
+                    "reading": Run(partial(delegate, hub, "echo", count, at_once, READING.code), callee.process.pid),
                     "signed": Run(partial(delegate, hub, "signed", count, at_once), callee.process.pid),
                 },
                 count,
             )
             name = "http delegations, one after another" if at_once == 1 else f"http delegations, {at_once} at once"
             rate, floor = found["hub"].per_second, found["bare"].per_second
-            figures.append(
-                Figure(name=name, value=rate, unit="1/s", floor=floor, bound=at_least(0.18 if at_once == 1 else 0.3))
-            )
+            goal = at_least(0.18 if at_once == 1 else 0.3)
+            figures.append(Figure(name=name, value=rate, unit="1/s", floor=floor, bound=goal))
+            reading = f"{name}, read-only"
+            figures.append(Figure(name=reading, value=found["reading"].per_second, unit="1/s", floor=floor, bound=goal))
             against = f"{name}, against an echo that commits as often"
             figures.append(Figure(name=against, value=rate, unit="1/s", floor=found["recording"].per_second))
             signed = f"{name}, signed, against a token"
@@ -271,6 +279,8 @@ async def compare(folder: Path, callee: Served, echo: Served, recorder: Served) 
             # On a machine that others use too, this says more than the rate.
             cpu = f"{name}, CPU time of both processes for one"
             figures.append(Figure(name=cpu, value=found["hub"].cpu_us, unit="µs", floor=found["bare"].cpu_us))
+            cpu = f"{reading}, CPU time of both processes for one"
+            figures.append(Figure(name=cpu, value=found["reading"].cpu_us, unit="µs", floor=found["bare"].cpu_us))
     await store.close()
     return figures
 

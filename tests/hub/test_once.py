@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
+from remit import Answer, Brief, Capability, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
 from remit.runtime import root_runs
 from remit.runtime.ports import StoreError
 from remit.testing.samples import ManualClock
@@ -545,3 +545,62 @@ async def test_a_request_that_never_began_may_come_again_though_the_store_was_in
         await first
         again = await hub.ask("one", "second", user="u-1", request_id="q")
     assert (again.result, ran) == ("done", ["first", "second"])
+
+
+# ── a callee that changes nothing ─────────────────────────────────────────────────────────────────────────────────────
+
+READING: dict[str, Any] = {"capabilities": [Capability(code="READ", read_only=True)]}
+
+
+@pytest.mark.parametrize(("capability", "shared"), [("READ", True), (None, False)])
+async def test_a_request_and_its_outcome_share_a_commit_if_the_callee_changes_nothing(
+    tmp_path: Path, capability: str | None, shared: bool
+) -> None:
+    office = Office(tmp_path, **READING)
+    commits: list[int] = []
+    async with opened(office):
+        leave = office.hub.store.listen(lambda records: commits.append(len(records)), patient=True)
+        for number in range(5):  # a heartbeat of the hub may come between
+            assert (await office.ask(id=str(number), capability=capability)).ok
+        leave()
+    assert (2 in commits) is shared
+
+
+async def test_a_callee_that_changes_nothing_is_asked_once_all_the_same(tmp_path: Path) -> None:
+    office = Office(tmp_path, **READING)
+    async with opened(office):
+        first = await office.ask(capability="READ")
+        again = await office.ask(capability="READ")
+        assert code_of(await office.ask("other", capability="READ")) is Code.DUPLICATE_REQUEST
+    assert (first.result, again.result) == ("work, 1", "work, 1")
+    assert office.ran == ["u: work"]
+
+
+async def test_a_request_that_changes_nothing_is_soon_seen_by_other_processes(tmp_path: Path) -> None:
+    office, other = Office(tmp_path, **READING), Office(tmp_path, **READING)
+    office.let_go.clear()
+    async with opened(office, other), asyncio.TaskGroup() as group:
+        first = group.create_task(office.ask(capability="READ"))
+        await office.begun.wait()
+        while not await other.hub.store.runs():
+            await asyncio.sleep(0.01)
+        second = group.create_task(other.ask(capability="READ"))
+        await asyncio.sleep(0.01)
+        office.let_go.set()
+    assert (first.result().result, second.result().result) == ("work, 1", "work, 1")
+    assert other.ran == []
+
+
+async def test_of_two_processes_that_began_the_same_early_both_give_the_answer_that_was_recorded(
+    tmp_path: Path,
+) -> None:
+    office, other = Office(tmp_path, **READING), Office(tmp_path, **READING)
+    for each in (office, other):
+        each.let_go.clear()
+    async with opened(office, other), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each.ask(capability="READ")) for each in (office, other)]
+        await asyncio.sleep(0)
+        for each in (office, other):
+            each.let_go.set()
+        assert (await tasks[0]).result == (await tasks[1]).result == "work, 1"
+        assert len(await office.hub.store.runs()) == 1

@@ -175,3 +175,10 @@ async def test_what_is_told_is_heard_in_the_loop_in_order() -> None:
             )
         await eventually(lambda: len(heard) == 3)
     assert heard == [(0, True), (1, True), (2, True)]
+
+
+async def test_the_earlier_of_two_timers_counts() -> None:
+    async with started(Desk()) as desk:
+        for seconds in (LONG_S, 0.01, LONG_S):
+            desk.put(1, wake=lambda seconds=seconds: desk.group.wake_within(seconds))
+        await eventually(lambda: desk.batches == [[1, 1, 1]])

@@ -1,5 +1,7 @@
 """Root requests in the store: submitted once, parked while a person is asked, and ended by a durable outcome."""
 
+from collections.abc import Awaitable
+
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Request, Response
@@ -9,7 +11,15 @@ from remit.runtime import journal
 from remit.runtime.context import RecordedRefusals, RunRecording, RuntimeContext
 from remit.runtime.delegation.response import brief_fault
 from remit.runtime.frames import Run
-from remit.runtime.ports import USED, AcceptedRequest, DuplicateRequest, ReusedProof, SingleUseProof, StoreError
+from remit.runtime.ports import (
+    USED,
+    AcceptedRequest,
+    DuplicateRequest,
+    ReusedProof,
+    SingleUseProof,
+    StoreError,
+    Submitted,
+)
 
 CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
 
@@ -70,15 +80,19 @@ class RootRecords:
         self.parked[clean.run] = submitted.epoch
         return None
 
-    async def submit(
-        self, clean: Request, content: bytes, lease_ms: int
-    ) -> AcceptedRequest | DuplicateRequest | ReusedProof | None:
+    async def submit(self, clean: Request, content: bytes, lease_ms: int) -> Submitted | None:
         """Make an admitted request durable before its agent starts; None if another hub has taken the run over."""
         store, parked = self._parts.store, self.parked.pop(clean.run, None)
         if parked is not None:
             return AcceptedRequest(parked) if await store.begin(clean.run, parked, clean) else None
         proof = self._proofs.pop(clean.run, None)
         return await store.submit(clean, content, worker=self.worker, lease_ms=lease_ms, once=proof)
+
+    def submit_soon(self, clean: Request, content: bytes, lease_ms: int) -> Awaitable[Submitted] | None:
+        """Submit a request that may begin before it is durable; None if it must be submitted first."""
+        if clean.run in self.parked or clean.run in self._proofs:
+            return None
+        return self._parts.store.submit_soon(clean, content, worker=self.worker, lease_ms=lease_ms)
 
     def refused(self, request: Request, why: Fault) -> Response:
         """Return a refusal that is not recorded: the store cannot take it, or knows the outcome already."""

@@ -1,7 +1,10 @@
-"""Root requests: durable before their agent starts, executed at most once, answered after every record is durable."""
+"""Root requests: durable before their agent starts, executed at most once, answered after every record is durable.
+
+A request to an agent that changes nothing may begin before it is durable: it and its outcome then share a commit.
+"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -18,7 +21,17 @@ from remit.runtime.aside import aside
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.admission import Heavy
 from remit.runtime.frames import Frame
-from remit.runtime.ports import USED, AcceptedRequest, DuplicateRequest, ReusedProof, SingleUseProof, StoreError
+from remit.runtime.ports import (
+    FIRST_EPOCH,
+    USED,
+    AcceptedRequest,
+    DuplicateRequest,
+    Remote,
+    ReusedProof,
+    SingleUseProof,
+    StoreError,
+    Submitted,
+)
 from remit.runtime.redactor import made_whole
 from remit.runtime.root_admission import RootAdmission, RootAttempt
 from remit.runtime.root_records import CLOSING, RootRecords
@@ -209,6 +222,8 @@ class RootRuns:
     async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
         """Make an admitted request durable, then execute it."""
         parts = self._dispatch.parts
+        if _changes_nothing(frame) and (soon := self._records.submit_soon(clean, content, LEASE_MS)) is not None:
+            return await self._execute_early(frame, clean, soon)
         try:
             submitted = await self._records.submit(clean, content, LEASE_MS)
         except BaseException:
@@ -228,6 +243,24 @@ class RootRuns:
                 return await self._known(clean, submitted)
             case None:
                 return self._records.refused(clean, journal.TAKEN_OVER)
+
+    async def _execute_early(self, frame: Frame, clean: Request, submitting: Awaitable[Submitted]) -> Response:
+        """Execute a request that changes nothing while it is being submitted: it and its outcome share a commit."""
+        frame.run.epoch = FIRST_EPOCH
+        submitted = asyncio.ensure_future(submitting)
+        submitted.add_done_callback(lambda done: self._note_submitted(clean, done))
+        response = await self._execute(frame)
+        match await submitted:
+            case AcceptedRequest():
+                return await self._answer(frame, response)
+            case DuplicateRequest() as known:  # another process submitted it first
+                return await self._known(clean, known)
+            case ReusedProof():
+                return await self._records.refuse(clean, USED)
+
+    def _note_submitted(self, request: Request, done: "asyncio.Future[Submitted]") -> None:
+        if not done.cancelled() and done.exception() is None and isinstance(done.result(), AcceptedRequest):
+            self.active.note_on_record(request, request.run)
 
     async def _known(self, request: Request, known: DuplicateRequest) -> Response:
         """Answer a request that was made before, once there is an answer."""
@@ -253,9 +286,14 @@ class RootRuns:
 
     async def carry_out(self, frame: Frame) -> Response:
         """Execute an admitted and submitted request, and answer once its outcome is durable."""
+        return await self._answer(frame, await self._execute(frame))
+
+    async def _execute(self, frame: Frame) -> Response:
         (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
         # Only outcomes after the agent's code began are kept: before that, the same request may come again.
-        response = await self._records.finish(frame.run, response, keep=frame.ran)
+        return await self._records.finish(frame.run, response, keep=frame.ran)
+
+    async def _answer(self, frame: Frame, response: Response) -> Response:
         if frame.run.scope != frame.run.id:
             with suppress(StoreError):  # it is answered, whatever happens to the question
                 await self._dispatch.parts.sessions.ask_back(frame.run, response)
@@ -264,6 +302,15 @@ class RootRuns:
     def digest_of(self, request: Request) -> bytes:
         """Return a digest of a request's content that reveals nothing to those who can only read the store."""
         return self._dispatch.parts.redactor.keys.digest(digest(request))
+
+
+def _changes_nothing(frame: Frame) -> bool:
+    """Return whether a request may begin before it is durable: it changes nothing, so it may begin again."""
+    card, code = frame.card, frame.request.capability
+    if code is None or card.resumable or card.callees or isinstance(frame.agent, Remote):
+        return False
+    capability = card.capability(code)
+    return capability is not None and capability.read_only
 
 
 def _duplicate(request: Request) -> Fault:

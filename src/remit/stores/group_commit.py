@@ -110,8 +110,14 @@ class GroupCommit(Generic[Item]):
 
     def wake_within(self, seconds: float) -> None:
         """Write the queue after this time, unless it is written earlier."""
-        if self._timer is None and not self._signalled:
-            self._timer = self._loop.call_later(seconds, self.wake)
+        if self._signalled:
+            return
+        due = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self.wake)
 
     def wake(self) -> None:
         """Write the queue now."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 import msgspec
 
-from remit.protocol.envelope import Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
@@ -363,3 +363,9 @@ def owner(connection: SqliteConnection, session: str) -> SessionOwner | None:
         return None
     request = read_request(first[0])
     return SessionOwner(request.remit.user, request.target)
+
+
+def is_submitted(connection: SqliteConnection, request: Request) -> bool:
+    """Return whether a request with the same sender, user and id was submitted, and is not forgotten."""
+    sql = "SELECT 1 FROM request WHERE id = ? AND user = ? AND origin = ? AND state < 2"
+    return connection.execute(sql, (request.id, request.remit.user, request.sender)).fetchone() is not None

@@ -4,7 +4,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -21,14 +20,12 @@ from remit.runtime.clock import Jumps
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
-    AcceptedRequest,
     ControlCommand,
     Decision,
     DuplicateRequest,
     NumberedRecord,
     OrphanedRun,
     Question,
-    ReusedProof,
     RunScope,
     RunState,
     RunSummary,
@@ -36,6 +33,7 @@ from remit.runtime.ports import (
     SessionOwner,
     SingleUseProof,
     StoreError,
+    Submitted,
     TokenCounter,
 )
 from remit.stores import controls, inbox, vault
@@ -177,11 +175,19 @@ class SqliteStore:
         lease_ms: int,
         waiting: bool = False,
         once: SingleUseProof | None = None,
-    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
+    ) -> Submitted:
         """Make the request durable together with its first record and claim it; idempotent by (sender, user, id)."""
         return await self._do(
             lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting, once=once)
         )
+
+    def submit_soon(
+        self, request: Request, digest: bytes, *, worker: str, lease_ms: int
+    ) -> "asyncio.Future[Submitted] | None":
+        """Submit a request with the next transaction, soon; None if it was submitted before."""
+        if self._glance_at(lambda connection: queries.is_submitted(connection, request), failed=True):
+            return None
+        return self._writer.do_soon(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
         """Record durably that a waiting request begins, in its current form; False: the epoch is stale."""
@@ -280,16 +286,10 @@ class SqliteStore:
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         """Return the commands after number *after*, optionally about one run; those older than a day may be deleted."""
-        if run is None and not self._any_control_after(after):
+        if run is None and not self._glance_at(lambda connection: controls.last(connection) > after, failed=True):
             return []
         said = await self._read(lambda connection: controls.after(connection, after, run))
         return [each._replace(reason=self._opened_reason(each)) for each in said]
-
-    def _any_control_after(self, number: int) -> bool:
-        try:
-            return controls.last(self._glance_at()) > number
-        except apsw.Error:
-            return True  # the read that follows reports the error
 
     def _opened_reason(self, control: ControlCommand) -> str:
         return (self._keys().unlock(bytes.fromhex(control.reason), f"control {control.run}") or b"").decode()
@@ -356,9 +356,8 @@ class SqliteStore:
 
     async def owner(self, session: str) -> SessionOwner | None:
         """Return the owner of a session, or None if it has none yet."""
-        if self._writer.is_idle:
-            with suppress(apsw.Error):  # the transaction reports the error
-                return queries.owner(self._glance_at(), session)
+        if self._writer.is_idle and (found := self._glance_at(lambda each: (queries.owner(each, session),), None)):
+            return found[0]
         return await self._do(lambda transaction: transaction.owner(session))
 
     async def session(self, session: str, user: str, agent: str) -> SessionOwner:
@@ -422,11 +421,14 @@ class SqliteStore:
     async def _read(self, query: Query[T]) -> T:
         return await self._opened().read(query)
 
-    def _glance_at(self) -> SqliteConnection:
-        """Return the connection for the event loop: most queries take microseconds, less than waking a thread."""
+    def _glance_at(self, query: Query[T], failed: T) -> T:
+        """Query in the event loop, which takes microseconds; *failed* after an error: what follows reports it."""
         self._opened()
         assert self._glance is not None
-        return self._glance
+        try:
+            return query(self._glance)
+        except apsw.Error:
+            return failed
 
     def _opened(self) -> Reader:
         if self._reader is None:

@@ -21,6 +21,7 @@ from remit.runtime.ports import (
     SessionOwner,
     SingleUseProof,
     StoreError,
+    Submitted,
     unknown_outcome,
 )
 from remit.stores import controls, inbox, vault
@@ -119,7 +120,7 @@ class Transaction:
         *,
         waiting: bool = False,
         once: SingleUseProof | None = None,
-    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
+    ) -> Submitted:
         if once is not None and self.incr(once.key, 1, once.until_ms) > 1:
             return ReusedProof()
         key = (request.id, request.remit.user, request.sender)

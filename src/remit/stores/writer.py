@@ -24,6 +24,9 @@ Listener = Callable[[list[Record]], None]
 # This many records are worth waking the writer (which costs 41 µs); fewer wait for more, or for the idle timer.
 WAKE_AT = 1_000
 IDLE_SECONDS = 0.1
+# How long a request that changes nothing may wait to share the commit of its outcome. Agents that take longer gain
+# nothing by it, and other processes should see the request.
+SOON_SECONDS = 0.01
 # The loop writes up to this many items itself while the disk is fast, which takes a few milliseconds at most. A busy
 # server has about this many requests in flight.
 IN_LOOP = 100
@@ -140,6 +143,16 @@ class StoreWriter:
         future: asyncio.Future[T] = self._loop.create_future()
         self.queue.append(WriteOperation(apply, future, kept))
         self._group.wake_soon()
+        return future
+
+    def do_soon(self, apply: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+        """Queue *apply* for the next transaction, at most `SOON_SECONDS` from now, even if the future is cancelled."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.queue.append(WriteOperation(apply, future, kept=True))
+        if self._eager:
+            self._group.wake_soon()
+        else:
+            self._group.wake_within(SOON_SECONDS)
         return future
 
     def later(self, apply: Callable[[Transaction], object]) -> None:

@@ -34,6 +34,7 @@ from remit.runtime.ports import (
     SessionOwner,
     SingleUseProof,
     StoreError,
+    Submitted,
     TokenCounter,
     unknown_outcome,
 )
@@ -117,7 +118,7 @@ class MemoryStore:
         lease_ms: int,
         waiting: bool = False,
         once: SingleUseProof | None = None,
-    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
+    ) -> Submitted:
         self._check_open()
         if once is not None and await self.incr(once.key, 1, once.until_ms) > 1:
             return ReusedProof()
@@ -140,6 +141,9 @@ class MemoryStore:
         self._submitted[request.run] = new
         self._start(request, new.started_ms)
         return AcceptedRequest(new.epoch)
+
+    def submit_soon(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> None:  # noqa: ARG002 - the port's
+        self._check_open()  # in memory, nothing is gained
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
         self._check_open()

@@ -25,6 +25,7 @@ from remit.runtime.ports.remote import (
     Transport,
 )
 from remit.runtime.ports.requests import (
+    FIRST_EPOCH,
     MOST_EPOCHS,
     USED,
     AcceptedRequest,
@@ -37,6 +38,7 @@ from remit.runtime.ports.requests import (
     Requests,
     ReusedProof,
     SingleUseProof,
+    Submitted,
     unknown_outcome,
 )
 from remit.runtime.ports.store import (
@@ -56,6 +58,7 @@ from remit.runtime.ports.store import (
 __all__ = [
     "ANYONES",
     "FACTS",
+    "FIRST_EPOCH",
     "MOST_EPOCHS",
     "MOST_FACTS",
     "MOST_NOTES",
@@ -97,6 +100,7 @@ __all__ = [
     "Slot",
     "Store",
     "StoreError",
+    "Submitted",
     "Summarizer",
     "TokenCounter",
     "Tool",

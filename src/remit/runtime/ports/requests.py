@@ -71,6 +71,10 @@ class DuplicateRequest(NamedTuple):
     response: Response | None
 
 
+Submitted = AcceptedRequest | DuplicateRequest | ReusedProof
+"""The result of submitting a request."""
+
+
 class OrphanedRun(NamedTuple):
     """A request whose worker stopped its heartbeats, or released it; the next worker that claims it may resume it."""
 
@@ -97,6 +101,8 @@ def unknown_outcome(request: Request, attempts: int) -> Response:
 
 # A run may wait for days while hubs come and go, but a run that crashes every hub must end some day.
 MOST_EPOCHS = 30
+# The epoch of a run that was submitted and not claimed again since.
+FIRST_EPOCH = 1
 
 
 class Requests(Protocol):
@@ -111,11 +117,22 @@ class Requests(Protocol):
         lease_ms: int,
         waiting: bool = False,
         once: SingleUseProof | None = None,
-    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
+    ) -> Submitted:
         """Make the request and its first record durable and claim it; idempotent by (sender, user, id).
 
         A request that is *waiting* for a person has not begun; `begin` says when it does. The single-use proof *once*
         is stored in the same step; if it was used before, nothing is submitted.
+        """
+        ...
+
+    def submit_soon(
+        self, request: Request, digest: bytes, *, worker: str, lease_ms: int
+    ) -> Awaitable[Submitted] | None:
+        """Submit a request that may begin before it is durable, because its callee changes nothing.
+
+        It becomes durable with the next write, and within a fraction of a second. Later writes of this process come
+        after it. Its epoch is `FIRST_EPOCH` if it is accepted. None: it was submitted before, or the store gains
+        nothing; use `submit`.
         """
         ...
 

@@ -15,6 +15,7 @@ from remit.runtime.ports import (
     SessionOwner,
     SingleUseProof,
     Store,
+    Submitted,
 )
 from remit.testing.samples import (
     LONG_MS,
@@ -66,7 +67,7 @@ class RequestConformance(StoreCase):
                 assert await store.find(request, b"digest") == DuplicateRequest(request.run, True, None)
 
     async def test_of_many_that_submit_the_same_request_at_once_one_is_accepted(self) -> None:
-        answers: list[AcceptedRequest | DuplicateRequest | ReusedProof] = []
+        answers: list[Submitted] = []
 
         async def submit(store: Store) -> None:
             answers.append(await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS))
@@ -89,6 +90,18 @@ class RequestConformance(StoreCase):
             known = await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=another)
             assert known == DuplicateRequest(first.run, True, None)
             assert await store.incr(another.key, 1, another.until_ms) == 2
+
+    async def test_a_request_that_begins_early_is_durable_with_its_outcome(self) -> None:
+        request, response = a_request(), a_response(a_request())
+        async with self.opened() as store:
+            soon = store.submit_soon(request, b"digest", worker="w", lease_ms=LONG_MS)
+            if soon is None:
+                return  # the store gains nothing
+            assert await store.finish("run-one", 1, response, 7)
+            assert await soon == AcceptedRequest(1)
+            assert await store.find(request, b"digest") == DuplicateRequest("run-one", True, response)
+            assert [record.kind for record in await store.records()] == [Kind.STARTED, Kind.RESULT]
+            assert store.submit_soon(request, b"digest", worker="w", lease_ms=LONG_MS) is None
 
     async def test_a_finished_request_is_answered_from_the_store(self) -> None:
         request = a_request()
