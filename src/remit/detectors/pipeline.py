@@ -104,7 +104,8 @@ _SHORT = 1_000
 # No number has such a word in it.
 _WORD = re.compile(rb"\b[A-Za-z]{5,}\b")
 # A tax number of India has but four figures.
-_has_lettered_number = re.compile("[A-Za-z]{5}[0-9]{4}[A-Za-z]").search
+_lettered_number = re.compile("[A-Za-z]{5}[0-9]{4}[A-Za-z]")
+_FOUR_FIGURES = b"0000"
 
 
 def _quick_scan(text: str) -> int:
@@ -116,7 +117,8 @@ def _quick_scan(text: str) -> int:
         return _LONG if "AKIA" in text else 0
     figures = sorts.count(_FIGURE)
     clues = 0
-    if figures > 3 and (figures != 6 or sorts.find(_MONTH) < 0) and not (figures > 4 and _are_amounts(text, data)):
+    may_be_number = figures > 3 and (figures != 6 or sorts.find(_MONTH) < 0)
+    if may_be_number and not (figures > 4 and _are_amounts(text, data, sorts)):
         clues = _glance_at_figures(text, sorts, figures)
     long = len(data) > 14 and data.translate(_WOVEN).find(_LONG_WORD) >= 0
     if long:
@@ -139,20 +141,25 @@ def _quick_scan(text: str) -> int:
     return clues
 
 
-def _are_amounts(text: str, data: bytes) -> bool:
+def _are_amounts(text: str, data: bytes, sorts: bytes) -> bool:
     """Return whether a short text has at most four figures between any two of its words, as amounts and years have."""
-    if len(data) > _SHORT or b"@" in data or not data.isascii():
+    if len(data) > _SHORT or _AT_SIGN in sorts or not data.isascii():
         return False
     for part in _WORD.sub(b"@", data).translate(_SORTS).split(b"@"):
         if part.count(_FIGURE) > 4 or part.count(b".") > 2:
             return False
-    return _has_lettered_number(text) is None
+    return not _has_lettered_number(text, sorts)
+
+
+def _has_lettered_number(text: str, sorts: bytes) -> bool:
+    # Four figures in a row are found in a tenth of the time of the pattern.
+    return sorts.find(_FOUR_FIGURES) >= 0 and _lettered_number.search(text) is not None
 
 
 def _glance_at_figures(text: str, sorts: bytes, figures: int) -> int:
     clues = _DOTS if sorts.count(b".") > 2 else 0
     if figures < 5:
-        return clues | _LETTERED if _has_lettered_number(text) else clues
+        return clues | _LETTERED if _has_lettered_number(text, sorts) else clues
     low = text.lower()
     if figures > 6:
         clues |= _NUMBERS

@@ -161,4 +161,7 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
     def capability(self, code: str) -> Capability | None:
         """Return the capability of that code, if the agent has it."""
-        return next((each for each in self.capabilities if each.code == code), None)
+        for each in self.capabilities:  # a request asks some ten times: a generator would cost three times as much
+            if each.code == code:
+                return each
+        return None

@@ -124,7 +124,6 @@ _ENTITIES = {
     "gt": ">", "excl": "!", "quest": "?", "ast": "*", "comma": ",", "semi": ";", "lpar": "(", "rpar": ")", "shy": "",
     "zwj": "", "zwnj": "", "bsol": "\\", "Tab": "\t", "NewLine": "\n",
 }  # fmt: skip
-_MARKS = ("%", "&", "\\")
 # Characters that escapes are used to hide; other characters are escaped because they must be.
 _HIDING = re.compile(r"[0-9A-Za-z@.:=_+\-]|[^\x00-\xff]")
 
@@ -141,7 +140,8 @@ class Unescaped(NamedTuple):
 
 def unescaped(text: str) -> Unescaped | None:
     """Return *text* with the escapes of URLs, HTML and JSON decoded, or None if there are none."""
-    if not any(mark in text for mark in _MARKS):
+    # Nearly every text ends here; a loop over the three would cost five times as much.
+    if "%" not in text and "&" not in text and "\\" not in text:
         return None
     pieces: list[str] = []
     starts: list[int] = []
