@@ -16,7 +16,7 @@ RunKey = tuple[str, str, str]
 class ActiveRun:
     """A root request that this hub executes, or whose end it waits for."""
 
-    __slots__ = ("decided", "digest", "on_record", "run", "task")
+    __slots__ = ("_when_ended", "decided", "digest", "on_record", "run", "task")
 
     def __init__(self, digest: bytes, run: str, task: asyncio.Task[Response]) -> None:
         self.digest = digest
@@ -26,6 +26,21 @@ class ActiveRun:
         """The run under which it is durably recorded: its own, or that of an earlier equal request."""
         self.decided = asyncio.Event()
         """Set once it is recorded, or has ended before that."""
+        self._when_ended: list[Callable[[asyncio.Task[Response]], None]] = []
+
+    def when_ended(self, act: Callable[[asyncio.Task[Response]], None]) -> None:
+        """Call *act* with the task when it has ended."""
+        # Called by `end`, which saves a turn of the event loop for each; only after the end it takes one.
+        if self.task.done():
+            self.task.add_done_callback(act)
+        else:
+            self._when_ended.append(act)
+
+    def end(self) -> None:
+        """Report that the task has ended."""
+        self.decided.set()
+        for act in self._when_ended:
+            act(self.task)
 
 
 def run_key(request: Request) -> RunKey:
@@ -59,11 +74,11 @@ class ActiveRuns:
         self._tasks.discard(going.task)
         self._called_off.pop(going.run, None)
         self._gone(going.run)
-        going.decided.set()
         if self._by_key.get(key) is going:
             del self._by_key[key]
         if self._by_run.get(going.run) is going:
             del self._by_run[going.run]
+        going.end()
 
     def get(self, key: RunKey) -> ActiveRun | None:
         """Return the equal request in flight, if there is one."""

@@ -55,8 +55,10 @@ class IncomingRequests:
 
     def _above(self, sent: Submission) -> Remit | None:
         """Return the remit of the outbound delegation that a returning request belongs to."""
-        trace = trace_of(sent.traceparent)
-        out = self._parts.ledger.outbound.get(trace, ()) if trace is not None else ()
+        outbound = self._parts.ledger.outbound
+        if not outbound or (trace := trace_of(sent.traceparent)) is None:
+            return None
+        out = outbound.get(trace, ())
         claimed = sent.remit.chain if sent.remit is not None else sent.chain
         remits = [frame.request.remit for frame in out]
         # Several may be in flight: choose the one that the request claims to come from, else the deepest.

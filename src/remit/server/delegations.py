@@ -129,7 +129,8 @@ class Delegations:
         down. With *receive*, raise `ClientGone` when the client disconnects; a request without an id of its own
         (*anew*) is cancelled then, since nobody could ask for its answer.
         """
-        first = self.waiting.first(going, questions=questions)
+        waiter = self.waiting.wait(going, questions=questions)
+        first = waiter.first
 
         def gone() -> None:
             if anew:
@@ -141,7 +142,7 @@ class Delegations:
         try:
             found = await first
         finally:
-            first.cancel()
+            waiter.leave()
             if leaving is not None:
                 leaving.cancel()
         if isinstance(found, Response):

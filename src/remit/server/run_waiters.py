@@ -33,6 +33,25 @@ class _Watched:
         """Each waiter, with whether it wants questions, too."""
 
 
+class Waiter:
+    """A waiter for a run: *first* gets its outcome, a question to a person, or None."""
+
+    __slots__ = ("_call_off", "_watched", "first")
+
+    def __init__(self, first: First, watched: _Watched | None, call_off: Callable[[], None] | None) -> None:
+        self.first = first
+        self._watched = watched
+        self._call_off = call_off
+
+    def leave(self) -> None:
+        """Stop waiting."""
+        self.first.cancel()
+        if self._watched is not None:
+            self._watched.waiting.pop(self.first, None)
+        if self._call_off is not None:
+            self._call_off()
+
+
 class DelayedCalls:
     """Calls functions after a delay, in order: the delay is the same for all, so one timer is enough."""
 
@@ -87,7 +106,7 @@ class RunWaiters:
                 _settle(first, task)
             ended(task)
 
-        going.task.add_done_callback(over)
+        going.when_ended(over)
         if going.on_record:
             # It was started before this server listened, by a server that is gone.
             watched.questions |= {
@@ -99,24 +118,20 @@ class RunWaiters:
         watched = self._watched.get(run)
         return "" if watched is None else next(iter(watched.questions.values()), "")
 
-    def first(self, going: ActiveRun, *, questions: bool = True) -> First:
-        """Return what is known of a run next: its outcome, a question if *questions* are wanted, or None."""
+    def wait(self, going: ActiveRun, *, questions: bool = True) -> Waiter:
+        """Wait for what is known of a run next: its outcome, a question if *questions* are wanted, or None."""
         first: First = asyncio.get_running_loop().create_future()
         watched = self._watched.get(going.run)
+        call_off = None
         if watched is None:
             _settle(first, going.task)
         elif questions and (question := self.question(going.run)):
             first.set_result(question)
         else:
             watched.waiting[first] = questions
-            call_off = self.soon.call(partial(self._look_elsewhere, going, first)) if questions else _nothing
-
-            def over(first: First) -> None:
-                del watched.waiting[first]
-                call_off()
-
-            first.add_done_callback(over)
-        return first
+            if questions:
+                call_off = self.soon.call(partial(self._look_elsewhere, going, first))
+        return Waiter(first, watched, call_off)
 
     def _look_elsewhere(self, going: ActiveRun, first: First) -> None:
         if going.on_record not in ("", going.run):
@@ -169,10 +184,6 @@ class DisconnectWatcher:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._act()
-
-
-def _nothing() -> None:
-    pass
 
 
 def _settle(first: First, task: asyncio.Task[Response]) -> None:
