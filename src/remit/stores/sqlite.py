@@ -184,8 +184,9 @@ class SqliteStore:
     def submit_soon(
         self, request: Request, digest: bytes, *, worker: str, lease_ms: int
     ) -> "asyncio.Future[Submitted] | None":
-        """Submit a request with the next transaction, soon; None if it was submitted before."""
-        if self._glance_at(lambda connection: queries.is_submitted(connection, request), failed=True):
+        """Submit a request with the next transaction, soon; None if others are queued or it was submitted before."""
+        # If other writes are queued, it shares their commit anyway, and looking it up costs more than that gains.
+        if not self._writer.is_idle or self._glance_at(lambda each: queries.is_submitted(each, request), failed=True):
             return None
         return self._writer.do_soon(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
 
