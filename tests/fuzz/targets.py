@@ -221,7 +221,7 @@ BLOCK = payload_of(2, _CONTENT)
 def after_another(token: str) -> object:
     """Read a credential behind another one of its run; the library, which reads it whole, must say the same."""
     chains = Chains()
-    chains._stems.update(_FIRST._stems)
+    chains._prefixes.update(_FIRST._prefixes)
     found, whole = chains.read(token, WAY.root), read_chain(token, WAY.root)
     assert content_said(found) == content_said(whole)
     return found

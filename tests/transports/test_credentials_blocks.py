@@ -114,7 +114,7 @@ def test_only_so_many_are_kept() -> None:
     for _ in range(4):
         held = way.chain(way.token(way.remits(2)))
         assert isinstance(chains.read(way.onward(held, "r"), way.root), CredentialChain)
-    assert len(chains._stems) == len(chains._chains) == 2  # pyright: ignore[reportPrivateUsage]
+    assert len(chains._prefixes) == len(chains._chains) == 2  # pyright: ignore[reportPrivateUsage]
 
 
 # ── attacks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
