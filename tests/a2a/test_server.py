@@ -334,7 +334,9 @@ async def test_what_the_guards_refuse_is_a_rejected_task(make_hub: Callable[...,
         again = await ask("GetTask", id=task["id"])
         hidden = await declined(Caller(other, "echo", binding)("GetTask", id=task["id"]))
         stuck = await declined(ask("CancelTask", id=task["id"]))
-    assert (state(task), task["status"]["message"]["parts"][0]["text"]) == ("REJECTED", "not on Sundays")
+    told = task["status"]["message"]
+    assert (state(task), told["parts"][0]["text"]) == ("REJECTED", "This could not be done: it is not permitted.")
+    assert told["metadata"]["remit"] == {"code": "PERMISSION_DENIED", "message": "not on Sundays"}
     assert [state(each["task"]) for each in events] == ["REJECTED"]
     assert state(again) == "REJECTED"
     assert (hidden.reason, stuck.reason) == ("TASK_NOT_FOUND", "TASK_NOT_CANCELABLE")
@@ -957,7 +959,7 @@ async def test_an_address_that_leads_nowhere_says_so(hub: Hub, method: str, path
 
 
 async def test_errors_over_http_are_those_of_google_rpc(hub: Hub) -> None:
-    """11.6: status, message, and an ErrorInfo with reason and domain."""
+    """11.6: status, message, an ErrorInfo with reason and domain, and a sentence for users."""
     echo(hub)
     async with speaking(hub) as server, client_of(server) as session:
         async with session.get("/a2a/echo/tasks/never") as reply:
@@ -974,7 +976,12 @@ async def test_errors_over_http_are_those_of_google_rpc(hub: Hub) -> None:
                     "reason": "TASK_NOT_FOUND",
                     "domain": "a2a-protocol.org",
                     "metadata": {"taskId": "never"},
-                }
+                },
+                {
+                    "@type": "type.googleapis.com/google.rpc.LocalizedMessage",
+                    "locale": "en",
+                    "message": "This could not be done: it does not exist, or you may not see it.",
+                },
             ],
         }
     }

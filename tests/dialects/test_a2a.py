@@ -357,7 +357,8 @@ def test_a_fault_that_one_hub_tells_another_hears(code: Code) -> None:
 def test_an_error_of_a2a_names_its_reason_in_its_domain(error: Error) -> None:
     """9.5 and 11.6: an ErrorInfo with @type, reason and domain."""
     body = error_body(Declined(error, "because", about={"taskId": "t"}, fields={"id": "is wrong"}))
-    info, violations = body.details
+    info, violations, for_users = body.details
+    assert for_users["message"].startswith("This could not be done: ")
     assert info == {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": error.value,

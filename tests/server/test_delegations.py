@@ -78,6 +78,36 @@ async def test_a_refusal_has_its_code_and_its_status(hub: Hub) -> None:
         assert body["summary"] == "This could not be done: nothing here can do it."
 
 
+async def test_a_client_gets_a_sentence_for_its_user_however_it_asks(hub: Hub) -> None:
+    """K6: the answer, the stream, the look afterwards, and what is refused before there is a run."""
+
+    @hub.agent("broken")
+    async def broken(brief: Brief) -> str:
+        raise ValueError("secret cause")
+
+    sentence = "This could not be done: something went wrong on the way. It can be tried again."
+    asked = {"id": "r-1", "target": "broken", "user": "anna", "objective": "hello"}
+    async with serving(hub) as server, client_of(server) as session, ClientSession(server.address) as stranger:
+        _, body = await posted(session, asked)
+        assert (body["fault"]["code"], body["summary"]) == ("DELEGATION_FAILED", sentence)
+        _, body = await got(session, "/v1/delegations/r-1")
+        assert (body["fault"]["code"], body["summary"]) == ("DELEGATION_FAILED", sentence)
+        *_, last = await events(session, "/v1/delegations/r-1/events")
+        assert last.record["body"]["summary"] == sentence
+        _, body = await posted(session, asked | {"target": "nobody"})
+        assert (body["fault"]["code"], body["summary"]) == (
+            "AGENT_NOT_FOUND",
+            "This could not be done: nothing here can do it.",
+        )
+        _, body = await posted(stranger, asked)
+        assert (body["fault"]["code"], body["summary"]) == (
+            "UNAUTHENTICATED",
+            "This could not be done: it could not be verified who is asking.",
+        )
+        async with session.post("/dialects/employee", json={}) as reply:
+            assert (await reply.json())["summary"].startswith("This could not be done: ")
+
+
 async def test_whoever_proves_nothing_is_refused_and_learns_nothing(hub: Hub) -> None:
     echo(hub)
     async with serving(hub) as server:

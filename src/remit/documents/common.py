@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import TABLE, Code, Fault, Problem
+from remit.text.narration import plain_failure
 
 AtMs = Annotated[int, Meta(description="Time in milliseconds since 1970.")]
 RunId = Annotated[str, Meta(description="The run's id.")]
@@ -25,6 +26,7 @@ class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
     code: Annotated[Code, Meta(description="Error code; `remit errors CODE` explains it.")]
     message: Annotated[str, Meta(description="The error as a sentence.")]
+    summary: Annotated[str, Meta(description="The error in plain words, for a user.")]
     detail: Annotated[str, Meta(description="Details for the operator only: addresses, system messages.")] = ""
     suggestion: Annotated[str, Meta(description="What to do next.")]
     problems: Annotated[tuple[Problem, ...], Meta(description="Each invalid field.")] = ()
@@ -36,6 +38,7 @@ def failure_of(why: Fault) -> Failure:
     return Failure(
         code=why.code,
         message=why.message,
+        summary=plain_failure(why),
         detail=why.detail,
         suggestion=why.suggestion,
         problems=why.problems,

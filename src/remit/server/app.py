@@ -14,7 +14,7 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.runtime.engine import Engine
 from remit.server.access import SenderGate, access_to
-from remit.server.bodies import JSON, FailureBody, Receive, Scope, Send, headers_of, send_bytes
+from remit.server.bodies import JSON, Receive, Scope, Send, failure_body, headers_of, send_bytes
 from remit.server.delegation_endpoints import DelegationEndpoints
 from remit.server.delegations import Delegations
 from remit.server.dialect_endpoints import DialectEndpoints
@@ -152,9 +152,7 @@ async def no_such_thing(request: Request, error: Exception) -> Response:
         what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
     else:
         what = f"nothing found at {request.url.path[:100]}"
-    body = encode(
-        FailureBody(fault=fault(Code.NOT_FOUND, what, suggestion="`/openapi.json` lists what this server offers."))
-    )
+    body = failure_body(fault(Code.NOT_FOUND, what, suggestion="`/openapi.json` lists what this server offers."))
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from remit.policy.reception import with_session_of_peer
 from remit.protocol.codec import MAX_BYTES, encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside
+from remit.text.narration import plain_failure, with_plain_summary
 from remit.transports.credentials.headers import CONTENT_DIGEST, PROOF, digest_in
 
 T = TypeVar("T")
@@ -33,6 +35,13 @@ class FailureBody(Struct, frozen=True, kw_only=True):
     """Why a request did not become a delegation."""
 
     fault: Fault
+    summary: str
+    """The same for the user who asked, without names, codes and limits."""
+
+
+def failure_body(why: Fault) -> bytes:
+    """Return the body that reports a fault."""
+    return encode(FailureBody(fault=why, summary=plain_failure(why)))
 
 
 class ClientGone(Exception):
@@ -183,9 +192,17 @@ def status_of(response: Response) -> int:
     return TABLE[response.fault.code].status
 
 
-async def send_response(send: Send, response: Response) -> None:
-    """Send the outcome of a delegation, without what is for the operator alone."""
+def outward_response(response: Response, peer: str | None) -> Response:
+    """Return the outcome of a delegation for whoever asked, without what is for the operator alone.
+
+    A client gets a summary that its user can read. A peer gets its own session name, and words failures itself.
+    """
     response = response.outward()
+    return with_plain_summary(response) if peer is None else with_session_of_peer(response, peer)
+
+
+async def send_response(send: Send, response: Response) -> None:
+    """Send the outcome of a delegation."""
     extra = _retry_after(response.fault) if response.fault is not None else ()
     await send_bytes(send, status_of(response), encode(response), (_JSON_HEADER, *extra))
 
@@ -207,7 +224,7 @@ async def send_fault(send: Send, why: Fault, status: int | None = None) -> None:
     if status in (401, 413, 415, 429, 431, 503):
         # The rest of the body will not be read, and an unauthenticated client must not hold a connection.
         extra = (*extra, (b"connection", b"close"))
-    await send_bytes(send, status, encode(FailureBody(fault=why)), (_JSON_HEADER, *extra))
+    await send_bytes(send, status, failure_body(why), (_JSON_HEADER, *extra))
 
 
 async def send_bytes(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> None:

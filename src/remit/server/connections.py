@@ -11,9 +11,8 @@ from typing import Any, cast
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, fault
-from remit.server.bodies import FailureBody, Receive, Scope, Send, send_fault
+from remit.server.bodies import Receive, Scope, Send, failure_body, send_fault
 
 # A client whose headers have not arrived after this time is disconnected: it holds a connection that others need.
 HEADERS_S = 10.0
@@ -165,7 +164,7 @@ class HttpConnection(HttpToolsProtocol):
             self._running.keep_alive = False
 
     def _say_last(self, why: Fault, status: int) -> None:
-        body = encode(FailureBody(fault=why))
+        body = failure_body(why)
         later = "" if why.retry_after_ms is None else f"retry-after: {math.ceil(why.retry_after_ms / 1_000)}\r\n"
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{later}connection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head.encode() + body)

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.reception import Permission, Sender, peer_name, peer_of, with_session_of_peer
+from remit.policy.reception import Permission, Sender, peer_name, peer_of
 from remit.protocol.codec import decode, decode_submission
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -23,6 +23,7 @@ from remit.server.bodies import (
     Scope,
     Send,
     headers_of,
+    outward_response,
     prefers,
     quality,
     read_as,
@@ -35,7 +36,6 @@ from remit.server.bodies import (
 from remit.server.delegations import GONE, Delegations, Handle, handle_of
 from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
-from remit.text.narration import plain_summary
 
 # The maximum number of digits of a record number.
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
@@ -121,7 +121,7 @@ class DelegationEndpoints:
         """`GET /v1/delegations/{id}`."""
         summary, sender = await self._found(scope)
         if (response := await self._hub.outcome(summary.run)) is not None:
-            await send_value(send, with_session_of_peer(response, peer_name(sender)))
+            await send_value(send, outward_response(response, peer_name(sender)))
             return
         asked = [each.text for each in await self._hub.pending() if each.request.run == summary.run]
         question = next(iter(asked), "") or self._delegations.waiting.question(summary.run)
@@ -181,7 +181,7 @@ class DelegationEndpoints:
         if outcome is None:
             await send_value(send, handle_of(name, summary.run, "running"), 202)
         elif may_see(sender, summary, Permission.READ):
-            await send_value(send, with_session_of_peer(outcome, peer_name(sender)))
+            await send_value(send, outward_response(outcome, peer_name(sender)))
         else:  # permission to cancel a run does not include reading its result
             await send_value(send, outline(outcome))
 
@@ -192,11 +192,7 @@ class DelegationEndpoints:
 
 
 async def _send_end(send: Send, request: Request, response: Response) -> None:
-    peer = peer_of(request)
-    if peer is None and not response.ok:
-        # What a user can be shown as it is; programs read the fault beside it.
-        response = replace(response, summary=plain_summary(response))
-    await send_response(send, with_session_of_peer(response, peer))
+    await send_response(send, outward_response(response, peer_of(request)))
 
 
 def agree(headers: Headers, sent: Submission) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from remit.dialects import NAMES, find
 from remit.dialects.exchange import Dialect, ForeignMessage
-from remit.policy.reception import Sender, of_agent, peer_name, peer_of, with_session_of_peer
+from remit.policy.reception import Sender, of_agent, peer_name, peer_of
 from remit.policy.weight import is_light_response
 from remit.protocol.codec import encode, malformed
 from remit.protocol.envelope import NOBODY, VERSION, Request, Response
@@ -20,11 +20,22 @@ from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.events import SHORT_BACKLOG
-from remit.server.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
+from remit.server.bodies import (
+    Receive,
+    Scope,
+    Send,
+    headers_of,
+    outward_response,
+    quality,
+    read_as,
+    read_json,
+    send_bytes,
+)
 from remit.server.delegations import GONE, Delegations
 from remit.server.refusals import note
 from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import KEEP_ALIVE, STREAM, STREAM_HEADERS, Following, ends, follow_records
+from remit.text.narration import with_plain_summary
 
 _Reply = Callable[[Response], Awaitable[ForeignMessage]]
 
@@ -86,7 +97,7 @@ class DialectEndpoints:
             response = await self._ended(exchange)
             if response is None:
                 return  # the answer was streamed
-            response = with_session_of_peer(response, peer_name(sender))
+            response = outward_response(response, peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
             # The problems of an unreadable envelope already name its own fields.
@@ -96,6 +107,8 @@ class DialectEndpoints:
                 asked = ForeignMessage(
                     headers=headers, target=target
                 )  # it was not read, and is too large to read for the answer
+            if sender is None or not sender.is_hub:
+                response = with_plain_summary(response)
         await _send_reply(await _reply(dialect, response, asked), asked, send)
 
     def _version_of(self, sent: Submission | None, why: Fault) -> str | None:
@@ -241,8 +254,10 @@ async def _stream(
                 for record in records:
                     if (end := _outcome_in(record)) is not None and counted:
                         await hub.peer_call_ended(request)
-                    piece = _frame(b"response", (await reply(end)).body) if end is not None else _event_bytes(record)
-                    if piece:
+                    if end is not None:
+                        end = outward_response(end, peer_of(request))
+                        await _send_piece(send, _frame(b"response", (await reply(end)).body))
+                    elif piece := _event_bytes(record):
                         await _send_piece(send, piece)
             await send({"type": "http.response.body", "body": b""})
         finally:

@@ -12,6 +12,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Record, Refusal, outward
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
+from remit.text.narration import with_plain_summary
 
 # A run in another process is polled; a person does not notice a quarter of a second.
 LOOK_S = 0.25
@@ -56,7 +57,7 @@ async def follow(hub: Engine, following: Following, events: Events) -> AsyncGene
         together: list[bytes] = []
         size = 0
         for record in records:
-            framed = frame(record)
+            framed = frame(record if following.peer else _with_plain_summary(record))
             if together and size + len(framed) > PIECE:
                 yield b"".join(together)
                 together, size = [], 0
@@ -138,6 +139,17 @@ async def _whole(hub: Engine, following: Following, record: Record) -> Record:
         outcome = await hub.outcome(following.run)
         return record if outcome is None else replace(record, body=with_session_of_peer(outcome, following.peer))
     return record
+
+
+def _with_plain_summary(record: Record) -> Record:
+    """Return the record of an outcome with a summary that a client can show to its user."""
+    match record.body:
+        case Response() as response if ends(record):
+            return replace(record, body=with_plain_summary(response))
+        case Refusal(response=response) as refusal if ends(record):
+            return replace(record, body=replace(refusal, response=with_plain_summary(response)))
+        case _:
+            return record
 
 
 def frame(record: Record) -> bytes:

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.protocol.confidence import Level, level_of
 from remit.protocol.envelope import Response
@@ -161,6 +162,7 @@ def _quoted(value: object) -> str:
 
 _TOO_MANY_STEPS = "it would have taken more steps than are allowed"
 _NOT_PERMITTED = "it is not permitted"
+_NOT_PROVEN = "it could not be verified who is asking"
 _NOT_UNDERSTOOD = "the details for it were not complete or not right"
 _REASONS = {
     Code.MAX_DEPTH_EXCEEDED: _TOO_MANY_STEPS,
@@ -178,13 +180,20 @@ _REASONS = {
     Code.PERMISSION_DENIED: _NOT_PERMITTED,
     Code.TOOL_NOT_ALLOWED: _NOT_PERMITTED,
     Code.USER_MISMATCH: "it would have used what belongs to somebody else",
+    Code.PATH_NOT_ALLOWED: _NOT_PERMITTED,
     Code.APPROVAL_DECLINED: "it was not approved",
+    Code.UNAUTHENTICATED: _NOT_PROVEN,
+    Code.CREDENTIAL_INVALID: _NOT_PROVEN,
+    Code.CREDENTIAL_EXPIRED: "the sign-in has expired",
     Code.AGENT_NOT_FOUND: "nothing here can do it",
     Code.CAPABILITY_NOT_FOUND: "nothing here can do it",
+    Code.NOT_FOUND: "it does not exist, or you may not see it",
     Code.INPUT_VALIDATION_FAILED: _NOT_UNDERSTOOD,
     Code.DATA_MISSING_REQUIRED_INPUT: "something that it needs to know was not said",
     Code.TOO_LARGE: "there was too much material for it",
     Code.RESULT_VALIDATION_FAILED: "what came of it could not be used",
+    Code.DUPLICATE_REQUEST: "something else had been asked for under the same number",
+    Code.STATE_CONFLICT: "something changed in the meantime",
     Code.DELEGATION_UNAVAILABLE: "it is not available at the moment",
     Code.DELEGATION_FAILED: "something went wrong on the way",
     Code.CANCELLED: "it was stopped",
@@ -205,11 +214,16 @@ def reason(fault: Fault) -> str:
     return f"{why}. It can be tried again{'' if wait is None else f' in {_duration(wait)}'}."
 
 
-def plain_summary(response: Response) -> str:
-    """Return a response's summary; of one that failed without a summary, why it failed, as its user would say it."""
+def plain_failure(fault: Fault) -> str:
+    """Return the sentence that a user reads if something failed: without names of agents, codes and exceptions."""
+    return f"This could not be done: {reason(fault)}"
+
+
+def with_plain_summary(response: Response) -> Response:
+    """Return a response whose summary can be shown to a user; if it failed without a summary, that says why."""
     if response.ok or response.fault is None or response.summary:
-        return response.summary
-    return f"This could not be done: {reason(response.fault)}"
+        return response
+    return replace(response, summary=plain_failure(response.fault))
 
 
 def _duration(milliseconds: int) -> str:

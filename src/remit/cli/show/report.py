@@ -14,7 +14,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.lifecycle import Status
-from remit.text.narration import reason
+from remit.text.narration import plain_failure, with_plain_summary
 from remit.text.terminal import one_line
 
 State = Literal["waiting", "running", "silent", "finished"]
@@ -45,7 +45,7 @@ def summary(tree: Tree, response: Response, *, interrupted: bool = False, plainl
     """
     yield headline(tree, response)
     if response.fault is not None and not interrupted:
-        yield f"This could not be done: {reason(response.fault)}" if plainly else worded(response.fault)
+        yield plain_failure(response.fault) if plainly else worded(response.fault)
     if response.finished and response.status is not Status.SUCCESS:
         yield f"finished: {join_parts(response.finished)}"
     if response.unfinished:
@@ -112,7 +112,7 @@ def details(tree: Tree, run: str, state: State, store: Path, now_ms: int) -> Run
         status=response.status,
         exit_code=exit_code(response),
         result=response.result,
-        summary=response.summary,
+        summary=with_plain_summary(response).summary,
         confidence=response.confidence,
         artifacts=response.artifacts,
         warnings=response.warnings,

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from remit.dialects.a2a.extension import EXTENSION
 from remit.protocol.envelope import Json
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
+from remit.text.narration import plain_failure
 
 DOMAIN = "a2a-protocol.org"
 OWN_DOMAIN = "remit"
@@ -16,6 +17,8 @@ OWN_DOMAIN = "remit"
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
+LOCALIZED_MESSAGE = "type.googleapis.com/google.rpc.LocalizedMessage"
+"""The type of the detail that can be shown to users as it is."""
 
 # JSON-RPC leaves this code to servers, and A2A's own begin after it: for errors that A2A does not define.
 OWN_RPC = -32000
@@ -141,7 +144,7 @@ def error_body(why: Declined | RemitError) -> ErrorBody:
     """Return an error as it is written for a client."""
     if isinstance(why, Declined):
         row = ERRORS[why.error]
-        details = [_info(why.error, DOMAIN, why.about), *_violations(why.fields)]
+        details = [_info(why.error, DOMAIN, why.about), *_violations(why.fields), _for_users(fault(row.code, ""))]
         return ErrorBody(message=why.message, details=tuple(details), rpc=row.rpc, status=row.status, grpc=row.grpc)
     return _fault_body(why.fault.outward())
 
@@ -157,7 +160,7 @@ def _fault_body(why: Fault) -> ErrorBody:
     # The user is named only in the extension.
     places = {"$.user": f"message.metadata.{EXTENSION}.user"}
     fields = {places.get(each.path, each.path.removeprefix("$.")): each.message for each in why.problems}
-    details += _violations(fields)
+    details += [*_violations(fields), _for_users(why)]
     status = TABLE[why.code].status
     row = ERRORS[error] if error is not None else A2aErrorRow(OWN_RPC, status, _GRPC.get(status, "INTERNAL"), why.code)
     return ErrorBody(
@@ -172,6 +175,10 @@ def _fault_body(why: Fault) -> ErrorBody:
 
 def _info(reason: str, domain: str, about: Mapping[str, str]) -> Json:
     return {"@type": ERROR_INFO, "reason": reason, "domain": domain, **({"metadata": dict(about)} if about else {})}
+
+
+def _for_users(why: Fault) -> Json:
+    return {"@type": LOCALIZED_MESSAGE, "locale": "en", "message": plain_failure(why)}
 
 
 def _violations(fields: Mapping[str, str]) -> list[Json]:

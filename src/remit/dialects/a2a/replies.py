@@ -1,10 +1,12 @@
 """A peer's replies: A2A tasks, messages and events, as a response of ours."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.dialects.a2a.errors import OWN_DOMAIN
 from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, claims_of, found, usage_of
 from remit.dialects.a2a.parts import beside, merged, result_of, text_in
 from remit.dialects.a2a.types import (
@@ -69,9 +71,18 @@ def outcome(task: Task, id: str, target: str) -> Response:
         artifacts=artifacts,
         usage=usage_of(words.usage, (*place, "usage")) or Usage(estimated=True),
         requires_followup=asks,
-        fault=None if status is Status.SUCCESS else fault(_CODES[status], says or f"{target} gave no reason"),
+        fault=None
+        if status is Status.SUCCESS
+        else fault(_CODES[status], _why(task, says) or f"{target} gave no reason"),
     )
     return refined(said, claims_of(words.rest, place), place, _sayable)
+
+
+def _why(task: Task, says: str) -> str:
+    """Return why a task failed: a hub without the extension has that in the metadata of the message for users."""
+    told = (task.status.message.metadata or {}).get(OWN_DOMAIN) if task.status.message is not None else None
+    message = cast("dict[str, Json]", told).get("message") if isinstance(told, dict) else None
+    return message if isinstance(message, str) else says
 
 
 def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.a2a.errors import TASKLESS
+from remit.dialects.a2a.errors import OWN_DOMAIN, TASKLESS
 from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, as_metadata, usage_words
 from remit.dialects.a2a.parts import ANY, AcceptedContent, artifact_of, part_of
 from remit.dialects.a2a.replies import outcome
@@ -30,6 +30,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
+from remit.text.narration import plain_failure
 
 _STATES = {
     Status.SUCCESS: TaskState.COMPLETED,
@@ -94,7 +95,7 @@ def _status(
             role=AGENT,
             parts=(A2aPart(text=says),),
             metadata=metadata,
-            extensions=(EXTENSION,) if metadata else (),
+            extensions=(EXTENSION,) if metadata and EXTENSION in metadata else (),
         )
     return TaskStatus(state=state, message=message, timestamp=timestamp(at_ms))
 
@@ -105,7 +106,7 @@ def _end(telling: TaskPresentation, response: Response, at_ms: int) -> tuple[Tas
     artifacts = _artifacts(telling, response, state)
     says = _said_of(response, state)
     if not telling.extended:
-        return _status(telling, state, at_ms, says), artifacts
+        return _status(telling, state, at_ms, says, _fault_metadata(response.fault)), artifacts
     # The extension's content is at the result; without one, at the status message.
     words = OutcomeWords(usage=usage_words(response.usage))
     at_result = bool(artifacts) and artifacts[0].artifact_id == RESULT
@@ -119,6 +120,11 @@ def _end(telling: TaskPresentation, response: Response, at_ms: int) -> tuple[Tas
     if at_result:
         return _status(telling, state, at_ms, says), _marked(artifacts, words)
     return _status(telling, state, at_ms, says, {EXTENSION: as_metadata(words)}), artifacts
+
+
+def _fault_metadata(why: Fault | None) -> Metadata | None:
+    """Return why a task failed, for programs: the status message is for users."""
+    return None if why is None else {OWN_DOMAIN: {"code": why.code, "message": sentence(why)}}
 
 
 def _artifacts(telling: TaskPresentation, response: Response, state: TaskState) -> tuple[A2aArtifact, ...]:
@@ -137,7 +143,8 @@ def _marked(artifacts: tuple[A2aArtifact, ...], words: OutcomeWords) -> tuple[A2
 
 def _said_of(response: Response, state: TaskState) -> str:
     if response.fault is not None:
-        return sentence(response.fault)
+        # A2A clients show the status message to their users; programs read the fault in its metadata.
+        return response.summary or plain_failure(response.fault)
     if state is TaskState.INPUT_REQUIRED:
         return response.result if isinstance(response.result, str) else response.summary or text_of(response.result)
     return response.summary

@@ -13,7 +13,7 @@ from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
 from remit.server.bodies import FailureBody
 from remit.server.lookup_endpoints import PublicCard
-from remit.text.narration import plain_summary
+from remit.text.narration import plain_failure, with_plain_summary
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ class McpToolResult(Struct, frozen=True, kw_only=True):
 
 def ended_result(response: Response) -> McpToolResult:
     """Return the outcome of a delegation as a tool result."""
-    response = response.outward()
+    response = with_plain_summary(response.outward())
     why = response.fault
     data = McpDelegation(
         id=response.run,
@@ -166,7 +166,7 @@ def ended_result(response: Response) -> McpToolResult:
         agent=response.target,
         status=response.status,
         result=response.result,
-        summary=plain_summary(response),
+        summary=response.summary,
         confidence=response.confidence,
         session=response.session or "",
         requires_followup=response.requires_followup,
@@ -249,7 +249,7 @@ def known(cards: list[PublicCard]) -> McpToolResult:
 def failed(why: Fault) -> McpToolResult:
     """Return a failed call."""
     why = why.outward()
-    return McpToolResult(text=worded(why), data=FailureBody(fault=why), is_error=True)
+    return McpToolResult(text=worded(why), data=FailureBody(fault=why, summary=plain_failure(why)), is_error=True)
 
 
 def worded(why: Fault) -> str:
