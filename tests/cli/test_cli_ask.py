@@ -1,5 +1,6 @@
 """`remit ask` (K7): what is wanted is found out, asked back about, and done."""
 
+import json
 import subprocess
 from pathlib import Path
 from textwrap import dedent
@@ -90,6 +91,23 @@ def test_a_user_reads_what_is_done_and_not_who_does_it(team: Path) -> None:
     assert failed.returncode == 2
     assert "This could not be done: the details for it were not complete or not right: size." in failed.stderr
     assert "kitchen" not in failed.stderr
+
+
+def test_a_user_reads_nothing_of_an_exception(team: Path) -> None:
+    """K6: neither its text nor the agent that raised it; with --verbose there is both."""
+    (team / "desk.py").write_text(dedent(CODE).replace('return "Sunny."', 'raise ValueError("quux")'), encoding="utf-8")
+    asked = "ask", "is it going to rain today?"
+    plain = remit(*asked, folder=team)
+    assert "This could not be done: something went wrong on the way. It can be tried again." in plain.stderr
+    assert not any(
+        name in plain.stdout + plain.stderr for name in ("sky:", "agent sky", "quux", "ValueError", "FAILED")
+    )
+    assert "ValueError: quux" in remit(*asked, "--verbose", folder=team).stderr
+    told = json.loads(remit(*asked, "--json", folder=team).stdout)
+    assert (told["fault"]["code"], told["summary"]) == (
+        "DELEGATION_FAILED",
+        "This could not be done: something went wrong on the way. It can be tried again.",
+    )
 
 
 def test_at_a_terminal_each_thing_that_is_done_has_a_line_with_how_long_it_takes(team: Path) -> None:

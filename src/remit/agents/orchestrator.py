@@ -105,7 +105,7 @@ class Orchestrator:
         if asked is not None and (answer := await self._replied(brief, asked)) is not None:
             return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
         if len(said) <= _LONGEST_REPLY and _HELP.fullmatch(said):
-            return Answer(offer(self._labels(brief)), metadata={"cache_status": "bypass"})
+            return Answer(self._words().clean_question(offer(self._labels(brief))), metadata={"cache_status": "bypass"})
         decided = await self._decided(brief, said)
         answer = await self._follow(brief, decided.decision, said)
         how: dict[str, Json] = {"cache_status": decided.cache_status}
@@ -155,7 +155,7 @@ class Orchestrator:
             case Vague(question=question):
                 return await self._ask(brief, question, without_options(said, brief.request.input))
             case Unknown(reply=reply):
-                return Answer(reply, confidence=0.0, metadata={"intent": None})
+                return Answer(self._words().clean_question(reply), confidence=0.0, metadata={"intent": None})
 
     async def _classifier(self) -> Classifier:
         """Return a classifier for the current capabilities; it is trained again, in a thread, when they change."""
@@ -169,7 +169,7 @@ class Orchestrator:
 
     async def _ask(self, brief: Brief, question: str, asked: dict[str, Json]) -> Answer:
         await keep_question(brief, asked)
-        return Answer(question, requires_followup=True, metadata={"asked": list(asked)})
+        return Answer(self._words().clean_question(question), requires_followup=True, metadata={"asked": list(asked)})
 
     async def _replied(self, brief: Brief, asked: dict[str, Any]) -> Answer | None:
         """Continue with the open question if this is the reply to it; None if it is a new request."""

@@ -170,7 +170,7 @@ class WorkflowExecution:
         the next.
         """
         place = 1 + [each.name for each in self._workflow.steps].index(step.name)
-        which = f"{title_of(step)} (step {place} of {len(self._workflow.steps)})"
+        which = f"{self._words.clean(title_of(step))} (step {place} of {len(self._workflow.steps)})"
         begun = "" if times == 1 else f" It was begun {times} times so far."
         return f"It is not known whether this was done before the restart: {which}.{begun} Shall it be done again?"
 

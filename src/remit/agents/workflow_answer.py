@@ -47,6 +47,13 @@ class Wording(Struct, frozen=True, kw_only=True):
         """Return a text with the team's terms, and without names and codes."""
         return without_names(unified(text, self.glossary), self.forbidden)
 
+    def clean_question(self, text: str) -> str:
+        """Return a question or an offer of the orchestrator without names and codes.
+
+        Most of its words are fixed, so an agent that is called KNOW does not forbid them to say "know".
+        """
+        return without_names(text, {name for name in self.forbidden if not name.isalpha() or name in text})
+
     def title(self, code: str) -> str:
         """Return the title of a step for a capability, for users."""
         return progress_phrase(code, self.phrases, self.descriptions.get(code, ""), forbidden=self.forbidden)
@@ -141,24 +148,26 @@ def answer_of(
         nothing=_without_results(useful, told),
     )
     rated = [each for step in useful if (each := ended[step.name].confidence) is not None]
+    finished = chain.from_iterable(_finished(step, responses[step.name]) for step in useful)
+    unfinished = (
+        *(title_of(step) for step in told if _is_unfinished(step, workflow, ended)),
+        # What is missing in a part is missing in the whole.
+        *(missing for response in came for missing in response.unfinished),
+    )
     answer = Answer(
         narrative.text if whole else ended[workflow.result or ""].result,
         summary="" if whole else narrative.text,
         confidence=sum(rated) / len(rated) if rated else None,
-        finished=tuple(chain.from_iterable(_finished(step, responses[step.name]) for step in useful)),
-        unfinished=(
-            *(title_of(step) for step in told if _is_unfinished(step, workflow, ended)),
-            # What is missing in a part is missing in the whole.
-            *(missing for response in came for missing in response.unfinished),
-        ),
+        finished=tuple(map(words.clean, finished)),
+        unfinished=tuple(map(words.clean, unfinished)),
         metadata={
             "workflow": workflow.name,
             "steps": {name: {"state": each.state, "why": each.why} for name, each in ended.items()},
         },
     )
     answer = with_findings(answer, findings)
-    titles = {step.name: title_of(step) for step in useful}
-    conflicts = [_read_by_users(each, titles, asked=whole) for each in _conflicts(answer.metadata)]
+    titles = {step.name: words.clean(title_of(step)) for step in useful}
+    conflicts = [_read_by_users(each, titles, words, asked=whole) for each in _conflicts(answer.metadata)]
     conflicts += [each for response in came for each in _conflicts(response.metadata)]
     return replace(
         answer,
@@ -188,13 +197,16 @@ def _conflicts(metadata: Mapping[str, Json]) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", metadata.get("conflicts", []))
 
 
-def _read_by_users(conflict: dict[str, Any], titles: Mapping[str, str], *, asked: bool) -> dict[str, Any]:
-    """Return a conflict with its sources under the names that users read.
+def _read_by_users(
+    conflict: dict[str, Any], titles: Mapping[str, str], words: Wording, *, asked: bool
+) -> dict[str, Any]:
+    """Return a conflict with its question and its sources in the words that users read.
 
     If only one result is returned, the user is not asked: the question would not be in the text that the user reads.
     """
     values = [each | {"sources": [titles[name] for name in each["names"]]} for each in conflict["values"]]
-    return conflict | {"values": values, "question": conflict["question"] if asked else None}
+    question = words.clean(conflict["question"]) if asked and conflict["question"] else None
+    return conflict | {"values": values, "question": question}
 
 
 def _section(step: Step, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]) -> NarrativeSection:

@@ -13,6 +13,7 @@ from remit.runtime.ports import Classifier
 from remit.runtime.registry import team_invalid
 from remit.text.classification import Scorer
 from remit.text.intent import Label, Thresholds
+from remit.text.narration import hidden_names
 
 if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from pydantic_ai.models import Model
@@ -22,9 +23,6 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from remit.agents.orchestrator import Orchestrator
     from remit.agents.workflow import WorkflowAgent
     from remit.agents.workflow_answer import Wording
-
-# Codes of the contract that names agents have two or three letters; four leave room.
-LONGEST_CODE = 4
 
 # How an orchestrator classifies requests.
 ClassifierName = Literal["words", "embeddings", "model"]
@@ -152,7 +150,7 @@ class Orchestration:
             glossary=self._glossary,
             descriptions={each.code: each.description for each in capabilities} | flows,
             same_fields=lambda: same_fields(capabilities),
-            forbidden={name for name in (*cards, *(each.code for each in capabilities)) if _is_code(name)},
+            forbidden=hidden_names(cards.values()),
         )
 
 
@@ -218,11 +216,6 @@ def _within(capability: Capability, card: AgentCard) -> Capability:
         time_ms=card.time_ms if capability.time_ms is None else capability.time_ms,
         tokens=card.tokens if capability.tokens is None else capability.tokens,
     )
-
-
-def _is_code(name: str) -> bool:
-    """Return whether a name would reveal to a user that there are agents; a plain word does not."""
-    return not name.isalpha() or (name.isupper() and len(name) <= LONGEST_CODE)
 
 
 def _unsound(workflow: Workflow, found: tuple[Problem, ...]) -> RemitError:

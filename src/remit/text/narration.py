@@ -8,6 +8,7 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.protocol.card import AgentCard
 from remit.protocol.confidence import Level, level_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault
@@ -317,6 +318,20 @@ _ROUTING = re.compile(
 )
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+|\n+)")
 _DIGIT = re.compile(r"\d")
+
+
+# Codes of the contract that names agents have two or three letters; four leave room.
+_LONGEST_CODE = 4
+
+
+def hidden_names(cards: Iterable[AgentCard]) -> set[str]:
+    """Return the names of agents and codes of capabilities that users never read."""
+    return revealing(name for card in cards for name in (card.name, *(each.code for each in card.capabilities)))
+
+
+def revealing(names: Iterable[str]) -> set[str]:
+    """Return those of some names that reveal to a user that there are agents; a plain word does not."""
+    return {name for name in names if not name.isalpha() or (name.isupper() and len(name) <= _LONGEST_CODE)}
 
 
 def without_names(text: str, forbidden: Collection[str]) -> str:

@@ -20,6 +20,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Approval, Record
 from remit.runtime.ports import Approver
+from remit.text.narration import hidden_names, without_names
 from remit.text.terminal import one_line
 
 # Often enough for a counter in seconds.
@@ -55,12 +56,18 @@ async def run_order(
         hub = hub_of(team, approver=approver)
         refuse_unknown(order.agent, hub)
         follower = RunFollower(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
-        with logging_to(display.say, verbose=verbose), interrupts(follower.stop, display.abandon):
+        # A log message names agents and quotes exceptions; the record has them, too.
+        say = display.say if verbose or speakers is None else _nowhere
+        with logging_to(say, verbose=verbose), interrupts(follower.stop, display.abandon):
             async with hub:
                 response = await follower.run(order)
             return FinishedRun(tree, response, team.store_path, follower.stopping)
     finally:
         display.close()
+
+
+def _nowhere(_: str) -> None:
+    """Drop a message."""
 
 
 class RunFollower:
@@ -116,8 +123,11 @@ class RunFollower:
         node = self._tree.nodes[consent.approval.delegation]
         if consent.answered_ms is not None or not node.question or (consent.is_here and self._at_terminal):
             return
-        who = "This" if self._plainly else one_line(node.agent)
-        self._display.say(f"{who} waits for approval: {one_line(node.question)}\n→ {consent.todo}")
+        question = f"{one_line(node.agent)} waits for approval: {one_line(node.question)}"
+        if self._plainly:
+            plain = without_names(node.question, hidden_names(self._hub.cards.values())) == node.question
+            question = f"This waits for approval: {one_line(node.question)}" if plain else "This waits for approval."
+        self._display.say(f"{question}\n→ {consent.todo}")
 
     async def _tick(self) -> None:
         while True:

@@ -14,7 +14,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.lifecycle import Status
-from remit.text.narration import plain_failure, with_plain_summary
+from remit.text.narration import plain_failure, revealing, with_plain_summary, without_names
 from remit.text.terminal import one_line
 
 State = Literal["waiting", "running", "silent", "finished"]
@@ -50,8 +50,16 @@ def summary(tree: Tree, response: Response, *, interrupted: bool = False, plainl
         yield f"finished: {join_parts(response.finished)}"
     if response.unfinished:
         yield f"not finished: {join_parts(response.unfinished)}"
+    hidden = revealing(_names_in(tree)) if plainly else ()
     for warning in response.warnings:
-        yield f"warning: {one_line(warning)}"
+        yield f"warning: {one_line(without_names(warning, hidden))}"
+
+
+def _names_in(tree: Tree) -> Iterator[str]:
+    for node in tree.nodes.values():
+        yield node.agent
+        if node.request is not None and node.request.capability is not None:
+            yield node.request.capability
 
 
 def headline(tree: Tree, response: Response) -> str:

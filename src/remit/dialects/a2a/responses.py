@@ -1,6 +1,6 @@
 """Responses: our responses as A2A tasks, and a run's records as events of a stream."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
-from remit.text.narration import plain_failure
+from remit.text.narration import plain_failure, without_names
 
 _STATES = {
     Status.SUCCESS: TaskState.COMPLETED,
@@ -156,9 +156,11 @@ def _said_of(response: Response, state: TaskState) -> str:
 class Stream:
     """The events of one stream: a run's records in A2A. The first is always a task."""
 
-    def __init__(self, telling: TaskPresentation, run: str) -> None:
+    def __init__(self, telling: TaskPresentation, run: str, hidden: Collection[str] = ()) -> None:
         self._telling = telling
         self._run = run
+        self._hidden = hidden
+        """The names of agents and capabilities that progress of other agents than the called one must not show."""
         self._begun = False
         """Whether a part of the result has been streamed."""
         self.ended = False
@@ -169,8 +171,9 @@ class Stream:
 
     def _of(self, record: Record) -> Iterable[StreamResponse]:
         match record.body:
-            case Progress(text=text) if text:
-                yield self._stands(TaskState.WORKING, record.at_ms, text)
+            case Progress(text=text, delegation=delegation) if text:
+                said = text if delegation == self._run else without_names(text, self._hidden)
+                yield self._stands(TaskState.WORKING, record.at_ms, said)
             case Delta(text=text, delegation=delegation) if delegation == self._run:
                 yield self._piece(text)
             case Approval(agreed=None, question=question):

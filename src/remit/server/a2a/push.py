@@ -21,6 +21,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.server.streams import Following, ends, follow_records
+from remit.text.narration import hidden_names
 from remit.transports.addresses import OutboundClient, OutboundHosts, looked_up
 
 log = logging.getLogger("remit")
@@ -231,7 +232,7 @@ class Push:
         started.add_done_callback(gone)
 
     async def _tell(self, telling: TaskPresentation, run: str, config: PushConfig, since_ms: int) -> None:
-        stream = Stream(telling, run)
+        stream = Stream(telling, run, hidden_names(self._hub.cards.values()))
         with self._hub.follow(run) as events:
             async for records in follow_records(self._hub, Following(run=run), events):
                 for said in stream.of(worth_telling(records, since_ms)):

@@ -41,6 +41,7 @@ from remit.server.a2a.push import Push
 from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, continuation_of, cut, invalid, no_task
 from remit.server.delegations import Delegations, Handle
 from remit.server.streams import Following, ends, follow_records
+from remit.text.narration import hidden_names
 
 # How long a task is reserved for the first message that continues it, unless that message was refused.
 CLAIM_MS = 30_000
@@ -123,7 +124,7 @@ class Tasks:
         at_ms = first[0].at_ms if first else self._wall_ms()
         task = under_way(begun.telling, TaskState.SUBMITTED, at_ms, history=begun.history)
         return Streaming(
-            StreamResponse(task=task), _stream_responses(Stream(begun.telling, run), first, records), events
+            StreamResponse(task=task), _stream_responses(self._stream_of(begun.telling, run), first, records), events
         )
 
     async def _begin(self, asked: A2aCall, message: AskedMessage, how: Configuration) -> Begun:
@@ -261,10 +262,13 @@ class Tasks:
         if found.ended or found.state is TaskState.INPUT_REQUIRED:
             events.close()
             return Streaming(first)
-        stream = Stream(self._standing.telling(asked, found), found.run)
+        stream = self._stream_of(self._standing.telling(asked, found), found.run)
         return Streaming(
             first, _new(stream, follow_records(self._hub, Following(run=found.run), events), since_ms), events
         )
+
+    def _stream_of(self, telling: Telling, run: str) -> Stream:
+        return Stream(telling, run, hidden_names(self._hub.cards.values()))
 
     async def cancel(self, asked: A2aCall, params: CancelTask) -> Task:
         """`CancelTask`."""
