@@ -161,7 +161,16 @@ _OF_MODELS = {
     "settings",
 }
 # The hub of a remote agent sets these, not this one.
-_OF_CODE = {"prompt", "tools", "may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "resumable", "isolation"}
+_OF_CODE = {
+    "prompt",
+    "tools",
+    "may_call",
+    "allow_sub_agent_calls",
+    "max_sub_agent_depth",
+    "resumable",
+    "route",
+    "isolation",
+}
 _OF_PROCESSES, _OF_SANDBOXES = {"env", "sandbox"}, {"reads", "writes", "network"}
 _OF_CARDS = {"card_token", "card_keys", "card_hosts"}
 _OF_SUMMARIES = {"summary_base_url", "summary_api_key"}

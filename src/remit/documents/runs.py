@@ -51,6 +51,7 @@ class DelegationLine(Struct, frozen=True, kw_only=True):
     said: Annotated[str, Meta(description="Its last progress message.")] = ""
     preview: Annotated[str, Meta(description="The first 200 characters of its answer.")] = ""
     fault: Annotated[Fault | None, Meta(description="The error, if it did not succeed.")] = None
+    handling: Annotated[str, Meta(description="Whether it answered itself or handed over, and why.")] = ""
 
 
 class ApprovalLine(Struct, frozen=True, kw_only=True):

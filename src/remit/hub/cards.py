@@ -82,8 +82,8 @@ def listed(given: Collection[str], server: str, field: str) -> Collection[str]:
 # A process takes some 20 MB, and more of them than this only share the processors.
 PROCESSES = 2 * (os.cpu_count() or 1)
 
-# Options that configure the process of an agent; its card does not have them.
-_OF_PROCESSES = ("env", "sandbox")
+# Options of how an agent is run; its card does not have them.
+_NOT_ON_CARDS = ("env", "sandbox", "route")
 _NAMES = ("tools", "may_call", "sees")
 
 
@@ -110,6 +110,7 @@ class AgentOptions(CardOptions, total=False):
     max_sub_agent_depth: int | None
     concurrency: int | None
     resumable: bool
+    route: bool
     isolation: Literal["task", "process"]
     env: Collection[str]
     sandbox: "Sandbox | bool"
@@ -127,7 +128,7 @@ def local_card(name: str, agent: object, function: AgentFunction | None, options
     """Return the card of an agent in this hub; *function* is its code, None if only its process imports it."""
     capabilities = with_schemas(options.get("capabilities", ()), function)
     fields = _fields(name, options, AgentOptions.__optional_keys__, capabilities)
-    for each in _OF_PROCESSES:
+    for each in _NOT_ON_CARDS:
         fields.pop(each, None)
     description = options.get("description")
     if description is None and function is not None:

@@ -182,14 +182,16 @@ class Hub(Engine):
         if options.get("isolation") == "process":
             function = None if isinstance(agent, str) else function_of(agent)
             process = self._isolation.process_agent(name, agent, options.get("env", ()), options.get("sandbox", False))
-            self.register(local_card(name, agent, function, options), process, process.close)
+            card = local_card(name, agent, function, options)
+            self.register(card, self._orchestration.placed(card, process, self.ranking, options), process.close)
             return
         if options.get("env") or options.get("sandbox"):
             raise team_invalid(f'agent `{name}`: `env` and `sandbox` need isolation="process"')
         function = function_of(agent)
         card = local_card(name, agent, function, options)
         threads = Threads(name, min(card.concurrency, MAX_THREADS))
-        self.register(card, agent_from(function, threads), closing(function, threads))
+        code = agent_from(function, threads)
+        self.register(card, self._orchestration.placed(card, code, self.ranking, options), closing(function, threads))
 
     def configure_isolation(self, *, folder: Path, environ: Mapping[str, str], hidden: Iterable[Path] = ()) -> None:
         """Set the code folder and the environment of isolated agents, and hide files from every sandbox.

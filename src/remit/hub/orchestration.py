@@ -1,14 +1,17 @@
 """The workflows and orchestrators of a hub, and the words in which they answer users."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from remit.hub.cards import AgentOptions
 from remit.policy.plan import Workflow
 from remit.policy.plan_problems import problems
+from remit.policy.routing import Ranked
 from remit.protocol.card import AgentCard, Capability, Confirmation
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.runtime.brief import Agent
 from remit.runtime.ports import Classifier
 from remit.runtime.registry import team_invalid
 from remit.text.classification import Scorer
@@ -137,6 +140,23 @@ class Orchestration:
             label = Label(target=each.name, description=each.description, read_only=read_only, confirm=agreed)
             found[each.name] = (label, _within(asked, cards[each.name]))
         return found
+
+    def placed(
+        self,
+        card: AgentCard,
+        agent: Agent,
+        ranking: Callable[[str], Awaitable[tuple[Ranked, ...]]],
+        options: AgentOptions,
+    ) -> Agent:
+        """Return an agent; with the option `route`, one that hands requests to others where that is better (K4)."""
+        if not options.get("route"):
+            return agent
+        from remit.agents.placement import PlacedAgent
+
+        def offered() -> list[Capability]:
+            return list({each.code: each for other in self._cards().values() for each in other.capabilities}.values())
+
+        return PlacedAgent(agent, card, offered, ranking, trainer("words"))
 
     def _words(self) -> "Wording":
         from remit.agents.workflow_answer import Wording

@@ -96,7 +96,10 @@ class Executor:
             return ended_response(frame, Status.FAILED, answer)
         if answer.usage is not None:
             frame.meter(answer.usage)
-        return await self._hand_on(frame, answer.calls, answer.strategy) if answer.calls else answered(frame, answer)
+        if not answer.calls:
+            return answered(frame, answer)
+        response = await self._hand_on(frame, answer.calls, answer.strategy)
+        return replace(response, metadata=response.metadata | answer.metadata) if answer.metadata else response
 
     def _raised(self, frame: Frame, error: BaseException) -> Fault:
         """Return the fault for an agent's exception, with its place in the code; log it unless raised on purpose."""

@@ -3,8 +3,10 @@
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
+import msgspec
 from msgspec import Struct
 
+from remit.protocol.envelope import Json
 from remit.text.classification import ScoredCapability
 from remit.text.intent import THRESHOLDS, Thresholds
 
@@ -101,3 +103,19 @@ def place(case: Case, thresholds: Thresholds = THRESHOLDS) -> Route | Local:
     if case.quality_elsewhere - case.quality >= BETTER:
         return Route(RouteReason.EXPERTISE)
     return Local(LocalReason.EQUIVALENCE)
+
+
+HANDLING = "handling"
+"""The key of a response's metadata that says whether an agent answered itself, and why."""
+
+
+def handling_in(metadata: Mapping[str, Json]) -> str:
+    """Return the decision in the metadata of a response as a sentence for operators; empty if there is none."""
+    try:
+        found = msgspec.convert(metadata.get(HANDLING), dict[str, str])
+    except msgspec.ValidationError:
+        return ""
+    if found.get("decision") not in ("route", "local"):
+        return ""
+    who = "routed" if found["decision"] == "route" else "handled locally"
+    return f"{who}: {found.get('why', '')}"

@@ -14,6 +14,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.lifecycle import Status
+from remit.text.handling import handling_in
 from remit.text.narration import plain_failure, revealing, with_plain_summary, without_names
 from remit.text.terminal import one_line
 
@@ -151,6 +152,7 @@ def delegation(node: Node, now_ms: int) -> DelegationLine:
         said=node.said,
         preview=text_of(node.response.result)[:PREVIEW_LENGTH] if node.response else "",
         fault=node.fault,
+        handling=handling_in(node.response.metadata) if node.response else "",
     )
 
 

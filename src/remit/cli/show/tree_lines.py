@@ -13,6 +13,7 @@ from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
+from remit.text.handling import handling_in
 from remit.text.terminal import one_line
 
 # How many candidates are examined, as a multiple of the height; the rest would not fit anyway.
@@ -176,7 +177,8 @@ def _detail(node: Node) -> str:
     if node.response is not None:
         unfinished = node.response.unfinished
         said = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _wanted(node)
-        return f"{said} {used}".strip()
+        placed = handling_in(node.response.metadata)
+        return " ".join(filter(None, (said, f"({one_line(placed)})" if placed else "", used)))
     if node.question:
         return f"“{one_line(node.question)}”"
     if node.using:
@@ -395,6 +397,7 @@ _ENDINGS: dict[str, str] = {
 def _facts(call: DelegationLine) -> Iterator[tuple[str, str]]:
     yield "task", one_line(call.objective or call.capability or "", MAX_TASK)
     yield "gave", one_line(call.preview, PREVIEW_LENGTH)
+    yield "handling", one_line(call.handling)
     yield "why", f"{call.fault.code}: {one_line(call.fault.message)}" if call.fault else ""
 
 

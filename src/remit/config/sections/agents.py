@@ -180,6 +180,13 @@ class AgentSection(Section, frozen=True, kw_only=True):
             "from the journal."
         ),
     ] = _CARD.resumable
+    route: Annotated[
+        bool,
+        Meta(
+            description="Whether it is decided for each request if the agent answers it or another one that it may "
+            "call; the metadata `handling` says why."
+        ),
+    ] = False
     isolation: Annotated[
         Literal["task", "process"],
         Meta(
