@@ -7,12 +7,12 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Json
 from remit.text.components import SHARES, in_words, name_words, said_shortly
-from remit.text.grounding import dates_in, figure_unit, figure_value, times_in
-from remit.text.numbers import digit_readings
+from remit.text.markers import ADVICE, CAUSE, NEGATIONS, positive_of
 from remit.text.sentences import THING, unmarked
-from remit.text.units import UNITS, Unit, unit_word
+from remit.text.stated_figures import StatedFigure, bound_of, read_figure
+from remit.text.units import UNITS, unit_word
 from remit.text.vocabulary import REQUEST_VERBS, WEAK, words_of
-from remit.text.word_relations import ADVICE, CAUSE, NEGATIONS, Sides, concept_of, positive_of, sides_of
+from remit.text.word_relations import Sides, concept_of, sides_of
 
 # ── words by what they do ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -65,28 +65,6 @@ EMPTY_WORDS = (
     lassen uhr o'clock
 """)
 )
-_UPPER = re.compile(
-    r"\b(?P<strong>at most|up to|no more than|not more than|maximum(?: of)?|less than|fewer than|below|höchstens"
-    r"|maximal|bis zu|weniger als|nicht mehr als)"
-    r"|\b(?:no later than|under|within|until|till|before|bis|unter|spätestens|vor)",
-)
-_LOWER = re.compile(
-    r"\b(?P<strong>at least|no less than|no fewer than|minimum(?: of)?|more than|above|mindestens|mehr als|wenigstens"
-    r"|exceed(?:s|ing|ed)?)|\b(?:no earlier than|over|after|since|über|ab|seit|nach)"
-)
-_AFTER_UPPER = re.compile(
-    r"\W*(?P<strong>or (?:less|fewer|below|under|younger|lower|earlier|shorter)"
-    r"|oder (?:weniger|jünger|früher|kürzer)|at most|höchstens)\b|\W*at the latest\b"
-)
-_AFTER_LOWER = re.compile(
-    r"\W*(?P<strong>or (?:more|above|over|older|higher|later|longer)"
-    r"|and (?:more|up|over)|oder (?:mehr|älter|höher|später)|at least|mindestens)\b"
-)
-_GAP = re.compile(r"\s*(?:the|a|an|dem|den|der)?\s*\Z")
-# "9 Uhr", "17.30 Uhr", "5 o'clock"
-_CLOCK = re.compile(r"(\d{1,2})(?:\.(\d{2}))? (?:Uhr|o['’]clock)\b.*")
-_NEXT = re.compile(r"[ -]([^\W\d_]+)")
-_BOUND_REACH = 24
 _SO = re.compile(r",\s*so (?!far|that)\w|\bsince (?:the|it|they|he|she|there|no|this|these|its|we|you)\b|,\s*da\s")
 _IMPERATIVES = REQUEST_VERBS | words_of("""
     avoid bring do don't never always drink eat bear wear carry stay leave choose switch talk speak contact see keep
@@ -96,32 +74,6 @@ _FINITE = words_of("""
     is are was were has have had will can does did may must should would could costs takes needs begins starts ends
     leaves arrives remains shows
 """)
-
-
-class StatedFigure(Struct, frozen=True):
-    kind: str
-    """`n` for numbers, `d` for dates, `t` for times, `w` for days of the week."""
-    values: tuple[object, ...]
-    unit: Unit | None = None
-    bound: int = 0
-    """1 if it is an upper limit, -1 if a lower one."""
-    strong: bool = False
-    written: str = ""
-    then: str = ""
-    """The word after it, if it has no unit."""
-
-    def same(self, other: "StatedFigure") -> bool:
-        return self.kind == other.kind and self._fits(other) and not set(self.values).isdisjoint(other.values)
-
-    def rivals(self, other: "StatedFigure") -> bool:
-        return self.kind == other.kind and self._fits(other) and set(self.values).isdisjoint(other.values)
-
-    def _fits(self, other: "StatedFigure") -> bool:
-        return self.unit is None or other.unit is None or self.unit == other.unit
-
-    @property
-    def tokens(self) -> Iterator[str]:
-        return (f"{self.kind}{value}" for value in self.values)
 
 
 # Stands for a word with a capital before another.
@@ -170,7 +122,7 @@ class Segment(Struct):
         return " ".join(self.words)
 
     def covers(self, tokens: Iterable[str]) -> bool:
-        """Say whether it speaks of all of them, with what it inherits if it has no subject of its own."""
+        """Return whether it speaks of all of them, with what it inherits if it has no subject of its own."""
         leans = not self.has_subject or len(self.own) < 2
         return all(token in self.own or (leans and token in self.inherited) for token in tokens)
 
@@ -260,7 +212,7 @@ class SentenceReader:
         def put(found: re.Match[str]) -> str:
             figure = None
             if found["date"] or found["time"] or (found["number"] and (found["spelled"] or "").lower() != "one"):
-                figure = _figure(found, line)
+                figure = read_figure(found, line)
             if figure is None:
                 return found[0]
             figures.append(figure)
@@ -296,7 +248,7 @@ class SentenceReader:
             word = item.lower().replace("’", "'")
             segment.words.append(word)
             if word in _WEEKDAYS:
-                bound, strong = _bound(" ".join(segment.words[:-1]) + " ", "")
+                bound, strong = bound_of(" ".join(segment.words[:-1]) + " ", "")
                 figure = StatedFigure("w", (_WEEKDAYS[word],), None, bound, strong, item)
                 segment.note(figure)
                 continue
@@ -392,13 +344,13 @@ _BOUNDING = words_of("""
 
 
 def _near_figure(items: Sequence[str], place: int) -> bool:
-    """Say whether a figure follows within two words, or stands before "or"."""
+    """Return whether a figure follows within two words, or stands before "or"."""
     after = items[place + 1 : place + 3]
     return any(item.startswith(_PLACE) for item in (*after, *items[max(0, place - 2) : place - 1]))
 
 
 def _is_limit(items: Sequence[str], place: int) -> bool:
-    """Say whether a negation only makes a limit: "no more than 3", "not only"."""
+    """Return whether a negation only makes a limit: "no more than 3", "not only"."""
     after = [item.lower() for item in items[place + 1 : place + 3]]
     return after[:1] in (["only"], ["nur"]) or (
         len(after) == 2 and after[0] in _COMPARATIVES and after[1] in {"than", "als"}
@@ -406,7 +358,7 @@ def _is_limit(items: Sequence[str], place: int) -> bool:
 
 
 def _refers(items: Sequence[str]) -> bool:
-    """Say whether a pronoun comes before any name that it could stand for."""
+    """Return whether a pronoun comes before any name that it could stand for."""
     for place, item in enumerate(items):
         if item.lower() in _PRONOUNS:
             return True
@@ -416,7 +368,7 @@ def _refers(items: Sequence[str]) -> bool:
 
 
 def _is_label(items: Sequence[str], place: int) -> bool:
-    """Say whether a number belongs to the word before it: "ward 3 has", and not "has 3 wards"."""
+    """Return whether a number belongs to the word before it: "ward 3 has", and not "has 3 wards"."""
     before, after = items[place - 1 : place], items[place + 1 : place + 2]
     return bool(before) and _says(before[0]) and not (after and _says(after[0]))
 
@@ -449,33 +401,3 @@ def _split(items: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
         part.append(item)
     if part:
         yield part, anew
-
-
-def _figure(found: re.Match[str], line: str) -> StatedFigure | None:
-    before = line[max(0, found.start() - _BOUND_REACH) : found.start()].lower()
-    after = line[found.end() : found.end() + _BOUND_REACH].lower()
-    bound, strong = _bound(before, after)
-    if found["date"]:
-        days = tuple((date.month, date.day) for date in dates_in(found[0]))
-        return StatedFigure("d", days, None, bound, strong, found[0]) if days else None
-    if found["time"]:
-        return StatedFigure("t", (times_in(found[0])[0],), None, bound, strong, found[0])
-    if clock := _CLOCK.fullmatch(f"{found[0]}{line[found.end() : found.end() + 10]}".split(",")[0].strip()[:20]):
-        return StatedFigure("t", ((int(clock[1]), int(clock[2] or 0), 0),), None, bound, strong, found[0])
-    unit = figure_unit(found)
-    readings = () if found["scale"] or found["sign"] or not found["digits"] else digit_readings(found["digits"])
-    values = (figure_value(found), *(f"{whole}.{rest}" if rest.strip("0") else whole for whole, rest in readings))
-    then = _NEXT.match(line, found.end()) if unit is None and not (found["unit"] or "").strip() else None
-    return StatedFigure(
-        "n", tuple(dict.fromkeys(values)), unit, bound, strong, found[0], then[1].lower() if then else ""
-    )
-
-
-def _bound(before: str, after: str) -> tuple[int, bool]:
-    for sign, pattern, follow in ((1, _UPPER, _AFTER_UPPER), (-1, _LOWER, _AFTER_LOWER)):
-        for found in pattern.finditer(before):
-            if _GAP.match(before, found.end()):
-                return sign, found["strong"] is not None
-        if found := follow.match(after):
-            return sign, found["strong"] is not None
-    return 0, False
