@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+import judgement_conflicts
+import judgement_rewrites
 from harness import Figure, at_least, at_most, main
 from intent import classifiers
 
@@ -56,7 +58,7 @@ def acting_figures(title: str, rows: list[Row], *, alone: bool) -> Iterator[Figu
 
 
 def measure() -> list[Figure]:
-    return [*acting()]
+    return [*acting(), *judgement_conflicts.measure(), *judgement_rewrites.measure()]
 
 
 if __name__ == "__main__":

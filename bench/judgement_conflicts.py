@@ -36,7 +36,7 @@ def labelled() -> dict[str, Any]:
 
 
 def contradict(one: Any, other: Any) -> bool:
-    """Say whether two answers to one question are said to contradict each other."""
+    """Return whether two answers to one question are said to contradict each other."""
     return bool(find([Component("one", one), Component("other", other)]).conflicts)
 
 

@@ -1,10 +1,11 @@
-"""Counts the rewrites on the wrong side: faithful ones that are not given whole, and others that are."""
+"""How many rewrites are on the wrong side: faithful ones that are not given whole, and others that are."""
 
 import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness import Figure, at_most, main
 from remit.policy.aggregate import Blend, hold
 from remit.text.components import Component
 
@@ -48,15 +49,23 @@ def misjudged(part: str | None = None, path: Path = REWRITES) -> list[Rewrite]:
     return [each for each in rewrites(part, path) if hold(each.text, each.blend).whole == bool(each.how)]
 
 
-def main() -> None:
-    """Print how many of each part are on the wrong side."""
+def measure() -> list[Figure]:
+    figures: list[Figure] = []
     for part in ("develop", "held"):
         of = Counter(bool(each.how) for each in rewrites(part))
         wrong = Counter(bool(each.how) for each in misjudged(part))
-        print(
-            f"{part}: faithful not given whole {wrong[False]} of {of[False]}, others given {wrong[True]} of {of[True]}"
-        )
+        figures += [
+            # Of 40 each, 6 and 4 may be on the wrong side.
+            Figure(
+                name=f"rewrites, {part}: faithful, not given whole",
+                value=wrong[False] / of[False],
+                unit="",
+                bound=at_most(0.15),
+            ),
+            Figure(name=f"rewrites, {part}: others, given", value=wrong[True] / of[True], unit="", bound=at_most(0.1)),
+        ]
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

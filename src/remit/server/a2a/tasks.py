@@ -267,7 +267,7 @@ class Tasks:
             first, _new(stream, follow_records(self._hub, Following(run=found.run), events), since_ms), events
         )
 
-    def _stream_of(self, telling: Telling, run: str) -> Stream:
+    def _stream_of(self, telling: TaskPresentation, run: str) -> Stream:
         return Stream(telling, run, hidden_names(self._hub.cards.values()))
 
     async def cancel(self, asked: A2aCall, params: CancelTask) -> Task:
