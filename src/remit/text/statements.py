@@ -27,7 +27,7 @@ _CODE = re.compile(r"[A-Za-z]{0,3}\d+[A-Za-z]{0,2}|[A-Z]\d*")
 _PLACE, _END = "\ue000", "\ue001"
 _ITEM = re.compile(rf"{_PLACE}(\d+){_END}|[^\W_][\w]*(?:['’.-]\w+)*|[,;:()\[\]–—|]")
 _SEPARATORS = words_of("""
-    , ; : ( ) [ ] – — | and but while whereas although though however because which who whose
+    , ; : ( ) [ ] – — | and but while whereas although though however because which who whose where
     und aber während wohingegen sondern weil wobei
 """)
 # What these deny is a thing, and sometimes with it the whole statement.
@@ -247,9 +247,9 @@ class SentenceReader:
                 continue
             word = item.lower().replace("’", "'")
             segment.words.append(word)
-            if word in _WEEKDAYS:
+            if (day := word.removesuffix("'s")) in _WEEKDAYS:
                 bound, strong = bound_of(" ".join(segment.words[:-1]) + " ", "")
-                figure = StatedFigure("w", (_WEEKDAYS[word],), None, bound, strong, item)
+                figure = StatedFigure("w", (_WEEKDAYS[day],), None, bound, strong, item)
                 segment.note(figure)
                 continue
             if (place or item[-1].isdigit()) and _CODE.fullmatch(item):
