@@ -9,7 +9,7 @@ from remit.policy.plan import Step, Workflow, questions
 from remit.text.components import Component
 from remit.text.conflicts import find
 
-PARTS = ("develop", "held", "second", "third", "fourth")
+PARTS = ("develop", "held", "second", "third", "fourth", "fifth", "sixth")
 PAIRS = Path(__file__).resolve().parents[1] / "tests" / "judgement" / "conflicts.toml"
 
 
@@ -66,12 +66,12 @@ def measure() -> list[Figure]:
         found = counts(pairs[part])
         figures += [
             Figure(name=f"conflicts, {part}: precision", value=found.precision, unit="", bound=at_least(0.95)),
-            # The pairs of `second` are those that take the most knowledge of the world.
+            # The pairs of `second` and `fifth` are those that take the most knowledge of the world.
             Figure(
                 name=f"conflicts, {part}: recall",
                 value=found.recall,
                 unit="",
-                bound=at_least(0.70 if part == "second" else 0.80),
+                bound=at_least(0.65 if part == "fifth" else 0.70 if part == "second" else 0.80),
             ),
         ]
     alarms = alarms_between_capabilities(pairs["unrelated"]["pairs"])

@@ -13,7 +13,16 @@ PAIRS = labelled()
 
 
 @pytest.mark.parametrize(
-    ("part", "recall"), [("develop", 0.9), ("held", 0.9), ("second", 0.7), ("third", 0.9), ("fourth", 0.9)]
+    ("part", "recall"),
+    [
+        ("develop", 0.9),
+        ("held", 0.9),
+        ("second", 0.7),
+        ("third", 0.9),
+        ("fourth", 0.9),
+        ("fifth", 0.65),
+        ("sixth", 0.75),
+    ],
 )
 def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: str, recall: float) -> None:
     """K9: a false conflict costs the user as much as a hidden one."""

@@ -44,7 +44,7 @@ CLAUSE_VERBS = words_of("""
     lost sold bought made makes goes went comes came gets got runs ran says said sells serves covers
     contains lies lay stands stops meets sits moves became remains stays
     ist sind war waren wird werden wurde wurden hat haben hatte hatten kann liegt lag findet kostet beginnt endet dauert
-    kommt geht fährt steht bleibt gilt enthält
+    kommt geht fährt steht bleibt gilt enthält heißt
 """)
 """Verbs that show that a part of a statement is a clause."""
 
@@ -188,9 +188,11 @@ AXES = {
         "approve": (
             "approve approves approved accept accepts accepted grant grants granted admitted cleared authorised "
             "authorized released confirmed proceeds proceed proceeding upheld valid "
+            "endorsed ratified settled clear "
             "genehmigt bewilligt freigegeben zugelassen bestätigt angenommen akzeptiert gültig",
             "reject rejects rejected refuse refuses refused denied deny denies declined dismissed blocked suspended "
             "withdrawn revoked halted cancelled canceled postponed invalid "
+            "vetoed overturned scrapped abandoned obstructed "
             "abgelehnt verweigert gesperrt zurückgewiesen abgesagt storniert widerrufen ausgesetzt verschoben ungültig",
         ),
         "rise": (
@@ -206,8 +208,8 @@ AXES = {
             "forbidden prohibited banned illegal unlawful disallowed verboten untersagt",
         ),
         "succeed": (
-            "succeeded successful successfully passed bestanden erfolgreich gelungen",
-            "failed unsuccessful unsuccessfully gescheitert fehlgeschlagen durchgefallen",
+            "succeeded successful successfully success passed bestanden erfolgreich gelungen",
+            "failed unsuccessful unsuccessfully failure gescheitert fehlgeschlagen durchgefallen",
         ),
         "open": ("open opened geöffnet offen", "closed shut geschlossen"),
         "true": ("true correct richtig wahr korrekt", "false incorrect wrong falsch"),
@@ -284,6 +286,7 @@ PHRASES = {
         "not": "no longer/not any more/not any longer/nicht mehr/nicht länger/by no means",
         "rose": "went up/goes up/gone up/going up/go up",
         "fell": "went down/goes down/gone down/going down/go down",
+        "must": "have to/has to/had to/need to/needs to",
         "leftward": "on the left/to the left/left side",
         "rightward": "on the right/to the right/right side",
         "cancelled": "called off/call off/struck down",

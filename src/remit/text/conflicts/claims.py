@@ -78,6 +78,9 @@ _LEADS = frozenset({"by", "to"})
 # A period after one of these words limits a claim and is not the claim: 7 % over five years.
 _SPANS = frozenset({"over", "for", "within", "after", "in", "during"})
 _NOW = ("now", "")
+# "Some rooms are free", "some rooms are occupied": of several things, each may be so of a part.
+_SOME_OF_THEM = ("some", "")
+_PART_OF = frozenset({"some", "many", "several", "einige", "manche", "mehrere"})
 # With more figures in one clause, it is unclear which figure belongs to what.
 _FIGURES = 8
 _WORD = re.compile(r"[a-zäöüß]++(?:['-][a-zäöüß]++)*+")
@@ -95,6 +98,7 @@ class _Stated(Struct, frozen=True, gc=False):
 
 _TELLING = NAMES | AXES.keys() | NEGATIONS | ADVICE.keys()
 _PHRASES_SAID = re.compile(rf"\b(?:{'|'.join(' '.join(words) for words in PHRASES)})\b", re.IGNORECASE)
+_FREE = re.compile(r"[a-zäöüß]{4}-?fr(?:ee|ei)", re.IGNORECASE)
 # "Unfurnished" denies "furnished"; "understand" denies nothing, and nobody says what would be left of it.
 _DENYING = re.compile(
     r"(?:un|in|im|ir|il|dis|non-?)(?=[a-zäöüß]{4})"
@@ -105,7 +109,7 @@ _DENYING = re.compile(
 def is_telling(clause: Clause) -> bool:
     """Return whether a clause has a figure, names a value, or says something that has an opposite; many do not."""
     text = clause.text
-    if DIGIT.search(text) or may_name_value(text) or _PHRASES_SAID.search(text):
+    if DIGIT.search(text) or may_name_value(text) or _PHRASES_SAID.search(text) or _FREE.search(text):
         return True
     plain = text.isascii() and text.replace(" ", "").isalpha()
     return not _TELLING.isdisjoint(text.lower().split() if plain else _WORD.findall(small(text))) or any(
@@ -211,6 +215,8 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
             hedged = hedged or token != "may" or "May" not in text  # a month
         else:
             ways.append(_NOW)
+        if token in _PART_OF and place < verb:
+            ways.append(_SOME_OF_THEM)
         if token != "the":
             last = token
     if not words or said[0] == "here" or not ON_ITSELF.isdisjoint(words):
@@ -224,12 +230,7 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     if hedged:
         return made, None
     if advice:
-        about_it = replace(subject, words=subject.words.union(senses) - LIGHT_VERBS)
-        if about_it.words:
-            # Who advises to sell advises against buying.
-            sign = prod((-1 if negated else advice, *filter(None, senses.values())))
-            made.append(Claim(about_it, axis="recommend", sign=sign, text=text, about=about))
-        return made, None
+        return [*made, *_advice(subject, senses, -1 if negated else advice, text, about)], None
     if not negated:
         # "Available in Norway" may be available elsewhere; "won by Riverside" is won by nobody else.
         told = [value for value in values if not senses or value.lead == "by"]
@@ -248,7 +249,19 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     if not denied:
         return made, whole
     made.append(whole.claim(-1, "no" if universal else ""))
+    if said[0] == "don't" or said[:2] == ["do", "not"]:
+        made += _advice(subject, senses, -1, text, about)
     return made, None
+
+
+def _advice(
+    subject: Subject, senses: dict[str, int], sign: int, text: str, about: tuple[tuple[str, str], ...]
+) -> list[Claim]:
+    """Return the claim of a clause that advises for something, or against it."""
+    on = replace(subject, words=subject.words.union(senses) - LIGHT_VERBS)
+    # Who advises to sell advises against buying.
+    whether = prod((sign, *filter(None, senses.values())))
+    return [Claim(on, axis="recommend", sign=whether, text=text, about=about)] if on.words else []
 
 
 # Denials of everything: if nothing was found, then no crack was found.
@@ -397,6 +410,8 @@ def compared(one: Claim, other: Claim) -> bool | None:
             return None
         if any((axis, -sign) in other.senses for axis, sign in one.senses if sign and axis != one.axis):
             return None  # possible before departure, and not possible after it
+        if one.axis and _SOME_OF_THEM in one.subject.ways & other.subject.ways:
+            return None
         if one.value or other.value:
             if not (one.value and other.value) or one.lead != other.lead:
                 return None

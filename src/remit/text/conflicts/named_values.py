@@ -25,10 +25,10 @@ class NamedValue(Struct, frozen=True, gc=False):
 
 
 _TOKEN = re.compile(r"[^\W_][\w&'’-]*(?:\.(?=[A-Z]))?|[,:;()]")
-_MAY_NAME = re.compile(r"\s[A-ZÄÖÜ]|:\s|\b(?:in|at|on|from|to|into|by) the\b|^The \w+ (?:is|was) ")
+_MAY_NAME = re.compile(r"\s[A-ZÄÖÜ]|:\s|\b(?:in|at|on|from|to|into|by) the\b|^The \w+ (?:is|was) |\b(?:of|by)\b")
 # Where something is, comes from and goes to. What is in a town is on one of its streets: each is a role of its own.
 _LEADS = words_of("in at on from to into by via with near through")
-_COPULAS = words_of("is was are were be been becomes became remains named called")
+_COPULAS = words_of("is was are were be been becomes became remains named called heißt")
 # Whoever has one thing may have another.
 _HAVING = words_of(
     "has have had includes include offers sells serves uses covers contains needs requires owns makes enthält"
@@ -148,7 +148,7 @@ def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german
         if plain[place] in _SOME:
             break  # of what there is one among many, there may be another
         start = place
-        while place < len(tokens) and _is_capital(tokens[place]):
+        while place < len(tokens) and (_is_capital(tokens[place]) or _is_particle(tokens, place, german)):
             place += 1
         if place > start:
             lead = _lead(plain, start, verb, german)
@@ -160,6 +160,9 @@ def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german
         elif (end := _definite_place(plain, place, verb)) is not None:
             found += _value(f"{plain[place]} the", tokens[place + 2 : end])
             place = end
+        elif (first := _cause_or_material(plain, place, verb)) is not None:
+            found += _value(plain[place], tokens[first:])
+            place = len(tokens)
         else:
             place += 1
     return found
@@ -199,6 +202,29 @@ def _definite_place(plain: Sequence[str], place: int, verb: int) -> int | None:
     if not 0 < len(rest) <= 2 or not between or not _is_participle(between):
         return None
     return None if any(word in ROLES or not word.isalpha() for word in rest) else len(plain)
+
+
+# A thing is made of one material, and caused by one cause.
+_ALONE = {"of": words_of("made built constructed woven carved cut"), "by": words_of("caused triggered started sparked")}
+
+
+def _cause_or_material(plain: Sequence[str], place: int, verb: int) -> int | None:
+    """Return where "a power failure" begins in "was caused by a power failure"; None if it is nothing of the kind."""
+    between = plain[verb + 1 : place]
+    if plain[verb] not in _COPULAS or not between or between[-1] not in _ALONE.get(plain[place], ()):
+        return None
+    start = place + 2 if plain[place + 1 : place + 2] and plain[place + 1] in _ARTICLES else place + 1
+    rest = plain[start:]
+    plain_words = all(word.isalpha() and ROLES.get(word, "axis") == "axis" for word in rest)
+    return start if plain_words and 0 < len(rest) <= _LONGEST else None
+
+
+_PARTICLES = words_of("de van von da di del della le la du den")
+
+
+def _is_particle(tokens: Sequence[str], place: int, german: bool) -> bool:
+    """Say whether a word in small letters belongs to the name after it: "de Hooch"."""
+    return not german and tokens[place] in _PARTICLES and place + 1 < len(tokens) and _is_capital(tokens[place + 1])
 
 
 def _is_name(tokens: Sequence[str], plain: Sequence[str], start: int, end: int) -> bool:

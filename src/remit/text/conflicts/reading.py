@@ -1,5 +1,6 @@
 """Reads the words of a clause: figures, phrases, German function words, and numbers that are part of a name."""
 
+import re
 from collections.abc import Sequence
 
 from remit.text.clauses import FIGURE, tokens
@@ -31,7 +32,18 @@ def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
         end = figure.end
     if end < len(text):
         said += tokens(text[end:])
+    if "frei" in text or "free" in text:
+        said = [word for token in said for word in _without(token)]
     return said
+
+
+# "Sugar-free", "alkoholfrei": without what stands before it.
+_FREE_OF = re.compile(r"([^\W\d_]{4,})(?:-free|-?frei(?:e[nmrs]?)?)")
+
+
+def _without(token: str) -> tuple[str, ...]:
+    found = _FREE_OF.fullmatch(token)
+    return ("lacks", found[1]) if found else (token,)
 
 
 _ENGLISH = frozenset({"the", "is", "are", "was", "were", "of", "and", "has", "have", "to", "at"})
@@ -133,6 +145,8 @@ def tells_apart(said: Sequence[str], place: int, verb: int, figured: bool) -> bo
         return False
     if place and said[place - 1] in _ONE_OF_MANY:
         return True
+    if place > 1 and token in DEGREES and said[place - 1] == "the" and said[place - 2] not in _BEING:
+        return True  # "switch to the new release"
     return place < verb and (token in DEGREES or verb < len(said)) and token not in _MUCH
 
 
