@@ -1,6 +1,6 @@
 """Trains a classifier from the similarities of examples, with calibrated probabilities."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nlargest
 from math import exp, sqrt
 from typing import NamedTuple
@@ -53,12 +53,18 @@ class TrainedWeights(NamedTuple):
     votes: tuple[tuple[tuple[int, float], ...], ...]
     sureness: Calibration
 
-    def scored(self, scores: Sequence[float]) -> tuple[ScoredCapability, ...]:
-        """Return the most likely capabilities for these scores, best first; none if no score is positive."""
+    def scored(
+        self, scores: Sequence[float], nearest: Callable[[str], float] | None = None
+    ) -> tuple[ScoredCapability, ...]:
+        """Return the most likely capabilities for these scores, best first; none if no score is positive.
+
+        *nearest* returns the similarity of the text to the nearest example of a capability, if it was trained with it.
+        """
         best = max(scores, default=0.0)
         if best <= 0:
             return ()
-        likely = _logistic(self.sureness.bias + self.sureness.slope * best)
+        near = None if nearest is None else nearest(self.codes[scores.index(best)])
+        likely = _logistic(self.sureness.bias + self.sureness.slope * _in_scope(best, near))
         shares = enumerate(_softmax(scores, self.sureness.sharpness))
         found = nlargest(MOST_SCORED, shares, key=lambda each: each[1])
         return tuple(ScoredCapability(self.codes[place], likely * share) for place, share in found)
@@ -89,16 +95,28 @@ def gather(capabilities: Iterable[Capability]) -> Examples:
     )
 
 
-def learn(examples: Examples, alike: Sequence[Row], usual: Calibration) -> TrainedWeights:
-    """Train on the similarity of the examples; *usual* is the calibration to use where there is too little data."""
+def learn(
+    examples: Examples, alike: Sequence[Row], usual: Calibration, meanings: Sequence[Row] | None = None
+) -> TrainedWeights:
+    """Train on the similarity of the examples; *usual* is the calibration to use where there is too little data.
+
+    With *meanings*, how similar the examples are in meaning alone, the nearest example also says whether any capability
+    matches. Of BANKING77, with 50 of its 77 intents as capabilities, that raised the AUROC of texts of the others from
+    0.82 to 0.84; by words it gained nothing.
+    """
     votes, _ = _train(examples, alike, range(len(examples.texts)))
-    sureness = _fit(usual, *_hold_out(examples, alike))
+    sureness = _fit(usual, *_hold_out(examples, alike, meanings))
     return TrainedWeights(examples.codes, tuple(tuple(each.items()) for each in votes), sureness)
 
 
 _Votes = list[dict[int, float]]
 _Scores = dict[int, list[float]]
 """For each trained capability, the score of each example, trained on or not."""
+
+
+def _in_scope(best: float, near: float | None) -> float:
+    """Return the score that says whether any capability matches."""
+    return best if near is None else (best + near) / 2
 
 
 def _train(examples: Examples, alike: Sequence[Row], kept: Iterable[int]) -> tuple[_Votes, _Scores]:
@@ -149,13 +167,16 @@ def _round_robin(members: dict[int, list[int]]) -> list[int]:
 
 
 class _Known(NamedTuple):
-    """The scores of a held-out text, and the index of its capability."""
+    """The scores of a held-out text, the index of its capability, and whether any capability seems to match."""
 
     scores: list[float]
     own: int
+    in_scope: float
 
 
-def _hold_out(examples: Examples, alike: Sequence[Row]) -> tuple[list[_Known], list[float]]:
+def _hold_out(
+    examples: Examples, alike: Sequence[Row], meanings: Sequence[Row] | None
+) -> tuple[list[_Known], list[float]]:
     """Return the scores of held-out utterances, and the best score of those whose capability was left out."""
     known: list[_Known] = []
     beside: list[float] = []
@@ -164,10 +185,18 @@ def _hold_out(examples: Examples, alike: Sequence[Row]) -> tuple[list[_Known], l
             break
         _, scores = _train(examples, alike, kept)
         places = {place: rank for rank, place in enumerate(scores)}
+        members = list(_members(examples, kept).values())
+
+        def in_scope(row: Sequence[float], example: int, members: list[list[int]] = members) -> float:
+            best = max(row)
+            if meanings is None:
+                return best
+            return _in_scope(best, max(meanings[example][other] for other in members[row.index(best)]))
+
         for example in held:
             row = [each[example] for each in scores.values()]
-            known.append(_Known(row, places[examples.own[example]]))
-        beside += (max(each[example] for each in scores.values()) for example in others)
+            known.append(_Known(row, places[examples.own[example]], in_scope(row, example)))
+        beside += (in_scope([each[example] for each in scores.values()], example) for example in others)
     return known, beside
 
 
@@ -200,7 +229,7 @@ _ROUNDS = 15
 
 def _fit(usual: Calibration, known: Sequence[_Known], beside: Sequence[float]) -> Calibration:
     """Find the most likely numbers for the held-out texts; with few texts they stay near the *usual* ones."""
-    bias, slope = _fit_scope(usual, [max(each.scores) for each in known], beside) if known and beside else usual[:2]
+    bias, slope = _fit_scope(usual, [each.in_scope for each in known], beside) if known and beside else usual[:2]
     # Even if a few held-out texts say otherwise, a better score never means a lower probability.
     return Calibration(bias, max(slope, 1.0), max(_fit_sharpness(usual.sharpness, known), 1.0))
 
@@ -231,7 +260,7 @@ def _fit_sharpness(usual: float, known: Sequence[_Known]) -> float:
     sharpness = usual
     for _ in range(_ROUNDS):
         along, bend = (usual - sharpness) / _SPREAD.sharpness**2, 1 / _SPREAD.sharpness**2
-        for scores, own in known:
+        for scores, own, _ in known:
             shares = _softmax(scores, sharpness)
             mean = sum(share * score for share, score in zip(shares, scores, strict=True))
             along += scores[own] - mean

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import log, sqrt
 from unicodedata import normalize
 
-from remit.classifiers.clarity import WordSignals, clarity_by_words
+from remit.classifiers.clarity import WordSignals, clarity_by_words, log_odds
 from remit.classifiers.everyday import EVERYDAY
 from remit.classifiers.learn import Calibration, Row, TrainedWeights, gather, learn
 from remit.protocol.card import Capability
@@ -41,7 +41,7 @@ _PIECE_IN = 15
 _PAIR_IN = 10
 
 
-_NOTHING = WordSignals(confidence=0.0, near=0.0, middle=0.0, beyond_everyday=0.0, known=0.0)
+_NOTHING = WordSignals(log_odds=-9.0, near=0.0, middle=0.0, beyond_everyday=0.0, known=0.0)
 
 
 class WordClassifier:
@@ -68,18 +68,26 @@ class WordClassifier:
         """Return the likeliest capabilities, and how clearly the best is asked for."""
         vector = self._vocabulary.vector(text)
         scores = self._scored(vector)
+        return Reading(scores, clarity_by_words(text, self._signals(text, vector, scores)))
+
+    def signals(self, text: str) -> WordSignals | None:
+        """Return what the clarity of a text is judged by; None if it has nothing in common with any capability."""
+        vector = self._vocabulary.vector(text)
+        scores = self._scored(vector)
+        return self._signals(text, vector, scores) if scores else None
+
+    def _signals(self, text: str, vector: Mapping[str, float], scores: Sequence[ScoredCapability]) -> WordSignals:
         if not scores:
-            return Reading((), clarity_by_words(text, _NOTHING))
+            return _NOTHING
         alike = [_common_weight(each, vector) for each in self._examples[scores[0].code]]
         content = content_words(text)
-        signals = WordSignals(
-            confidence=scores[0].confidence,
+        return WordSignals(
+            log_odds=log_odds(sum(each.confidence for each in scores)),
             near=max(alike),
             middle=sum(alike) / len(alike),
             beyond_everyday=max(alike) - max(_common_weight(each, vector) for each in self._everyday),
             known=sum(word in self._known for word in content) / max(1, len(content)),
         )
-        return Reading(scores, clarity_by_words(text, signals))
 
     def _scored(self, vector: Mapping[str, float]) -> Sequence[ScoredCapability]:
         scores = [0.0] * len(self._learned.codes)

@@ -48,11 +48,13 @@ CLEAR_TO_CHANGE = 0.6
 CLEAR_TO_READ = 0.4
 VAGUE_TO_READ = 0.7
 # Needed to say a request back to the user, who then only has to say yes.
-CLEAR_TO_CONFIRM = 0.4
+CLEAR_TO_CONFIRM = 0.35
 # How much more likely the best capability has to be than the next.
 LEAD = 0.2
+# The same, to say it back by a classifier that has everything confirmed.
+LEAD_TO_CONFIRM = 0.1
 # The user is told that nothing matches if a text is this many times more likely foreign than clear.
-FOREIGN = 3.0
+FOREIGN = 2.3
 
 
 # How long a decision is reused: for users who repeat a failed request, or talk in circles.
@@ -211,18 +213,21 @@ def _trust(
     if clarity is None:
         return at_once if best.confidence >= max(thresholds.act, least) else "ask"
     second = intents[1].confidence if len(intents) > 1 else 0.0
-    if best.confidence - second < LEAD:
+    if best.confidence - second < (LEAD if clarity.certain else LEAD_TO_CONFIRM):
         return "ask"
     if confirm == "never":
         in_scope = clarity.clear >= CLEAR_TO_READ * (clarity.clear + clarity.foreign)
         enough = best.confidence >= max(thresholds.read, least) and in_scope and clarity.vague < VAGUE_TO_READ
+        enough = enough and best.confidence - second >= LEAD
     else:
         enough = (
             clarity.certain and best.confidence >= max(thresholds.change, least) and clarity.clear >= CLEAR_TO_CHANGE
         )
     if enough:
         return at_once
-    likely = best.confidence >= max(thresholds.read, least) and clarity.clear >= CLEAR_TO_CONFIRM
+    # A classifier that has everything confirmed does no harm by saying back what it is less sure of.
+    sure = thresholds.read if clarity.certain else thresholds.nothing
+    likely = best.confidence >= max(sure, least) and clarity.clear >= CLEAR_TO_CONFIRM
     return "confirm" if likely and clarity.clear > clarity.vague else "ask"
 
 
