@@ -12,6 +12,7 @@ import judgement_conflicts
 import judgement_rewrites
 from harness import Figure, at_least, at_most, main
 from intent import classifiers
+from judgement_fields import cases
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -23,6 +24,7 @@ SERVED = at_least(0.9)
 CONFIRMED = at_least(0.7)
 RIGHT = at_least(0.9)
 NEVER = at_most(0)
+FOUND = at_least(0.8)
 
 
 def acting() -> Iterator[Figure]:
@@ -57,8 +59,18 @@ def acting_figures(title: str, rows: list[Row], *, alone: bool) -> Iterator[Figu
     yield Figure(name=f"{title}: changed though nobody asked for it", value=changed, unit="texts", bound=NEVER)
 
 
+def fields() -> Iterator[Figure]:
+    """How many of the fields that stand in a text are found, and how many are filled wrongly."""
+    for part in ("develop", "held"):
+        those = list(cases(part))
+        share = sum(each.right for each in those) / sum(len(each.stands) for each in those)
+        wrong = sum(len(each.wrong) for each in those)
+        yield Figure(name=f"fields, {part}: found", value=share, unit="", bound=FOUND)
+        yield Figure(name=f"fields, {part}: filled wrongly", value=wrong, unit="fields", bound=NEVER)
+
+
 def measure() -> list[Figure]:
-    return [*acting(), *judgement_conflicts.measure(), *judgement_rewrites.measure()]
+    return [*acting(), *fields(), *judgement_conflicts.measure(), *judgement_rewrites.measure()]
 
 
 if __name__ == "__main__":
