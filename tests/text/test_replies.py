@@ -1,6 +1,7 @@
 """What users mean who reply to a question (K7, K14): which option, which fields."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits
-from remit.text.replies import ChosenOption, asking_for, chosen, fields, inputs, wanted
+from remit.text.field_questions import question_for
+from remit.text.replies import ChosenOption, chosen, fields, inputs, wanted
 
 TWO = ("Work out the value", "Write a report")
 
@@ -91,6 +93,7 @@ def table(required: Sequence[str] = (), **properties: Any) -> Schema:
 
 
 TEXT = {"type": "string"}
+TODAY = date(2026, 11, 16)
 NUMBER = {"type": "number"}
 
 
@@ -108,7 +111,10 @@ NUMBER = {"type": "number"}
         (table(["rate"], rate=NUMBER), None, {}, ["rate"]),
         (table(["rate"], rate=NUMBER), {"rate": 1}, {"rate": 1}, []),
         (table(["rate"], rate=NUMBER | {"default": 2}), None, {"rate": 2}, []),
-        (table(["name"], name=TEXT), None, {"name": "say it"}, []),
+        (table(["name"], name=TEXT), None, {}, ["name"]),
+        (table(["text"], text=TEXT), None, {"text": "say it"}, []),
+        (table(["text", "size"], text=TEXT, size=NUMBER), None, {}, ["text", "size"]),
+        (table(["message"], message=TEXT), None, {}, ["message"]),
         (table(["name", "size"], name=TEXT, size=TEXT), None, {}, ["name", "size"]),
         (table(["size"], question=TEXT, size=NUMBER), None, {"question": "say it"}, ["size"]),
         (table(["question"], question=TEXT), {"question": "mine"}, {"question": "mine"}, []),
@@ -127,9 +133,10 @@ def test_what_is_for_another_part_of_the_request_is_left_out_where_it_is_not_wan
     assert inputs(closed, "say it", {"rate": 1, "size": "large"}) == ({"rate": 1}, [])
 
 
-def test_the_first_words_do_not_stand_for_what_was_asked_for_afterwards() -> None:
+def test_what_came_with_a_request_goes_before_what_is_known() -> None:
     schema = table(["kind", "size"], kind=TEXT, size=TEXT)
-    assert inputs(schema, "order it", {"kind": "large"}, asked=True) == ({"kind": "large"}, ["size"])
+    known: dict[str, Json] = {"kind": "old", "size": "small", "other": 1}
+    assert inputs(schema, "order it", {"kind": "new"}, known) == ({"kind": "new", "size": "small"}, [])
 
 
 def test_what_is_missing_is_asked_for_with_what_it_has_to_be() -> None:
@@ -140,14 +147,37 @@ def test_what_is_missing_is_asked_for_with_what_it_has_to_be() -> None:
         years={"type": "integer"},
         name={"type": "string", "description": ""},
     )
-    assert asking_for(wanted(schema, ["rate", "size", "years", "name", "other"])).splitlines()[1:] == [
-        "- rate (a number): The rate",
-        "- size (small or large)",
-        "- years (a whole number)",
-        "- name",
-        "- other",
+    assert question_for(wanted(schema, ["rate", "size"])) == (
+        "Could you tell me the rate (a number) and the size (small or large)? "
+        "You can answer in your own words, all at once."
+    )
+    assert question_for(wanted(schema, ["rate", "size", "years", "name", "other"])).splitlines()[1:] == [
+        "- the rate (a number)",
+        "- the size (small or large)",
+        "- the years (a whole number)",
+        "- the name",
+        "- the other",
     ]
     assert wanted(None, ["a"]) == {"a": {}}
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "question"),
+    [
+        ("guests", {"type": "integer", "description": "How many people"}, "how many people (a whole number)"),
+        ("pickupDate", {"type": "string", "format": "date"}, "the pickup date (a date)"),
+        ("consignee", {"type": "string", "description": "Company at the port"}, "the consignee (company at the port)"),
+        ("when", {"type": "string"}, "when it is"),
+        ("iban", {"type": "string", "description": "IBAN of the recipient"}, "the IBAN of the recipient"),
+    ],
+)
+def test_one_field_is_asked_for_in_one_sentence(name: str, schema: Schema, question: str) -> None:
+    assert question_for({name: schema}) == f"Could you tell me {question}?"
+
+
+def test_what_was_given_before_is_offered() -> None:
+    asked = question_for({"quantity": {"type": "integer"}}, {"quantity": 3})
+    assert asked == "Could you tell me the quantity (a whole number; 3 as before?)?"
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,7 +219,7 @@ EXPECTED = wanted(
 def test_fields_are_given_as_json_or_as_lines_and_what_does_not_fit_is_left_out(
     reply: str, given: dict[str, Json] | None
 ) -> None:
-    assert fields(reply, EXPECTED, fits) == given
+    assert fields(reply, EXPECTED, fits, TODAY) == given
 
 
 @pytest.mark.parametrize(
@@ -203,9 +233,9 @@ def test_fields_are_given_as_json_or_as_lines_and_what_does_not_fit_is_left_out(
     ],
 )
 def test_a_single_field_may_be_given_as_it_is(reply: str, given: dict[str, Json] | None) -> None:
-    assert fields(reply, {"rate": NUMBER}, fits) == given
+    assert fields(reply, {"rate": NUMBER}, fits, TODAY) == given
 
 
 def test_a_text_that_was_made_to_be_deep_is_only_a_text() -> None:
     deep = "[" * 100_000
-    assert fields(deep, {"code": TEXT}, fits) == {"code": deep}
+    assert fields(deep, {"code": TEXT}, fits, TODAY) == {"code": deep}

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.conflict_reader import ConflictReader
+from remit.agents.conversation import Conversation, Conversations, FilledInputs
 from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
 from remit.agents.narrator import Narrator
 from remit.agents.open_question import keep_question, take_question, without_options
@@ -31,6 +32,8 @@ from remit.runtime.schemas import misfits
 from remit.text.classification import ClassifiedText
 from remit.text.components import capital, in_words, said_shortly
 from remit.text.conflicts.search import Side, settled
+from remit.text.field_questions import question_for
+from remit.text.field_replies import agrees, asks_for_something
 from remit.text.intent import (
     PHRASES,
     THRESHOLDS,
@@ -48,7 +51,7 @@ from remit.text.intent import (
     decide,
     offer,
 )
-from remit.text.replies import asking_for, chosen, fields, inputs, wanted
+from remit.text.replies import chosen, fields, wanted
 
 _NO = re.compile(
     r"\W*(n|no|nope|nein|non|neither|none|none of (?:these|those|them))(?:,? (?:thanks|thank you))?\W*", re.I
@@ -86,6 +89,7 @@ class Orchestrator:
         narrator: Narrator | None = None,
         reader: ConflictReader | None = None,
         decisions: DecisionCache,
+        wall_ms: Callable[[], int],
         aclose: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._offered = offered
@@ -96,10 +100,17 @@ class Orchestrator:
         self._narrator = narrator
         self._reader = reader
         self._decisions = decisions
+        self._conversations = Conversations(wall_ms)
         self.aclose = aclose
         self._trained: tuple[tuple[Capability, ...], Classifier] | None = None
 
     async def __call__(self, brief: Brief) -> Answer:
+        try:
+            return await self._answered(brief)
+        finally:
+            self._conversations.close(brief)
+
+    async def _answered(self, brief: Brief) -> Answer:
         said = _user_text(brief)
         asked = await take_question(brief)
         if asked is not None and (answer := await self._replied(brief, asked)) is not None:
@@ -178,13 +189,11 @@ class Orchestrator:
         if "disputes" in asked:
             return await self._settle(brief, reply, asked["disputes"])
         if "missing" in asked:
-            expected = self._wanted(asked["codes"], asked["missing"])
-            long = len(said) > _LONGEST_REPLY
-            found = await aside.run(fields, said, expected, _fits) if long else fields(said, expected, _fits)
+            found = await self._given_fields(brief, asked, said)
             if found is None:
                 return None
             intents = [self._intent(code) for code in asked["codes"]]
-            return await self._carry_out(brief, intents, asked["text"], {**asked["input"], **found}, asked=True)
+            return await self._carry_out(brief, intents, asked["text"], {**asked["input"], **found})
         confirmed = asked.get("confirm")
         meant = chosen(reply, [""] if confirmed else asked["words"])
         if meant is None:
@@ -197,6 +206,24 @@ class Orchestrator:
         given = _merged(asked["input"], brief.request.input)
         codes = confirmed or [asked["options"][meant.place]]
         return await self._carry_out(brief, [self._intent(code) for code in codes], text, given)
+
+    async def _given_fields(self, brief: Brief, asked: dict[str, Any], said: str) -> dict[str, Json] | None:
+        """Return the fields that a reply gives; None if it gives none, or asks for something else instead."""
+        expected = self._wanted(asked["codes"], asked["missing"])
+        today = (await self._conversations.of(brief)).today
+        long = len(said) > _LONGEST_REPLY
+        found = await aside.run(fields, said, expected, fits, today) if long else fields(said, expected, fits, today)
+        offered: dict[str, Json] = asked.get("offered", {})
+        if offered and not long and agrees(said):
+            return {**offered, **(found or {})}
+        if found is None or long or not asks_for_something(said):
+            return found
+
+        async def other() -> Json:
+            decision = (await self._decide(brief, said)).decision
+            return isinstance(decision, Routed) and decision.primary.code not in asked["codes"]
+
+        return None if await brief.once("other", other) else found
 
     async def _continued(self, brief: Brief, asked: dict[str, Any], said: str) -> Answer | None:
         """Read a reply in the user's own words together with those that led to the question; None if it is for itself.
@@ -278,26 +305,69 @@ class Orchestrator:
         text: str,
         given: Json,
         *,
-        asked: bool = False,
         confirm: str = "",
     ) -> Answer:
         """Have it done; or ask for what is missing for it, or else the question by which the user has to *confirm* it.
 
         Whoever gives what is missing agrees to what the question says it is for.
         """
-        offered, words = self._offered(), self._words()
+        offered = self._offered()
         if any(intent.code not in offered for intent in intents):
             return Answer(_nothing(offered), confidence=0.0, metadata={"intent": None})
+        talk = await self._conversations.of(brief)
+        filled = FilledInputs.of(talk, [offered[intent.code][1] for intent in intents], text, given, fits)
+        codes: list[Json] = [each.code for each in intents]
+        if filled.missing or confirm:
+            await talk.keep(brief)
+        if filled.missing:
+            lack: dict[str, Json] = {"codes": codes, "missing": list(filled.missing), "input": filled.said or {}}
+            question = f"{filled.lead}{_purpose(confirm)}{question_for(filled.missing, filled.offered)}"
+            return await self._ask(brief, question, lack | {"text": text, "offered": filled.offered})
+        if confirm:
+            agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.said}
+            return await self._ask(brief, f"{filled.lead}{confirm}", agreed)
+        return await self._done(brief, intents, text, filled, talk)
+
+    async def _done(
+        self, brief: Brief, intents: Sequence[DetectedIntent], text: str, filled: FilledInputs, talk: Conversation
+    ) -> Answer:
+        """Have it done by whoever offers it, with what is known of the conversation, and remember what came of it."""
+        steps = self._steps(brief, intents, text, filled.inputs)
+        execution = WorkflowExecution(
+            Workflow(name="orchestrator", steps=steps),
+            brief,
+            self._words(),
+            self._at_once(),
+            narrator=self._narrator,
+            reader=self._reader,
+            request=text,
+            before=talk.handoff(),
+        )
+        answer = await execution.run()
+        if disputes := _disputes(answer):
+            await keep_question(brief, {"disputes": disputes})
+        talk.learn_done(
+            {step.name: intent.code for step, intent in zip(steps, intents, strict=True)}, text, execution.responses
+        )
+        await talk.keep(brief)
+        found = [
+            {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
+        ]
+        if filled.lead and isinstance(answer.result, str):
+            answer = replace(answer, result=f"{filled.lead.strip()}\n\n{answer.result}")
+        return replace(answer, metadata=answer.metadata | {"intents": found})
+
+    def _steps(
+        self, brief: Brief, intents: Sequence[DetectedIntent], text: str, inputs: Sequence[Json]
+    ) -> tuple[Step, ...]:
+        offered, words = self._offered(), self._words()
         capabilities = {code for each in brief.delegates for code in each.capabilities}
         steps: list[Step] = []
-        missing: dict[str, Schema] = {}
         # The orchestrator needs no time and tokens for itself, so its callees get all of them, unless they ask for
         # less.
         time_ms, tokens = brief.time_left_ms(), split_tokens(brief.tokens_left(), len(intents))
-        for place, intent in enumerate(intents, 1):
+        for place, (intent, given) in enumerate(zip(intents, inputs, strict=True), 1):
             _, capability = offered[intent.code]
-            given_here, lacking = inputs(capability.input_schema, text, given, asked=asked)
-            missing |= wanted(capability.input_schema, lacking)
             is_workflow = intent.code == intent.target and intent.code not in capabilities
             steps.append(
                 Step(
@@ -306,31 +376,13 @@ class Orchestrator:
                     capability=None if is_workflow else intent.code,
                     # The user's words: braces in them are not references.
                     objective=literal(text),
-                    input=literal(given_here),
+                    input=literal(given),
                     title=words.title(intent.code),
                     time_ms=time_ms if capability.time_ms is None else capability.time_ms,
                     tokens=tokens if capability.tokens is None else capability.tokens,
                 )
             )
-        if missing:
-            codes: list[Json] = [each.code for each in intents]
-            known = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
-            lack: dict[str, Json] = {"codes": codes, "missing": list(missing), "input": known, "text": text}
-            return await self._ask(brief, f"{_purpose(confirm)}{asking_for(missing)}", lack)
-        if confirm:
-            codes = [each.code for each in intents]
-            agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": given}
-            return await self._ask(brief, confirm, agreed)
-        workflow = Workflow(name="orchestrator", steps=tuple(steps))
-        answer = await WorkflowExecution(
-            workflow, brief, words, self._at_once(), narrator=self._narrator, reader=self._reader, request=text
-        ).run()
-        if disputes := _disputes(answer):
-            await keep_question(brief, {"disputes": disputes})
-        found = [
-            {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
-        ]
-        return replace(answer, metadata=answer.metadata | {"intents": found})
+        return tuple(steps)
 
 
 def _purpose(confirm: str) -> str:
@@ -373,7 +425,7 @@ def _nothing(offered: Mapping[str, tuple[Label, Capability]]) -> str:
     return decision.reply
 
 
-def _fits(schema: Schema, value: Json) -> bool:
+def fits(schema: Schema, value: Json) -> bool:
     """Return whether a value fits a schema; values behind redaction tokens are checked by the hub when sending."""
     try:
         return TOKEN.search(text_of(value)) is not None or not misfits(schema, value)

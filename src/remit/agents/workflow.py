@@ -4,7 +4,7 @@ Each step is requested under its name, so after a restart the journal answers fi
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
@@ -72,6 +72,7 @@ class WorkflowExecution:
         narrator: Narrator | None = None,
         reader: ConflictReader | None = None,
         request: str | None = None,
+        before: Handoff | None = None,
     ) -> None:
         self._workflow = workflow
         self._waits = {step.name: waits_for(step) for step in workflow.steps}
@@ -82,10 +83,17 @@ class WorkflowExecution:
         self._request = brief.original_request if request is None else request
         self._room = asyncio.Semaphore(at_once)
         self._given: Json = brief.request.input
+        self._before = before
+        """What was done earlier in the conversation; None: nothing of the conversation is handed on."""
         self._ended: dict[str, StepOutcome] = {}
         self._responses: dict[str, Response] = {}
         self._beginning: dict[str, Step] = {}
         """Steps that have begun but have not called an agent yet."""
+
+    @property
+    def responses(self) -> Mapping[str, Response]:
+        """The last response of each step that was begun."""
+        return self._responses
 
     async def run(self) -> Answer:
         """Execute all possible steps and return the answer; raises the first fault if no step succeeded."""
@@ -194,7 +202,7 @@ class WorkflowExecution:
             "capability": step.capability,
             "deadline_ms": step.time_ms,
             "max_tokens": self._tokens(step),
-            "context": _shown(step.context),
+            "context": _shown(step.context, _NOTES_ALONE if self._before is None else _RECENT),
             "handoff": self._handoff(step),
             "step": name,
         }
@@ -223,7 +231,7 @@ class WorkflowExecution:
         came = [self._responses[name] for name in before]
         position = f"Step {order.index(step.name) + 1} of {len(order)} ({title_of(step)})"
         # The caller's handoff holds for all steps.
-        given = self._brief.handoff
+        given, earlier = self._brief.handoff, self._before or _NOTHING
         return replace(
             given,
             original_request=_request_of(self._brief),
@@ -231,8 +239,14 @@ class WorkflowExecution:
             # beside it.
             history=self._brief.request.session if step.context is None else None,
             position=f"{position}, within {given.position}" if given.position else position,
-            prior_agents=tuple(dict.fromkeys((*given.prior_agents, *(each.target for each in came)))),
-            prior_outputs={**given.prior_outputs, **{name: self._ended[name].result for name in before}},
+            prior_agents=tuple(
+                dict.fromkeys((*earlier.prior_agents, *given.prior_agents, *(each.target for each in came)))
+            ),
+            prior_outputs={
+                **earlier.prior_outputs,
+                **given.prior_outputs,
+                **{name: self._ended[name].result for name in before},
+            },
             findings=(*given.findings, *(each.summary for each in came if each.summary)),
             # The limitations of a result are assumptions for all steps that build on it.
             assumptions=(*given.assumptions, *(warning for each in came for warning in each.warnings)),
@@ -265,14 +279,17 @@ def _request_of(brief: Brief) -> str:
     return brief.original_request if brief.request.parent is None else brief.handoff.original_request
 
 
-def _shown(wanted: ContextFilter | None) -> ContextFilter:
+def _shown(wanted: ContextFilter | None, otherwise: ContextFilter) -> ContextFilter:
     """Return the filter for a step's callee: everything known, unless the step says otherwise (K14)."""
     if wanted is None:
-        return _NOTES_ALONE
+        return otherwise
     return wanted if wanted.known is not None else replace(wanted, known="all")
 
 
 _NOTES_ALONE = ContextFilter(last_messages=0, known="all")
+# The last three requests and their answers: what goes further back is in the notes.
+_RECENT = ContextFilter(last_messages=6, known="all")
+_NOTHING = Handoff()
 
 
 def _has_part(response: Response) -> bool:

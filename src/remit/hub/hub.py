@@ -132,6 +132,7 @@ class Hub(Engine):
             cards=lambda: self.cards,
             max_fan_out=lambda: self._parts.limits.max_fan_out,
             now=self._parts.clock.now,
+            wall_ms=self._parts.clock.wall_ms,
         )
 
     async def __aenter__(self) -> Self:

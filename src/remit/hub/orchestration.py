@@ -38,11 +38,17 @@ class Orchestration:
     """
 
     def __init__(
-        self, *, cards: Callable[[], Mapping[str, AgentCard]], max_fan_out: Callable[[], int], now: Callable[[], float]
+        self,
+        *,
+        cards: Callable[[], Mapping[str, AgentCard]],
+        max_fan_out: Callable[[], int],
+        now: Callable[[], float],
+        wall_ms: Callable[[], int],
     ) -> None:
         self._cards = cards
         self._max_fan_out = max_fan_out
         self._now = now
+        self._wall_ms = wall_ms
         self._phrases: dict[str, str] = {}
         self._glossary: dict[str, str] = {}
         self.workflows: dict[str, Workflow] = {}
@@ -117,6 +123,7 @@ class Orchestration:
             narrator=narrator_of(asked if narrate == "model" else None),
             reader=self._reader,
             decisions=DecisionCache(self._now, cache_ms),
+            wall_ms=self._wall_ms,
             aclose=aclose if models else None,
         )
 

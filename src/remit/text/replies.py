@@ -3,10 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any, NamedTuple, cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
+from remit.text.components import in_words
+from remit.text.field_replies import read_reply, whole_value
 from remit.text.numbers import ORDINALS, SPELLED, any_of, spelled_number
 from remit.text.vocabulary import words_of
 
@@ -64,14 +67,18 @@ def place_named(reply: str) -> int:
 
 # ── fields of an input ────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A field that can be filled with the user's own words.
-_FREE_TEXT = ("text", "query", "question", "message", "request", "prompt", "objective", "task")
+# The words of a request stand for fields with these names; any other value has to be found in them.
+_FREE_TEXT = ("query", "question", "request", "prompt", "objective", "task")
+# Stands for them only if it is all that is wanted: "translate this text" does not say the text.
+_TEXT = "text"
 
 
-def inputs(schema: Schema | None, text: str, given: Json, *, asked: bool = False) -> tuple[Json, list[str]]:
+def inputs(
+    schema: Schema | None, text: str, given: Json, known: Mapping[str, Json] | None = None
+) -> tuple[Json, list[str]]:
     """Return the input of a capability, and its required fields that are still missing.
 
-    *asked*: the missing fields were already asked for, so the user's first words are not a value for them.
+    *known* are the values that were found in the user's words, or given before; what came with the request goes first.
     """
     if schema is None:
         return given, []
@@ -80,21 +87,19 @@ def inputs(schema: Schema | None, text: str, given: Json, *, asked: bool = False
     if not isinstance(given, dict) and given is not None and "properties" not in schema:
         return given, []
     properties = _properties(schema)
-    fields: dict[str, Json] = dict(cast("dict[str, Json]", given)) if isinstance(given, dict) else {}
+    fields = dict(cast("dict[str, Json]", given)) if isinstance(given, dict) else {}
+    fields = {**{name: each for name, each in (known or {}).items() if name in properties}, **fields}
     if schema.get("additionalProperties") is False:
-        # Input that came with the request may be for another of its intents.
         fields = {name: value for name, value in fields.items() if name in properties}
+    free = next((name for name in (*_FREE_TEXT, _TEXT) if _is_text(properties.get(name))), None)
+    if free is not None and (free != _TEXT or len(properties) == 1):
+        fields.setdefault(free, text)
     missing: list[str] = []
-    for name in (each for each in cast("Sequence[str]", schema.get("required", ())) if each not in fields):
-        if "default" in properties.get(name, {}):
+    for name in cast("list[str]", schema.get("required", [])):
+        if name not in fields and "default" in properties.get(name, {}):
             fields[name] = properties[name]["default"]
-        else:
+        elif name not in fields:
             missing.append(name)
-    free = next((name for name in (*_FREE_TEXT, *missing) if _is_text(properties.get(name))), None)
-    # The user's own words can fill one field: the only missing one, or one that is meant for them.
-    if free is not None and free not in fields and (free in _FREE_TEXT or (missing == [free] and not asked)):
-        fields[free] = text
-        missing = [name for name in missing if name != free]
     return (fields if fields or isinstance(given, dict) or properties else given), missing
 
 
@@ -117,50 +122,41 @@ def wanted(schema: Schema | None, names: Sequence[str]) -> dict[str, Schema]:
     return {name: {**properties.get(name, {}), **beside} for name in names}
 
 
-def asking_for(fields: Mapping[str, Schema]) -> str:
-    """Return the question for missing fields."""
-    lines = [f"- {name}{_kind(each)}{_about(each)}" for name, each in fields.items()]
-    return "\n".join(("I need to know more for this. Please reply with a line `name: value` for each:", *lines))
-
-
-def _kind(schema: Schema) -> str:
-    """Return the expected type of a value, if one line can describe it and it is not a text."""
-    options: object = schema.get("enum")
-    if isinstance(options, list):
-        return f" ({' or '.join(str(each) for each in cast('list[Json]', options))})"
-    kind = _KINDS.get(str(schema.get("type")), "")
-    return f" ({kind})" if kind else ""
-
-
-_KINDS = {"number": "a number", "integer": "a whole number", "boolean": "yes or no", "array": "a list"}
 _TRUTHS = {"yes": True, "no": False, "ja": True, "nein": False, "true": True, "false": False}
 
 
-def _about(schema: Schema) -> str:
-    about: object = schema.get("description")
-    return f": {about}" if isinstance(about, str) and about else ""
+def fields(reply: str, expected: Mapping[str, Schema], fits: Fits, today: date) -> dict[str, Json] | None:
+    """Read a reply that gives fields: as JSON, as lines of name and value, or in the user's own words.
 
-
-def fields(reply: str, expected: Mapping[str, Schema], fits: Fits) -> dict[str, Json] | None:
-    """Read a reply that gives fields: as JSON, as lines of name and value, or, for a single field, as it is.
-
-    Invalid values are left out, so that they are asked for again. Returns None if the reply names no field.
+    Invalid values are left out, so that they are asked for again. Returns None if the reply gives no field. *today* is
+    the day on which it was said.
     """
     read = _json(reply)
     if isinstance(read, dict):
         said: dict[str, Json] = {name: each for name, each in cast("dict[str, Json]", read).items() if name in expected}
         return {name: each for name, each in said.items() if fits(expected[name], each)} if said else None
     pairs = (line.partition(":") for line in reply.splitlines())
-    names = {name.casefold(): name for name in expected}
+    names = {each: name for name in expected for each in (name.casefold(), in_words(name).casefold())}
     lines = {names.get(name.strip(" -*`").casefold(), ""): value.strip() for name, colon, value in pairs if colon}
     lines.pop("", None)
-    if lines:
+    # Several fields in one line are read as a sentence.
+    if lines and not any(
+        re.search(rf"\b{re.escape(name)}\s?:", each, re.I) for each in lines.values() for name in names
+    ):
         values = {name: _value(text, expected[name], fits) for name, text in lines.items()}
         return {name: found[0] for name, found in values.items() if found}
-    if len(expected) > 1 or not reply.strip():
+    if not reply.strip():
         return None
+    if len(expected) == 1:
+        [(name, schema)] = expected.items()
+        found = _value(reply.strip(), schema, fits) if not _is_text(schema) else ()
+        if found:
+            return {name: found[0]}
+    natural = read_reply(reply, expected, fits, today)
+    if natural or len(expected) > 1:
+        return natural or None
     [(name, schema)] = expected.items()
-    found = _value(reply.strip(), schema, fits)
+    found = _value(whole_value(reply, name, schema), schema, fits)
     return {name: found[0]} if found else None
 
 

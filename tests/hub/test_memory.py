@@ -1,0 +1,195 @@
+"""Nothing is asked or analysed twice in a conversation (K14): given values, and what was done before."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from remit import Answer, Brief, Capability, Hub, Response
+from remit.text.classification import ScoredCapability
+
+MakeHub = Callable[..., Hub]
+TEXT = {"type": "string"}
+
+
+def form(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+QUOTE = Capability(
+    code="QUOTE",
+    description="Quote the freight",
+    input_schema=form("goods", "weight_kg", goods=TEXT, weight_kg={"type": "number"}),
+    read_only=True,
+)
+BOOK = Capability(
+    code="BOOK",
+    description="Book the freight",
+    input_schema=form("goods", "consignee", goods=TEXT, consignee=TEXT),
+)
+LABEL = Capability(
+    code="LABEL",
+    description="Print the label",
+    input_schema=form("article", article=TEXT | {"x-same-as": "QUOTE.goods"}),
+)
+TABLE = Capability(
+    code="TABLE",
+    description="Book a table",
+    input_schema=form(
+        "date", "time", "guests", date=TEXT, time=TEXT, guests={"type": "integer", "description": "How many people"}
+    ),
+)
+NEWS = Capability(code="NEWS", description="Tell the news", read_only=True)
+
+
+class Hears:
+    """A classifier that hears a capability by the first word."""
+
+    def __init__(self, _: Sequence[Capability]) -> None:
+        pass
+
+    def scores(self, text: str) -> list[ScoredCapability]:
+        code = {"quote": "QUOTE", "book": "BOOK", "print": "LABEL", "notify": "BOOK", "table": "TABLE", "news": "NEWS"}
+        first = text.split(maxsplit=1)[0].strip(",.?").casefold()
+        return [ScoredCapability(code[first], 0.9)] if first in code else []
+
+
+def team(hub: Hub, results: Mapping[str, Any] | None = None, **options: Any) -> list[Brief]:
+    """Agents that do what each capability says; returns what they were given."""
+    seen: list[Brief] = []
+    for capability in (QUOTE, BOOK, LABEL, TABLE, NEWS):
+
+        @hub.agent(f"{capability.code.lower()}-desk", capabilities=[capability])
+        async def work(brief: Brief) -> Answer:
+            seen.append(brief)
+            result = (results or {}).get(brief.capability or "", f"{brief.capability} is done")
+            return Answer(result, confidence=0.9)
+
+    hub.orchestrator(classifier=Hears, **options)
+    return seen
+
+
+async def say(hub: Hub, *texts: str, user: str = "u", session: str = "s") -> Response:
+    *_, last = [await hub.ask("orchestrator", text, user=user, session=session) for text in texts]
+    return last
+
+
+# ── given values ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_words_of_a_request_are_no_value_for_what_is_missing(hub: Hub) -> None:
+    seen = team(hub)
+    async with hub:
+        asked = await say(hub, "quote 20 tonnes of coffee", "notify the receiver")
+        await say(hub, "Baltic Coffee Ltd")
+    assert asked.result == "For coffee, as before. Could you tell me the consignee?"
+    assert [brief.input for brief in seen] == [
+        {"goods": "coffee", "weight_kg": 20_000},
+        {"goods": "coffee", "consignee": "Baltic Coffee Ltd"},
+    ]
+
+
+async def test_what_was_given_for_one_capability_is_used_for_the_next_and_said(make_hub: MakeHub) -> None:
+    """Over a restart, and for a field that is declared to be the same."""
+    seen = team(first := make_hub())
+    async with first as hub:
+        await say(hub, "quote 500 kg of coffee")
+    seen += team(second := make_hub())
+    later: list[Brief] = []
+    async with second as hub:
+        printed = await say(hub, "print it")
+        later += seen
+    assert printed.result.startswith("For coffee, as before.\n\nLABEL is done")
+    assert later[0].input == {"goods": "coffee", "weight_kg": 500}
+
+
+async def test_what_measures_is_offered_and_a_yes_takes_it(hub: Hub) -> None:
+    seen = team(hub)
+    async with hub:
+        await say(hub, "quote 500 kg of coffee")
+        asked = await say(hub, "quote tea")
+        assert "500 as before?" in asked.result
+        await say(hub, "yes")
+    assert seen[-1].input["weight_kg"] == 500
+
+
+async def test_another_one_is_asked_for(hub: Hub) -> None:
+    team(hub)
+    async with hub:
+        asked = await say(hub, "quote 500 kg of coffee", "print it for another article")
+    assert asked.result == "Could you tell me the article?"
+
+
+async def test_several_fields_are_asked_for_and_given_in_one_sentence(hub: Hub) -> None:
+    seen = team(hub)
+    async with hub:
+        asked = await say(hub, "table please")
+        await say(hub, "tomorrow at ten, for two")
+    assert asked.result.startswith(
+        "Could you tell me the date, the time and how many people (a whole number)? You can answer in your own words"
+    )
+    assert seen[0].input == {"date": "tomorrow", "time": "10:00", "guests": 2}
+
+
+async def test_who_asks_for_something_else_in_place_of_an_answer_gets_it(hub: Hub) -> None:
+    seen = team(hub)
+    async with hub:
+        response = await say(hub, "table please", "news for tomorrow, which are they?")
+    assert [brief.capability for brief in seen] == ["NEWS"]
+    assert response.ok
+
+
+async def test_nothing_is_known_in_another_conversation_or_of_another_user(hub: Hub) -> None:
+    team(hub)
+    async with hub:
+        await say(hub, "quote 500 kg of coffee")
+        other = await say(hub, "print it", session="t")
+        stranger = await say(hub, "print it", user="v", session="v")
+    assert other.result == stranger.result == "Could you tell me the article?"
+
+
+async def test_personal_values_are_remembered_as_tokens(hub: Hub) -> None:
+    """The next agent that may see the value gets it, and the state holds none."""
+    mail = Capability(code="QUOTE", input_schema=form("email", email=TEXT | {"format": "email"}), read_only=True)
+    send = Capability(code="BOOK", description="Book it", input_schema=mail.input_schema, sees=frozenset({"EMAIL"}))
+    seen: list[Any] = []
+
+    @hub.agent("quoter", capabilities=[mail])
+    async def quote(brief: Brief) -> str:
+        seen.append(brief.input)
+        return "quoted"
+
+    @hub.agent("booker", capabilities=[send])
+    async def book(brief: Brief) -> str:
+        seen.append(brief.input)
+        return "booked"
+
+    hub.orchestrator(classifier=Hears)
+    async with hub:
+        await say(hub, "quote for alice@example.org", "book it")
+    assert seen[0]["email"].startswith("[EMAIL:")
+    assert seen[1] == {"email": "alice@example.org"}
+
+
+# ── what was done before ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_next_agent_is_handed_what_was_done_and_said_before(make_hub: MakeHub) -> None:
+    seen = team(first := make_hub(), {"QUOTE": {"price": 4800}})
+    async with first as hub:
+        await say(hub, "quote 500 kg of coffee")
+    assert seen[0].handoff.prior_agents == ()
+    seen = team(second := make_hub())
+    async with second as hub:
+        await say(hub, "news of the harbour")
+    handoff = seen[0].handoff
+    assert handoff.prior_agents == ("quote-desk",)
+    assert handoff.prior_outputs == {"QUOTE": {"price": 4800}}
+    assert handoff.history == "s"
+    assert [message.text for message in seen[0].messages][:1] == ["quote 500 kg of coffee"]
+    assert any("4800" in message.text for message in seen[0].messages)
+
+
+async def test_what_is_handed_on_is_bounded(hub: Hub) -> None:
+    seen = team(hub, {"QUOTE": "word " * 5_000})
+    async with hub:
+        await say(hub, "quote 500 kg of coffee", "news of the harbour")
+    assert len(seen[-1].handoff.prior_outputs["QUOTE"]) <= 700
