@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from remit import Answer, Brief, Capability, Hub, Response
+from remit import Answer, Brief, Capability, Hub, Response, Step, Workflow
 from remit.text.classification import ScoredCapability
 
 MakeHub = Callable[..., Hub]
@@ -193,3 +193,76 @@ async def test_what_is_handed_on_is_bounded(hub: Hub) -> None:
     async with hub:
         await say(hub, "quote 500 kg of coffee", "news of the harbour")
     assert len(seen[-1].handoff.prior_outputs["QUOTE"]) <= 700
+
+
+# ── demands and decisions ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_demand_reaches_every_later_agent_and_what_breaks_it_is_pointed_out(make_hub: MakeHub) -> None:
+    team(first := make_hub())
+    async with first as hub:
+        await say(hub, "news, and the freight may cost at most 5,000 euros.")
+    seen = team(second := make_hub(), {"QUOTE": {"price": "6,200 EUR", "weight": 500}})
+    async with second as hub:
+        dear = await say(hub, "quote 500 kg of coffee")
+    assert any("at most 5,000 euros" in note.text for note in seen[0].known)
+    assert "## Not as you asked" in dear.result
+    assert "but this does not keep to it: “price: 6,200 EUR”" in dear.result
+    assert len(dear.metadata["broken"]) == 1
+
+
+async def test_what_keeps_to_a_demand_is_not_pointed_out(hub: Hub) -> None:
+    team(hub, {"QUOTE": {"price": "4,800 EUR", "turnover": "9,000,000 EUR"}})
+    async with hub:
+        await say(hub, "news, and the freight may cost at most 5,000 euros.")
+        cheap = await say(hub, "quote 500 kg of coffee")
+    assert "Not as you asked" not in cheap.result
+
+
+async def test_what_is_done_in_another_way_than_the_user_wants_is_pointed_out(hub: Hub) -> None:
+    team(hub, {"QUOTE": "It goes by air and takes two days.", "BOOK": "It goes by sea."})
+    async with hub:
+        await say(hub, "news, and everything must go by sea.")
+        quoted = await say(hub, "quote 500 kg of coffee")
+        await say(hub, "book it")
+        booked = await say(hub, "Baltic Coffee Ltd")
+    assert "keep to it: “It goes by air and takes two days”" in quoted.result
+    assert "Not as you asked" not in booked.result
+
+
+async def test_a_conflict_that_the_user_settled_stays_settled(make_hub: MakeHub) -> None:
+    """The same values are not asked about again, and a new value is."""
+    bank = {"lunch": "45.00 EUR"}
+
+    def make() -> Hub:
+        hub = make_hub()
+
+        @hub.agent("reader", capabilities=["RECEIPTS"])
+        async def reader(_: Brief) -> Answer:
+            return Answer({"lunch": "54.00 EUR"}, confidence=0.9)
+
+        @hub.agent("desk", capabilities=["BANK"])
+        async def desk(_: Brief) -> Answer:
+            return Answer(bank, confidence=0.9)
+
+        steps = (Step(name="the_receipts", capability="RECEIPTS"), Step(name="the_bank", capability="BANK"))
+        hub.workflow(Workflow(name="news", description="Compare", steps=steps, compare=("the_receipts", "the_bank")))
+
+        class Compares(Hears):
+            def scores(self, text: str) -> list[ScoredCapability]:
+                return [ScoredCapability("news", 0.9)] if text.startswith("compare") else []
+
+        hub.orchestrator(classifier=Compares)
+        return hub
+
+    async with make() as hub:
+        first = await say(hub, "compare it")
+        await say(hub, "the bank is right")
+    async with make() as hub:
+        second = await say(hub, "compare it once more")
+        bank["lunch"] = "60.00 EUR"
+        third = await say(hub, "compare it a third time")
+    assert first.requires_followup
+    assert not second.requires_followup
+    assert "45.00 EUR counts, as you decided." in second.result
+    assert third.requires_followup

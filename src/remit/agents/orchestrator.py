@@ -31,7 +31,9 @@ from remit.runtime.ports import Classifier
 from remit.runtime.schemas import misfits
 from remit.text.classification import ClassifiedText
 from remit.text.components import capital, in_words, said_shortly
+from remit.text.conflicts.decided import decision_of
 from remit.text.conflicts.search import Side, settled
+from remit.text.constraints import breaches, demands_of
 from remit.text.field_questions import question_for
 from remit.text.field_replies import agrees, asks_for_something
 from remit.text.intent import (
@@ -274,7 +276,7 @@ class Orchestrator:
                 left.append(dispute)
                 continue
             others = [each.value for each in sides if each.value != sides[place].value]
-            told.append(f"{dispute['about']}: {sides[place].value} counts, not {' or '.join(others)}.")
+            told.append(decision_of(dispute["about"], sides[place].value, others))
             brief.note("decision", told[-1])
         if not told:
             return None
@@ -353,6 +355,12 @@ class Orchestrator:
         found = [
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
         ]
+        if broken := breaches(
+            demands_of(brief.known), [each.result for each in execution.responses.values() if each.ok]
+        ):
+            listed = "\n".join(f"- {self._words().clean(each)}" for each in broken)
+            answer = replace(answer, result=f"{answer.result}\n\n## Not as you asked\n\n{listed}")
+            answer = replace(answer, metadata=answer.metadata | {"broken": broken})
         if filled.lead and isinstance(answer.result, str):
             answer = replace(answer, result=f"{filled.lead.strip()}\n\n{answer.result}")
         return replace(answer, metadata=answer.metadata | {"intents": found})

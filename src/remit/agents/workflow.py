@@ -19,7 +19,9 @@ from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Respon
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.runtime.brief import Brief
+from remit.text.components import Findings
 from remit.text.conflicts import find
+from remit.text.conflicts.decided import decided_conflicts, with_decisions
 
 # An agent's default limit of concurrent delegations.
 AT_ONCE = 3
@@ -109,7 +111,7 @@ class WorkflowExecution:
     async def _written_answer(self) -> Answer:
         """Return the answer, written by a model if there is one; otherwise, or if that fails, by the template."""
         components = compared_of(self._workflow, self._ended, self._responses, self._words)
-        findings, metadata = find(components), dict[str, Json]()
+        findings, metadata = self._with_decisions(find(components)), dict[str, Json]()
         if self._reader is not None:
             reading = await self._reader.read(components, findings, self._brief)
             findings, metadata = reading.findings, reading.metadata
@@ -192,7 +194,14 @@ class WorkflowExecution:
 
     def _answer(self) -> Answer:
         known = self._workflow, self._ended, self._responses, self._words
-        return answer_of(*known, find(compared_of(*known)))
+        return answer_of(*known, self._with_decisions(find(compared_of(*known))))
+
+    def _with_decisions(self, findings: Findings) -> Findings:
+        """Return findings read with what the user decided before about the same values."""
+        if not findings.conflicts:
+            return findings
+        decisions = (note.text for note in self._brief.known if note.kind == "decision")
+        return with_decisions(findings, decided_conflicts(decisions))
 
     async def _ask(self, step: Step, agent: str | None, name: str) -> Response:
         results = self._results()

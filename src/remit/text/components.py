@@ -45,6 +45,8 @@ class Conflict(Struct, frozen=True, kw_only=True):
     """The value of the most confident source; None if none is."""
     question: str | None = None
     """The question for the user, where it matters and no source is more confident."""
+    settled: bool = False
+    """Whether the preferred value is the one that the user decided for."""
 
 
 class Findings(Struct, frozen=True, kw_only=True):

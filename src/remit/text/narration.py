@@ -146,7 +146,9 @@ def _difference(conflict: Conflict, named: Mapping[str, tuple[NarrativeSection, 
         sources = [named[name] for name in names if name in named]
         sure = "; ".join(f"{title}, confidence {_sureness(section.confidence)}" for section, title in sources)
         sides.append(f"{_quoted(value)} ({sure})" if sure else _quoted(value))
-    if conflict.preferred is None:
+    if conflict.settled:
+        reason = f"{_quoted(conflict.preferred)} counts, as you decided."
+    elif conflict.preferred is None:
         reason = "Neither is the more certain." if len(sides) == 2 else "None is more certain than the others."
     else:
         reason = f"{_quoted(conflict.preferred)} is preferred, because that source is the more certain."
