@@ -266,3 +266,42 @@ async def test_a_conflict_that_the_user_settled_stays_settled(make_hub: MakeHub)
     assert not second.requires_followup
     assert "45.00 EUR counts, as you decided." in second.result
     assert third.requires_followup
+
+
+# ── the same question ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_same_question_is_answered_from_what_is_known_and_says_so(make_hub: MakeHub) -> None:
+    """Over a restart; a new look is taken when the user asks for one."""
+    seen = team(first := make_hub())
+    async with first as hub:
+        await say(hub, "news of the harbour")
+    later = team(second := make_hub())
+    async with second as hub:
+        known = await say(hub, "News of the  harbour?")
+        assert later == []
+        fresh = await say(hub, "look again")
+        other = await say(hub, "news of the harbour", session="t")
+    assert len(seen) == 1
+    assert known.result.startswith(
+        "As I found a moment ago (say “look again” to have it looked up anew):\n\nThe analysis is done"
+    )
+    assert known.metadata["answered_from"] == "conversation"
+    assert fresh.result.startswith("The analysis is done")
+    assert other.result.startswith("The analysis is done")
+    assert len(later) == 2
+
+
+async def test_what_changes_something_is_done_again_and_makes_what_is_known_old(hub: Hub) -> None:
+    seen = team(hub)
+    async with hub:
+        await say(hub, "news of the harbour", "print it", "coffee", "news of the harbour")
+        await say(hub, "news of the harbour", "please, only by sea.", "news of the harbour")
+    assert [brief.capability for brief in seen] == ["NEWS", "LABEL", "NEWS", "NEWS"]
+
+
+async def test_nothing_is_answered_from_what_is_known_if_the_team_does_not_want_it(hub: Hub) -> None:
+    seen = team(hub, cache_ms=0)
+    async with hub:
+        await say(hub, "news of the harbour", "news of the harbour")
+    assert len(seen) == 2

