@@ -198,7 +198,7 @@ class FilledInputs(Struct, frozen=True):
         return f"{said} " if said else ""
 
 
-class Conversations:
+class RecalledConversations:
     """The conversations of the runs in progress, each read once."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.conflict_reader import ConflictReader
-from remit.agents.conversation import Conversation, Conversations, FilledInputs
+from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations
 from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
 from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
@@ -104,7 +104,7 @@ class Orchestrator:
         self._narrator = narrator
         self._reader = reader
         self._decisions = decisions
-        self._conversations = Conversations(wall_ms)
+        self._conversations = RecalledConversations(wall_ms)
         self._cache_ms = cache_ms
         self.aclose = aclose
         self._trained: tuple[tuple[Capability, ...], Classifier] | None = None

@@ -85,8 +85,9 @@ class WorkflowExecution:
         self._request = brief.original_request if request is None else request
         self._room = asyncio.Semaphore(at_once)
         self._given: Json = brief.request.input
-        self._before = before
-        """What was done earlier in the conversation; None: nothing of the conversation is handed on."""
+        self._before = before or _NOTHING
+        """What was done earlier in the conversation. Without any there is nothing to show, and an answer that is
+        cached for the user can be given."""
         self._ended: dict[str, StepOutcome] = {}
         self._responses: dict[str, Response] = {}
         self._beginning: dict[str, Step] = {}
@@ -211,7 +212,7 @@ class WorkflowExecution:
             "capability": step.capability,
             "deadline_ms": step.time_ms,
             "max_tokens": self._tokens(step),
-            "context": _shown(step.context, _NOTES_ALONE if self._before is None else _RECENT),
+            "context": _shown(step.context, _RECENT if self._before.prior_agents else _NOTES_ALONE),
             "handoff": self._handoff(step),
             "step": name,
         }
@@ -240,7 +241,7 @@ class WorkflowExecution:
         came = [self._responses[name] for name in before]
         position = f"Step {order.index(step.name) + 1} of {len(order)} ({title_of(step)})"
         # The caller's handoff holds for all steps.
-        given, earlier = self._brief.handoff, self._before or _NOTHING
+        given, earlier = self._brief.handoff, self._before
         return replace(
             given,
             original_request=_request_of(self._brief),

@@ -52,7 +52,7 @@ class Demands(NamedTuple):
     decided: tuple[DecidedConflict, ...] = ()
 
 
-class Statement(NamedTuple):
+class ResultStatement(NamedTuple):
     """A part of a result: its words, the name of its field, and its value."""
 
     text: str
@@ -125,7 +125,7 @@ def with_breaches(
     return replace(answer, result=text, metadata=answer.metadata | {"broken": broken})
 
 
-def _statements(value: Json, name: tuple[str, ...], depth: int) -> Iterator[Statement]:
+def _statements(value: Json, name: tuple[str, ...], depth: int) -> Iterator[ResultStatement]:
     match value:
         case dict() if depth < _DEEPEST:
             for key, each in cast("dict[str, Json]", value).items():
@@ -134,16 +134,16 @@ def _statements(value: Json, name: tuple[str, ...], depth: int) -> Iterator[Stat
             for each in cast("list[Json]", value):
                 yield from _statements(each, name, depth + 1)
         case str():
-            yield from (Statement(each, name, each) for each in sentences(value))
+            yield from (ResultStatement(each, name, each) for each in sentences(value))
         case bool() | None | dict() | list():
             return
         case _:
-            yield Statement(f"{in_words('_'.join(name))} {value}", name, value)
+            yield ResultStatement(f"{in_words('_'.join(name))} {value}", name, value)
 
 
-def _over(limit: Limit, statements: Sequence[Statement]) -> Iterator[str]:
+def _over(limit: Limit, statements: Sequence[ResultStatement]) -> Iterator[str]:
     bound = limit.figure.quantity
-    found: list[tuple[Statement, Figure]] = []
+    found: list[tuple[ResultStatement, Figure]] = []
     for each in statements:
         if isinstance(each.value, str):
             found += [(each, figure) for figure in figures(each.value)]
@@ -176,7 +176,7 @@ def _breaks(bound: object, other: object, *, most: bool) -> bool:
     return (other_year or year, *rest) > (year or other_year, month, day)
 
 
-def _is_about(limit: Limit, statement: Statement, *, alone: bool) -> bool:
+def _is_about(limit: Limit, statement: ResultStatement, *, alone: bool) -> bool:
     """Tell whether a figure is what a bound is about: a price, a thing that both name, or the only one of its kind."""
     words = {*statement.name, *(_WORD.findall(statement.text.casefold()))}
     if limit.subject & {stem(word) for word in words}:
@@ -187,7 +187,7 @@ def _is_about(limit: Limit, statement: Statement, *, alone: bool) -> bool:
     return alone
 
 
-def _otherwise(how: str, text: str, statements: Sequence[Statement]) -> Iterator[str]:
+def _otherwise(how: str, text: str, statements: Sequence[ResultStatement]) -> Iterator[str]:
     """Yield what is said to be done in another way than the user wants."""
     if any(_manner(each.text) == how for each in statements if isinstance(each.value, str)):
         return
@@ -201,7 +201,7 @@ def _otherwise(how: str, text: str, statements: Sequence[Statement]) -> Iterator
             yield f"You said “{text}”, but this does not keep to it: “{each.text.rstrip('.')}”."
 
 
-def _undone(decided: DecidedConflict, statements: Sequence[Statement]) -> Iterator[str]:
+def _undone(decided: DecidedConflict, statements: Sequence[ResultStatement]) -> Iterator[str]:
     """Yield a field with a value that the user decided against."""
     for each in statements:
         about = in_words("_".join(each.name)).casefold()
