@@ -13,23 +13,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.conflict_reader import ConflictReader
-from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations
+from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations, fits
 from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
 from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
 from remit.agents.open_question import keep_question, take_question, without_options
+from remit.agents.plan_reply import with_reply, with_words
+from remit.agents.planned_request import PlanRunner, PlanState, kept, read_state, with_intent
+from remit.agents.request_steps import request_step
 from remit.agents.workflow import AT_ONCE, WorkflowExecution
 from remit.agents.workflow_answer import Wording
-from remit.policy.budget import split_tokens
-from remit.policy.plan import Step, Workflow, literal
-from remit.policy.redaction import TOKEN
+from remit.policy.plan import Step, Workflow
 from remit.protocol.card import Capability, Schema
-from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
-from remit.runtime.schemas import misfits
 from remit.text.classification import ClassifiedText
 from remit.text.components import capital, in_words, said_shortly
 from remit.text.conflicts.decided import decision_of
@@ -45,6 +44,7 @@ from remit.text.intent import (
     Decision,
     DetectedIntent,
     Label,
+    Planned,
     Routed,
     Thresholds,
     Unclear,
@@ -54,6 +54,8 @@ from remit.text.intent import (
     decide,
     offer,
 )
+from remit.text.plan_words import given_up
+from remit.text.planning import plan
 from remit.text.replies import chosen, fields, wanted
 
 _NO = re.compile(
@@ -106,6 +108,7 @@ class Orchestrator:
         self._decisions = decisions
         self._conversations = RecalledConversations(wall_ms)
         self._cache_ms = cache_ms
+        self._plans = PlanRunner(offered, words, at_once, narrator, reader)
         self.aclose = aclose
         self._trained: tuple[tuple[Capability, ...], Classifier] | None = None
 
@@ -149,7 +152,7 @@ class Orchestrator:
         if (known := self._decisions.get(key)) is not None:
             return OrchestratorDecision(known, "hit")
         heard = await classifier.classify(said, brief)
-        decision = decide(heard, labels, self._thresholds)
+        decision = plan(heard, labels, self._thresholds)
         if not heard.notice:  # a fallback's decision was the best at that time only, so it is not cached
             self._decisions.put(key, decision)
         return OrchestratorDecision(decision, "miss", heard.notice)
@@ -172,6 +175,8 @@ class Orchestrator:
                 return await self._ask(brief, question, asked)
             case Confirm(intents=intents, question=question):
                 return await self._carry_out(brief, intents, said, brief.request.input, confirm=question)
+            case Planned():
+                return await self._advanced(brief, PlanState(plan=decision, text=said, given=brief.request.input))
             case Vague(question=question):
                 return await self._ask(brief, question, without_options(said, brief.request.input))
             case Unknown(reply=reply):
@@ -197,6 +202,8 @@ class Orchestrator:
         reply = said[:_LONGEST_REPLY]
         if "disputes" in asked:
             return await self._settle(brief, reply, asked["disputes"])
+        if "plan" in asked:
+            return await self._plan_replied(brief, asked, said)
         if "missing" in asked:
             found = await self._given_fields(brief, asked, said)
             if found is None:
@@ -272,6 +279,50 @@ class Orchestrator:
             return await self._carry_out(brief, decision.intents, text, given, confirm=confirm)
         return None
 
+    async def _plan_replied(self, brief: Brief, asked: dict[str, Any], said: str) -> Answer:
+        """Continue a plan with the reply to the question about it; ask again if the reply says nothing about it."""
+        state, talk = read_state(asked), await self._conversations.of(brief)
+        state = replace(state, given=_merged(state.given, brief.request.input))
+        about = cast("dict[str, Any]", state.asked)
+        codes = [each.intent.code for each in state.plan.parts if each.intent is not None]
+        expected = self._wanted(codes, about.get("names", ()))
+        refused = _NO.fullmatch(said[:_LONGEST_REPLY]) is not None
+        if about["kind"] == "confirm" and refused:
+            return await self._ask(brief, PHRASES.again, without_options(state.text, state.given, refused=True))
+        further = with_reply(state, said[:_LONGEST_REPLY], expected, talk.today, refused=refused)
+        if further is not None:
+            return await self._advanced(brief, further)
+        decided = (await self._decided(brief, said)).decision
+        match decided:
+            case Routed(primary=meant, secondary=()) | Confirm(intents=(meant,)) if self._is_option(state, meant.code):
+                chosen_part = with_intent(state, int(about["place"]), meant)
+                return await self._advanced(brief, with_words(chosen_part, said))
+            case Routed() | Confirm() | Planned():
+                answer = await self._follow(brief, decided, said)
+                undone = [given_up(each) for at, each in enumerate(state.plan.parts) if at not in state.settled]
+                return replace(answer, result="\n\n".join((str(answer.result), "\n".join(undone))))
+            case _:
+                return await self._ask(brief, str(asked["question"]), asked)
+
+    @staticmethod
+    def _is_option(state: PlanState, code: str) -> bool:
+        """Return whether the user was asked to choose what a part means, and this is one of the options."""
+        if state.asked["kind"] != "choose":
+            return False
+        options = state.plan.parts[cast("int", state.asked["place"])].options
+        return code in {each.intent.code for each in options}
+
+    async def _advanced(self, brief: Brief, state: PlanState) -> Answer:
+        """Do what can be done of a plan; store the question that is left, with what was done so far."""
+        answer, waiting = await self._plans.advance(brief, state, await self._conversations.of(brief))
+        if waiting is not None:
+            asked = kept(waiting, answer.result)
+            await keep_question(brief, asked)
+            return replace(answer, metadata=answer.metadata | {"asked": list(waiting.asked)})
+        if "conflicts" in answer.metadata and (disputes := _disputes(answer)):
+            await keep_question(brief, {"disputes": disputes})
+        return answer
+
     async def _settle(self, brief: Brief, reply: str, disputes: list[dict[str, Any]]) -> Answer | None:
         """Store which value the user chose where sources disagree, so that later agents in the conversation know it."""
         told: list[str] = []
@@ -324,7 +375,7 @@ class Orchestrator:
         if any(intent.code not in offered for intent in intents):
             return Answer(_nothing(offered), confidence=0.0, metadata={"intent": None})
         talk = await self._conversations.of(brief)
-        filled = FilledInputs.of(talk, [offered[intent.code][1] for intent in intents], text, given, fits)
+        filled = FilledInputs.of(talk, [offered[intent.code][1] for intent in intents], text, given)
         codes: list[Json] = [each.code for each in intents]
         if filled.missing or confirm:
             await talk.keep(brief)
@@ -357,7 +408,7 @@ class Orchestrator:
             narrator=self._narrator,
             reader=self._reader,
             request=text,
-            before=talk.handoff(),
+            recalled=talk.handoff(),
         )
         answer = await execution.run()
         if disputes := _disputes(answer):
@@ -375,29 +426,20 @@ class Orchestrator:
     def _steps(
         self, brief: Brief, intents: Sequence[DetectedIntent], text: str, inputs: Sequence[Json]
     ) -> tuple[Step, ...]:
-        offered, words = self._offered(), self._words()
-        capabilities = {code for each in brief.delegates for code in each.capabilities}
-        steps: list[Step] = []
-        # The orchestrator needs no time and tokens for itself, so its callees get all of them, unless they ask for
-        # less.
-        time_ms, tokens = brief.time_left_ms(), split_tokens(brief.tokens_left(), len(intents))
-        for place, (intent, given) in enumerate(zip(intents, inputs, strict=True), 1):
-            _, capability = offered[intent.code]
-            is_workflow = intent.code == intent.target and intent.code not in capabilities
-            steps.append(
-                Step(
-                    name=f"part{place}",
-                    agent=intent.target if is_workflow else None,
-                    capability=None if is_workflow else intent.code,
-                    # The user's words: braces in them are not references.
-                    objective=literal(text),
-                    input=literal(given),
-                    title=words.title(intent.code),
-                    time_ms=time_ms if capability.time_ms is None else capability.time_ms,
-                    tokens=tokens if capability.tokens is None else capability.tokens,
-                )
+        offered, words, among = self._offered(), self._words(), len(intents)
+        return tuple(
+            request_step(
+                brief,
+                f"part{place}",
+                intent,
+                offered[intent.code][1],
+                text=text,
+                given=given,
+                title=words.title(intent.code),
+                among=among,
             )
-        return tuple(steps)
+            for place, (intent, given) in enumerate(zip(intents, inputs, strict=True), 1)
+        )
 
 
 def _purpose(confirm: str) -> str:
@@ -438,11 +480,3 @@ def _nothing(offered: Mapping[str, tuple[Label, Capability]]) -> str:
     decision = decide(ClassifiedText(()), {code: label for code, (label, _) in offered.items()})
     assert isinstance(decision, Unknown)
     return decision.reply
-
-
-def fits(schema: Schema, value: Json) -> bool:
-    """Return whether a value fits a schema; values behind redaction tokens are checked by the hub when sending."""
-    try:
-        return TOKEN.search(text_of(value)) is not None or not misfits(schema, value)
-    except ValueError:  # it refers to another part of the schema: then the hub checks it, too
-        return True

@@ -14,7 +14,7 @@ from remit.agents.conflict_reader import ConflictReader
 from remit.agents.narrator import Narrator
 from remit.agents.workflow_answer import Wording, answer_of, blend_of, compared_of, title_of
 from remit.policy.budget import split_tokens
-from remit.policy.plan import INPUT, REQUEST, Step, StepOutcome, Workflow, filled, ready, waits_for
+from remit.policy.plan import INPUT, REQUEST, NextSteps, Step, StepOutcome, Workflow, filled, ready, waits_for
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
@@ -29,6 +29,10 @@ AT_ONCE = 3
 MAX_WAIT_MS = 60_000
 # The progress text while a model combines the results.
 _TELLING = "Putting the results together…"
+
+
+Gate = Callable[[Step, Mapping[str, StepOutcome], Mapping[str, Response]], Step | StepOutcome | None]
+"""Returns a step if it may begin, its outcome if it is not to be done, or None if it has to wait for the user."""
 
 
 class WorkflowAgent:
@@ -74,8 +78,14 @@ class WorkflowExecution:
         narrator: Narrator | None = None,
         reader: ConflictReader | None = None,
         request: str | None = None,
-        before: Handoff | None = None,
+        recalled: Handoff | None = None,
+        gate: Gate | None = None,
+        before: Mapping[str, Response] | None = None,
     ) -> None:
+        """*gate* is asked before each step; *before* has results of earlier runs, which steps may come after.
+
+        *recalled* is what was done earlier in the conversation.
+        """
         self._workflow = workflow
         self._waits = {step.name: waits_for(step) for step in workflow.steps}
         self._brief = brief
@@ -85,18 +95,16 @@ class WorkflowExecution:
         self._request = brief.original_request if request is None else request
         self._room = asyncio.Semaphore(at_once)
         self._given: Json = brief.request.input
-        self._before = before or _NOTHING
-        """What was done earlier in the conversation. Without any there is nothing to show, and an answer that is
-        cached for the user can be given."""
-        self._ended: dict[str, StepOutcome] = {}
-        self._responses: dict[str, Response] = {}
+        self._recalled = recalled or _NOTHING
+        """If nothing was done there is nothing to show, and an answer that is cached for the user can be given."""
+        self._gate = gate
+        self._held: set[str] = set()
+        """Steps that wait for the user."""
+        self._before = dict(before or {})
+        self._ended = {name: _outcome(response) for name, response in self._before.items()}
+        self._responses = dict(self._before)
         self._beginning: dict[str, Step] = {}
         """Steps that have begun but have not called an agent yet."""
-
-    @property
-    def responses(self) -> Mapping[str, Response]:
-        """The last response of each step that was begun."""
-        return self._responses
 
     async def run(self) -> Answer:
         """Execute all possible steps and return the answer; raises the first fault if no step succeeded."""
@@ -108,6 +116,20 @@ class WorkflowExecution:
                 if response.fault is not None:
                     raise RemitError(response.fault)
         return await self._written_answer()
+
+    @property
+    def ended(self) -> Mapping[str, StepOutcome]:
+        """The outcomes of the steps so far."""
+        return self._ended
+
+    @property
+    def responses(self) -> Mapping[str, Response]:
+        """The responses of the steps that were asked."""
+        return self._responses
+
+    def told(self) -> Answer:
+        """Return the answer by the template, also if nothing succeeded."""
+        return self._answer()
 
     async def _written_answer(self) -> Answer:
         """Return the answer, written by a model if there is one; otherwise, or if that fails, by the template."""
@@ -130,8 +152,8 @@ class WorkflowExecution:
         running: dict[asyncio.Task[StepOutcome], Step] = {}
         try:
             while True:
-                begun = [step.name for step in running.values()]
-                found = ready(self._workflow, self._ended, self._given, begun, waits=self._waits)
+                begun = [*(step.name for step in running.values()), *self._held]
+                found = self._admitted(ready(self._workflow, self._ended, self._given, begun, waits=self._waits))
                 self._ended |= {step.name: ended for step, ended in found.skip}
                 if len(found.begin) == 1 and not found.skip and not running:
                     [step] = found.begin
@@ -153,6 +175,22 @@ class WorkflowExecution:
             if running:
                 await asyncio.wait(running)
 
+    def _admitted(self, found: NextSteps) -> NextSteps:
+        """Return the next steps as the gate lets them pass."""
+        if self._gate is None:
+            return found
+        begin: list[Step] = []
+        skip = list(found.skip)
+        for step in found.begin:
+            match self._gate(step, self._ended, self._responses):
+                case Step() as passed:
+                    begin.append(passed)
+                case StepOutcome() as outcome:
+                    skip.append((step, outcome))
+                case None:
+                    self._held.add(step.name)
+        return NextSteps(begin=tuple(begin), skip=tuple(skip))
+
     async def _do(self, step: Step) -> StepOutcome:
         """Execute a step, with retries and fallback agents, until it succeeds or no agent is left."""
         async with self._room:
@@ -168,8 +206,7 @@ class WorkflowExecution:
                         response = await self._ask(step, agent, next(names))
                     self._responses[step.name] = response
                     if response.ok:
-                        state = "done" if response.status is Status.SUCCESS else "partial"
-                        return StepOutcome(state=state, result=response.result, confidence=response.confidence)
+                        return _outcome(response)
                     if _is_unknown(response):  # nobody approved doing it again, here or elsewhere
                         return self._failed(step)
                     if not left or not await self._may_retry(response):
@@ -212,7 +249,7 @@ class WorkflowExecution:
             "capability": step.capability,
             "deadline_ms": step.time_ms,
             "max_tokens": self._tokens(step),
-            "context": _shown(step.context, _RECENT if self._before.prior_agents else _NOTES_ALONE),
+            "context": _shown(step.context, _RECENT if self._recalled.prior_agents else _NOTES_ALONE),
             "handoff": self._handoff(step),
             "step": name,
         }
@@ -236,12 +273,12 @@ class WorkflowExecution:
 
     def _handoff(self, step: Step) -> Handoff:
         """Return the handoff to a step's callee (K5): the results of the steps that it waits for."""
-        order = [each.name for each in self._workflow.steps]
+        order = [*self._before, *(each.name for each in self._workflow.steps)]
         before = [name for name in order if name in self._waits[step.name] and self._ended[name].usable]
         came = [self._responses[name] for name in before]
         position = f"Step {order.index(step.name) + 1} of {len(order)} ({title_of(step)})"
         # The caller's handoff holds for all steps.
-        given, earlier = self._brief.handoff, self._before
+        given, earlier = self._brief.handoff, self._recalled
         return replace(
             given,
             original_request=_request_of(self._brief),
@@ -273,6 +310,12 @@ class WorkflowExecution:
         if wait_ms:
             await asyncio.sleep(wait_ms / 1_000)
         return True
+
+
+def _outcome(response: Response) -> StepOutcome:
+    """Return the outcome of a step that succeeded."""
+    state = "done" if response.status is Status.SUCCESS else "partial"
+    return StepOutcome(state=state, result=response.result, confidence=response.confidence)
 
 
 def _is_unknown(response: Response) -> bool:

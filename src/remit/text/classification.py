@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from remit.text.request_parts import parts
+from remit.text.request_plan import RequestPart, parts
 
 
 class ScoredCapability(NamedTuple):
@@ -62,19 +62,35 @@ class ClassifiedText(NamedTuple):
     """How clear the whole is."""
     part_clarities: Sequence[Clarity | None] = ()
     """How clear each part is; empty if the classifier does not measure it."""
+    plan: Sequence[RequestPart] = ()
+    """The words, order and condition of each part; empty if only the scores are known."""
 
 
 def hear(text: str, scorer: Scorer) -> ClassifiedText:
     """Ask *scorer* about a text and its parts."""
-    several = parts(text)
+    found = parts(text)
     whole = _read(text, scorer)
-    pieces = [_read(part, scorer) for part in several if len(several) > 1]
+    if len(found) < 2 and not any(each.condition for each in found):
+        return ClassifiedText(whole.scores, [], clarity=whole.clarity)
+    pieces = [_read_part(each, scorer) for each in found]
     return ClassifiedText(
         whole.scores,
         [each.scores for each in pieces],
         clarity=whole.clarity,
         part_clarities=tuple(each.clarity for each in pieces),
+        plan=found,
     )
+
+
+def _read_part(part: RequestPart, scorer: Scorer) -> Reading:
+    """Read a part by itself, and with what it refers to in the place of the pronoun; the clearer reading counts."""
+    alone = _read(part.text, scorer)
+    return max(alone, _read(part.full, scorer), key=_clearness) if part.full else alone
+
+
+def _clearness(reading: Reading) -> tuple[float, float]:
+    best = max((each.confidence for each in reading.scores), default=0.0)
+    return (best if reading.clarity is None else reading.clarity.clear, best)
 
 
 def _read(text: str, scorer: Scorer) -> Reading:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.card import Confirmation
 from remit.text.classification import Clarity, ClassifiedText, ScoredCapability
+from remit.text.request_plan import Condition
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -128,7 +129,34 @@ class Unknown(Struct, frozen=True, tag=True):
     reply: str
 
 
-Decision = Routed | Choose | Unclear | Confirm | Vague | Unknown
+class PlannedPart(Struct, frozen=True, kw_only=True):
+    """A part of a request, and what is to be done about it."""
+
+    text: str
+    how: Literal["act", "confirm", "ask", "cannot", "left"]
+    """`left`: the user does not want it after all."""
+    intent: DetectedIntent | None = None
+    """What it asks for; None if that is not known, or nothing serves it."""
+    options: tuple[Option, ...] = ()
+    """What it may ask for, if the user has to choose."""
+    after: tuple[int, ...] = ()
+    """The places of the parts that come before it."""
+    condition: Condition | None = None
+    refers: bool = False
+    """Whether it builds on the part before ("book it")."""
+    checks: bool = False
+    """Whether it finds out what a condition asks."""
+
+
+class Planned(Struct, frozen=True, tag=True):
+    """The request has several parts, or a condition."""
+
+    parts: tuple[PlannedPart, ...]
+    context: str = ""
+    """What the user said besides, which holds for all parts."""
+
+
+Decision = Routed | Choose | Unclear | Confirm | Vague | Unknown | Planned
 
 
 class Phrases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,8 +199,8 @@ def decide(
     several = _several(heard, labels, thresholds)
     if len(several) > 1:
         return _done(several, labels, phrases)
-    intents = _intents(heard.whole, labels)
-    how = _trust(intents, heard.clarity, labels, thresholds)
+    intents = intents_of(heard.whole, labels)
+    how = trust(intents, heard.clarity, labels, thresholds)
     if how == "act":
         return _done((_Trusted(intents[0], how),), labels, phrases)
     if several:
@@ -182,34 +210,34 @@ def decide(
     if heard.clarity is not None:
         return _unsure(intents, heard.clarity, labels, thresholds, phrases)
     if not intents or intents[0].confidence < thresholds.nothing:
-        return Unknown(_reply(intents, labels, phrases))
-    options = _options(intents, labels, thresholds.close)
+        return Unknown(reply_of(intents, labels, phrases))
+    options = options_of(intents, labels, thresholds.close)
     if len(options) > 1 and sum(each.intent.confidence for each in options) >= thresholds.offer:
         return _choose(options, phrases)
     return Unclear(_question(intents[0], labels, phrases), intents[0])
 
 
-_Trust = Literal["act", "confirm", "ask"]
+Trust = Literal["act", "confirm", "ask"]
 
 
 class _Trusted(NamedTuple):
     intent: DetectedIntent
-    how: _Trust
+    how: Trust
 
 
-def _trust(
+def trust(
     intents: Sequence[DetectedIntent],
     clarity: Clarity | None,
     labels: Mapping[str, Label],
     thresholds: Thresholds,
     least: float = 0.0,
-) -> _Trust:
+) -> Trust:
     """Return what to do about the most likely intent: the cost of a mistake decides how certain it has to be."""
     if not intents:
         return "ask"
     best = intents[0]
     confirm = labels[best.code].confirm
-    at_once: _Trust = "confirm" if confirm == "always" else "act"
+    at_once: Trust = "confirm" if confirm == "always" else "act"
     if clarity is None:
         return at_once if best.confidence >= max(thresholds.act, least) else "ask"
     second = intents[1].confidence if len(intents) > 1 else 0.0
@@ -236,7 +264,7 @@ def _done(trusted: Sequence[_Trusted], labels: Mapping[str, Label], phrases: Phr
     intents = tuple(each.intent for each in trusted)
     if all(each.how == "act" for each in trusted):
         return Routed(intents[0], intents[1:])
-    words = [_words(each.code, labels) for each in intents]
+    words = [words_for(each.code, labels) for each in intents]
     said = _listed(words, phrases.both) if all(words) else ""
     question = phrases.confirm.replace("{options}", said) if said else _question(intents[0], labels, phrases)
     return Confirm(intents, question)
@@ -251,9 +279,9 @@ def _unsure(
 ) -> Decision:
     """Return the question about an unclear text, or the reply that nothing matches a foreign one."""
     if clarity.foreign > FOREIGN * clarity.clear:
-        return Unknown(_reply(intents, labels, phrases))
+        return Unknown(reply_of(intents, labels, phrases))
     # The confidence of an unclear text says little, so all of the most likely capabilities are offered.
-    options = _options(intents, labels, 0.0) if intents and intents[0].confidence >= thresholds.nothing else ()
+    options = options_of(intents, labels, 0.0) if intents and intents[0].confidence >= thresholds.nothing else ()
     return _choose(options, phrases) if len(options) > 1 else Vague(_open(intents, labels, phrases))
 
 
@@ -285,6 +313,8 @@ def _codes(decision: Decision) -> set[str]:
             return {primary.code, *(each.code for each in secondary)}
         case Confirm(intents=intents):
             return {each.code for each in intents}
+        case Planned(parts=parts):
+            return {each.intent.code for each in parts if each.intent is not None}
         case Choose() | Unclear() | Vague() | Unknown():
             return set()
 
@@ -293,14 +323,14 @@ def _several(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thr
     """Return the intents that the parts certainly have, in order and each once."""
     found: dict[str, _Trusted] = {}
     for scored, clarity in zip_longest(heard.parts, heard.part_clarities):
-        intents = _intents(scored, labels)
-        how = _trust(intents, clarity, labels, thresholds, thresholds.also)
+        intents = intents_of(scored, labels)
+        how = trust(intents, clarity, labels, thresholds, thresholds.also)
         if how != "ask":
             found.setdefault(intents[0].code, _Trusted(intents[0], how))
     return tuple(found.values())
 
 
-def _intents(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) -> tuple[DetectedIntent, ...]:
+def intents_of(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) -> tuple[DetectedIntent, ...]:
     """Return the possible intents, best first; equal descriptions are one intent, routed to the most likely agent."""
     found: dict[str, DetectedIntent] = {}
     for code, confidence in sorted(scored, key=lambda each: -each.confidence):
@@ -317,20 +347,20 @@ def _intents(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) ->
     return tuple(sorted(found.values(), key=lambda each: -each.confidence))
 
 
-def _options(intents: Sequence[DetectedIntent], labels: Mapping[str, Label], close: float) -> tuple[Option, ...]:
+def options_of(intents: Sequence[DetectedIntent], labels: Mapping[str, Label], close: float) -> tuple[Option, ...]:
     """Return the most likely intents that are *close* to each other and have different descriptions."""
     least = close * intents[0].confidence
-    spoken = [(each, _words(each.code, labels)) for each in intents[:MOST_OPTIONS] if each.confidence >= least]
+    spoken = [(each, words_for(each.code, labels)) for each in intents[:MOST_OPTIONS] if each.confidence >= least]
     # Offering the others without the most likely one would hide it.
     return tuple(Option(each, words) for each, words in spoken if words) if spoken[0][1] else ()
 
 
 def _question(intent: DetectedIntent, labels: Mapping[str, Label], phrases: Phrases) -> str:
-    words = _words(intent.code, labels)
+    words = words_for(intent.code, labels)
     return labels[intent.code].ask or (phrases.whether.replace("{option}", f"“{words}”") if words else phrases.again)
 
 
-def _reply(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrases: Phrases) -> str:
+def reply_of(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrases: Phrases) -> str:
     """Return a reply that says that nothing matches and names what can be done, the most similar first."""
     menu = _menu(nearest, labels, phrases)
     return "\n".join((f"{phrases.nothing} {phrases.offer}", *menu)) if menu else phrases.nothing
@@ -353,7 +383,7 @@ def _menu(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrase
     codes = dict.fromkeys([*(each.code for each in nearest), *labels])
     groups: dict[bool, dict[str, None]] = {True: {}, False: {}}
     for code in codes:
-        if words := _words(code, labels):
+        if words := words_for(code, labels):
             groups[labels[code].read_only].setdefault(words)
     headed = all(groups.values())
     lines: list[str] = []
@@ -363,7 +393,7 @@ def _menu(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrase
     return lines
 
 
-def _words(code: str, labels: Mapping[str, Label]) -> str:
+def words_for(code: str, labels: Mapping[str, Label]) -> str:
     """Return the first sentence of a capability's description, or nothing if it names codes or agents."""
     words = _SENTENCE_END.split(" ".join(labels[code].description.split()), maxsplit=1)[0].rstrip(" .")
     said = {each.strip(".-@/") for each in _NAME.findall(words)}

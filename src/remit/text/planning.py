@@ -1,0 +1,158 @@
+"""From the parts of a request to a plan: what each asks for, and what is done, asked about or left undone."""
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from remit.text.classification import Clarity, ClassifiedText
+from remit.text.intent import (
+    FOREIGN,
+    PHRASES,
+    THRESHOLDS,
+    Decision,
+    DetectedIntent,
+    Label,
+    Option,
+    Phrases,
+    Planned,
+    PlannedPart,
+    Thresholds,
+    Trust,
+    Unknown,
+    decide,
+    intents_of,
+    options_of,
+    reply_of,
+    trust,
+)
+from remit.text.mentions import content_words
+from remit.text.request_plan import RequestPart
+
+
+class _Judged(Struct):
+    """A part with its likeliest intents."""
+
+    part: RequestPart
+    intents: tuple[DetectedIntent, ...]
+    clarity: Clarity | None
+    how: Trust
+    text: str
+    into: "_Judged | None" = None
+    """The part to which it belongs."""
+    dropped: bool = False
+
+    @property
+    def code(self) -> str:
+        return self.intents[0].code if self.intents else ""
+
+    @property
+    def trusted(self) -> bool:
+        return self.how != "ask"
+
+
+def plan(
+    heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
+) -> Decision:
+    """Return the plan of a request with several parts or a condition; of any other request, the decision about it."""
+    if not heard.plan:
+        return decide(heard, labels, thresholds, phrases)
+    judged = _judged(heard, labels, thresholds)
+    context = _join(judged, labels)
+    kept = [each for each in judged if each.into is None and not each.dropped]
+    requests = [each for each in kept if not each.part.checks]
+    whole = heard._replace(parts=(), part_clarities=(), plan=())
+    single = len(requests) < 2 and not any(each.part.condition for each in kept)
+    if single:
+        return decide(whole, labels, thresholds, phrases)
+    if not any(each.trusted for each in requests):
+        best = intents_of(heard.whole, labels)
+        if trust(best, heard.clarity, labels, thresholds) != "ask":
+            return decide(whole, labels, thresholds, phrases)
+        if all(_is_foreign(each, thresholds) for each in requests):
+            return Unknown(reply_of(best, labels, phrases))
+    places = {id(each): place for place, each in enumerate(kept)}
+    return Planned(tuple(_planned(each, judged, places, labels, thresholds) for each in kept), context)
+
+
+def _judged(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds) -> list[_Judged]:
+    found: list[_Judged] = []
+    for part, scored, clarity in zip_longest(heard.plan, heard.parts, heard.part_clarities):
+        intents = intents_of(scored or (), labels)
+        # A part that does not begin like a request needs more certainty: nobody may have asked for it.
+        least = 0.0 if part.sure else thresholds.also
+        found.append(_Judged(part, intents, clarity, trust(intents, clarity, labels, thresholds, least), part.text))
+    return found
+
+
+def _join(judged: Sequence[_Judged], labels: Mapping[str, Label]) -> str:
+    """Join what is no request of its own to the part before it; return what is said before the first part."""
+    context: list[str] = []
+    before: _Judged | None = None
+    known: set[str] = set()
+    for each, following in zip_longest(judged, judged[1:]):
+        if each.part.checks:
+            # It is only worth asking what can be found out without changing anything, and was not asked before.
+            each.dropped = not (each.how == "act" and labels[each.code].read_only) or each.code in known
+        elif _belongs(each, before) or _leads_to(each, following):
+            if before is None:
+                each.dropped = True
+                context.append(each.text)
+            else:
+                each.into = before
+                before.text = f"{before.text} {each.text}"
+        else:
+            before = each
+            known.add(each.code)
+    return " ".join(context)
+
+
+def _belongs(each: _Judged, before: _Judged | None) -> bool:
+    """Return whether a part is more about the one before it, or nothing that can be done."""
+    part, same = each.part, before is not None and each.code == before.code
+    if part.condition is not None and part.sure:
+        return False
+    if same and before is not None and before.trusted and (part.refers or not part.sure):
+        return True
+    if each.trusted:
+        return False
+    if not part.sure or not content_words(part.text):
+        return True
+    return same and before is not None and before.trusted and not part.after
+
+
+def _leads_to(each: _Judged, following: _Judged | None) -> bool:
+    """Return whether a statement only leads up to the request after it."""
+    return not each.part.sure and following is not None and following.part.sure and each.code == following.code
+
+
+def _is_foreign(each: _Judged, thresholds: Thresholds) -> bool:
+    if each.trusted:
+        return False
+    if not each.intents or each.intents[0].confidence < thresholds.nothing:
+        return True
+    return each.clarity is not None and each.clarity.foreign > FOREIGN * each.clarity.clear
+
+
+def _planned(
+    each: _Judged,
+    judged: Sequence[_Judged],
+    places: Mapping[int, int],
+    labels: Mapping[str, Label],
+    thresholds: Thresholds,
+) -> PlannedPart:
+    after = {places.get(id(judged[at].into or judged[at])) for at in each.part.after} - {None, places[id(each)]}
+    options: tuple[Option, ...] = ()
+    if not each.trusted and not _is_foreign(each, thresholds):
+        options = options_of(each.intents, labels, 0.0)
+    how = each.how if each.trusted else "ask" if options else "cannot"
+    return PlannedPart(
+        text=each.text.strip(" ,;"),
+        how=how,
+        intent=each.intents[0] if each.trusted else None,
+        options=options,
+        after=tuple(sorted(place for place in after if place is not None)),
+        condition=each.part.condition,
+        refers=each.part.refers,
+        checks=each.part.checks,
+    )

@@ -1,0 +1,17 @@
+"""Requests of several parts: no part is dropped, and the plan is right."""
+
+import pytest
+
+from labelled_parts import LabelledPlans, judged, teams
+from remit.classifiers.words import WordClassifier
+
+# Of the texts of each team: those with all parts accounted for, and those with the right plan.
+FLOORS: dict[str, tuple[int, int]] = {}
+
+
+@pytest.mark.parametrize("team", teams(), ids=lambda team: team.name)
+def test_by_words_no_part_is_dropped_and_the_plan_is_right(team: LabelledPlans) -> None:
+    rows = judged(team, WordClassifier)
+    accounted, right = FLOORS[team.name]
+    assert sum(row.accounted for row in rows) >= accounted, [row for row in rows if not row.accounted]
+    assert sum(row.right for row in rows) >= right, [row for row in rows if not row.right]
