@@ -16,6 +16,7 @@ from judgement_fields import cases
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+import labelled_parts
 from labelled_acting import Row, judged, teams
 
 # Goals for texts that nobody has seen: of 20, 18 are served, asked about and admitted; where what changes something is
@@ -69,8 +70,23 @@ def fields() -> Iterator[Figure]:
         yield Figure(name=f"fields, {part}: filled wrongly", value=wrong, unit="fields", bound=NEVER)
 
 
+def parts() -> Iterator[Figure]:
+    """Whether the parts of a request are all accounted for, and planned right."""
+    for name, make in classifiers().items():
+        for part in ("develop", "held out"):
+            those = [team for team in labelled_parts.teams() if team.part == part]
+            rows = [row for team in those for row in labelled_parts.judged(team, make)]
+            accounted = sum(row.accounted for row in rows) / len(rows)
+            right = sum(row.right for row in rows) / len(rows)
+            yield Figure(
+                name=f"parts by {name}, {part}: all accounted for", value=accounted, unit="", bound=at_least(1)
+            )
+            # 17 of 20.
+            yield Figure(name=f"parts by {name}, {part}: right plan", value=right, unit="", bound=at_least(0.85))
+
+
 def measure() -> list[Figure]:
-    return [*acting(), *fields(), *judgement_conflicts.measure(), *judgement_rewrites.measure()]
+    return [*acting(), *parts(), *fields(), *judgement_conflicts.measure(), *judgement_rewrites.measure()]
 
 
 if __name__ == "__main__":

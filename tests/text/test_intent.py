@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from remit.text import request_plan
 from remit.text.classification import Clarity, ClassifiedText, ScoredCapability, hear
 from remit.text.handling import WHY, Case, Local, LocalReason, Route, RouteReason, place
 from remit.text.intent import (
@@ -28,7 +29,7 @@ from remit.text.intent import (
     decide,
     offer,
 )
-from remit.text.request_parts import MOST_PARTS, parts
+from remit.text.request_plan import MOST_PARTS
 
 PROJECT = Label(target="ANL", description="Project revenue and costs")
 WRITE = Label(target="DOC", description="Write a report. Takes a template and an outline.")
@@ -57,6 +58,10 @@ class Echo:
     def scores(self, text: str) -> list[ScoredCapability]:
         self.asked.append(text)
         return [ScoredCapability(text, 1.0)]
+
+
+def parts(text: str) -> list[str]:
+    return [each.text for each in request_plan.parts(text)]
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,7 +101,6 @@ def test_a_request_is_split_where_it_may_ask_for_something_else(text: str, expec
     [
         "Project revenue and costs",
         "Write it as a report, and quickly",
-        "Hi! Project our revenue",
         "Call Dr. Smith",
         "Compare 3.5 percent with 4 percent",
         "transfer from checking and savings",
@@ -107,8 +111,12 @@ def test_a_fragment_stays_with_its_neighbour(text: str) -> None:
     assert len(parts(text)) == 1
 
 
-def test_no_more_parts_are_looked_at_than_anyone_asks_for() -> None:
-    assert len(parts("write one more report. " * 500)) == MOST_PARTS
+def test_a_greeting_is_no_request() -> None:
+    assert [each.sure for each in request_plan.parts("Hi! Project our revenue")] == [False, True]
+
+
+def test_no_more_parts_are_looked_at_than_anyone_asks_for_and_the_rest_is_one_more() -> None:
+    assert len(parts("write one more report. " * 500)) == MOST_PARTS + 1
 
 
 @given(st.text())

@@ -9,11 +9,12 @@ from msgspec import Struct
 from remit.protocol.envelope import Json
 from remit.text.components import in_words, name_words, said_shortly
 from remit.text.figures import figure_in, figures
+from remit.text.markers import DOUBT, NEGATIONS, STRICT_CONDITION, positive_of
 from remit.text.quantities import Amount, Figure
 from remit.text.request_references import denies
 from remit.text.sentences import cut, is_question, sentences
 from remit.text.vocabulary import COMMON_WORDS, words_of
-from remit.text.word_relations import DOUBT, NEGATIONS, STRICT_CONDITION, positive_of, same_meaning, sides_of
+from remit.text.word_relations import same_meaning, sides_of
 
 # A result that is longer says too many things for one condition.
 _LONGEST = 20_000
@@ -107,8 +108,9 @@ _WEAK = (
     being become becomes became got gets still already yet ever any some one ones none nothing nobody something anything
     somebody anybody someone anyone result results test outcome answer case true false there here today tomorrow tonight
     monday tuesday wednesday thursday friday saturday sunday turns turned comes came out says said shows showed then
-    very quite too really only just its his her their gives gave given been did doing over under above below more less
-    than fewer least most exists exist left find found wurde wurden worden werde ist sind war waren gibt gab ergebnis test
+    very quite too really only just its his her their gives gave given been did doing over under above below more
+    less than
+    fewer least most exists exist left find found wurde wurden worden werde ist sind war waren gibt gab ergebnis test
     montag dienstag mittwoch donnerstag freitag samstag sonntag heute etwas jemand niemand nichts einen einem noch schon
     immer ganz sehr zu mehr weniger als über unter liegt beträgt lautet ausfällt ausgefallen gefunden vorhanden übrig
     euro euros dollars percent prozent that's it's isn't aren't

@@ -116,9 +116,7 @@ def _belongs(each: _Judged, before: _Judged | None) -> bool:
         return True
     if each.trusted:
         return False
-    if not part.sure or not content_words(part.text):
-        return True
-    return same and before is not None and before.trusted and not part.after
+    return not part.sure or not content_words(part.text)
 
 
 def _leads_to(each: _Judged, following: _Judged | None) -> bool:

@@ -296,7 +296,11 @@ class _Reader:
         if begins and self._item and not sure:
             # An item without a verb is a part if the list stands alone, or as the others do.
             sure = not self._parts or all(each.sure for each in self._parts)
-        if not sure and not begins and (count_words(text) < _FEWEST_WORDS or opening.THEN.match(chunk.text)):
+        if (
+            not sure
+            and not begins
+            and (count_words(text) < _FEWEST_WORDS or (chunk.joint == "" and opening.THEN.match(chunk.text)))
+        ):
             self._append(chunk)
             return
         if not sure and begins and count_words(text) < _FEWEST_WORDS and self._parts:
