@@ -283,7 +283,7 @@ class Orchestrator:
         """Continue a plan with the reply to the question about it; ask again if the reply says nothing about it."""
         state, talk = read_state(asked), await self._conversations.of(brief)
         state = replace(state, given=_merged(state.given, brief.request.input))
-        about = cast("dict[str, Any]", state.asked)
+        about = state.asked
         codes = [each.intent.code for each in state.plan.parts if each.intent is not None]
         expected = self._wanted(codes, about.get("names", ()))
         refused = _NO.fullmatch(said[:_LONGEST_REPLY]) is not None

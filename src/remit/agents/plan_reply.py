@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, cast
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ def with_reply(
 
     *refused*: the reply is a no. *expected* are the fields that the question asked for, *today* the day of the reply.
     """
-    asked = cast("dict[str, Any]", state.asked)
+    asked = state.asked
     match asked["kind"]:
         case "choose":
             return _chosen(state, int(asked["place"]), reply, refused=refused)
@@ -51,7 +51,8 @@ def _chosen(state: PlanState, at: int, reply: str, *, refused: bool) -> PlanStat
 
 
 def _filled(state: PlanState, found: dict[str, Json], *, agreed: bool) -> PlanState:
-    before = cast("dict[str, Json]", state.given) if isinstance(state.given, dict) else {}
+    given: Json = state.given
+    before = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
     return replace(state, given={**before, **found}, agreed=state.agreed or agreed, asked={})
 
 

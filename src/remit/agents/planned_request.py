@@ -5,7 +5,7 @@ even after a restart, and nothing is done twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -265,13 +265,13 @@ class _Run:
         part = self.state.plan.parts[at]
         if part.condition is not None:
             outcome = self._decided(at, part, ended, responses)
-            if outcome is not True:
+            if not isinstance(outcome, bool):
                 return outcome
         return self._filled(at, part, step, ended)
 
     def _decided(
         self, at: int, part: PlannedPart, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]
-    ) -> StepOutcome | bool | None:
+    ) -> StepOutcome | Literal[True] | None:
         condition = part.condition
         assert condition is not None
         by_user = condition.clause in self.state.decided
@@ -286,7 +286,9 @@ class _Run:
             return None
         done = ruling.holds == condition.holds
         self._lines[at] = ruled(part, ruling, done=done, by_user=by_user)
-        return done or StepOutcome(state="skipped", wanted=False, why=f"its condition does not hold: {condition.said}")
+        if done:
+            return True
+        return StepOutcome(state="skipped", wanted=False, why=f"its condition does not hold: {condition.said}")
 
     def _ruling(
         self, at: int, part: PlannedPart, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]
@@ -430,7 +432,7 @@ def _worked(ended: StepOutcome | None, response: Response | None) -> bool:
 def _from_result(result: Json, names: Sequence[str]) -> dict[str, Json]:
     """Return the fields of a result by name; of a list with a single entry, those of the entry."""
     several = cast("list[Json]", result) if isinstance(result, list) else []
-    source = several[0] if len(several) == 1 else result
+    source: Json = several[0] if len(several) == 1 else cast("Json", result)
     if not isinstance(source, dict):
         return {}
     fields = cast("dict[str, Json]", source)

@@ -91,6 +91,9 @@ def _join(judged: Sequence[_Judged], labels: Mapping[str, Label]) -> str:
     before: _Judged | None = None
     known: set[str] = set()
     for each, following in zip_longest(judged, judged[1:]):
+        if each.part.refers and before is not None and each.code == before.code and labels[each.code].read_only:
+            # "Find a flight and book it": nobody looks the same up twice, so it means something else.
+            each.how = "ask"
         if each.part.checks:
             # It is only worth asking what can be found out without changing anything, and was not asked before.
             each.dropped = not (each.how == "act" and labels[each.code].read_only) or each.code in known
@@ -112,7 +115,7 @@ def _belongs(each: _Judged, before: _Judged | None) -> bool:
     part, same = each.part, before is not None and each.code == before.code
     if part.condition is not None and part.sure:
         return False
-    if same and before is not None and before.trusted and (part.refers or not part.sure):
+    if same and before is not None and before.trusted and each.trusted and (part.refers or not part.sure):
         return True
     if each.trusted:
         return False

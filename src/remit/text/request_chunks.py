@@ -1,7 +1,7 @@
 """Splits a sentence into clauses, and takes off the words that say when and under which condition."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from remit.text import request_clauses as opening
@@ -90,6 +90,14 @@ _OPENERS = (
 )
 
 
+def _first(patterns: Sequence[tuple[str, re.Pattern[str]]], text: str) -> tuple[str, re.Match[str]] | None:
+    """Return the name and match of the first pattern with which a text begins."""
+    for name, pattern in patterns:
+        if found := pattern.match(text):
+            return name, found
+    return None
+
+
 def marks_of(text: str, *, first: bool) -> Marks:
     """Take the words that say when, in which order and under which condition off the front of a clause."""
     read = Marks(text.strip())
@@ -99,7 +107,7 @@ def marks_of(text: str, *, first: bool) -> Marks:
         if anyway:
             read = read._replace(text=said[anyway.end() :], anyway=True)
             continue
-        order = next(((name, found) for name, each in _ORDERS if (found := each.match(said))), None)
+        order = _first(_ORDERS, said)
         if order is not None and not read.order:
             name, found = order
             # "The first one": an order only if something to do follows.
@@ -108,7 +116,7 @@ def marks_of(text: str, *, first: bool) -> Marks:
         if (also := opening.ALSO.match(said)) and not read.also:
             read = read._replace(text=said[also.end() :], also=True)
             continue
-        opener = next(((name, found) for name, each in _OPENERS if (found := each.match(said))), None)
+        opener = _first(_OPENERS, said)
         if opener is not None:
             name, found = opener
             read = read._replace(text=said[found.end() :], opener=name, said=found[0].strip(" ,"))

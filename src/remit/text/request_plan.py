@@ -193,7 +193,7 @@ class _Reader:
         if is_so(clause):
             denied = denies(clause)
             if self._last is not None and denied and clause.casefold() in BARE_NO:
-                return self._otherwise(said)
+                return Condition(self._last.clause, not self._last.holds, said)
             return self._so(said, holds=holds != denied)
         return Condition(clause, holds, said)
 
