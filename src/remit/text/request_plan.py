@@ -198,7 +198,7 @@ class _Reader:
         return Condition(clause, holds, said)
 
     def _so(self, said: str, *, holds: bool) -> Condition:
-        earlier = next((each.text for each in reversed(self._parts) if each.sure), "")
+        earlier = next((each.text for each in reversed(self._parts) if not each.checks), "")
         whether = WHETHER_CLAUSE.search(earlier)
         return Condition((whether[1] if whether else earlier).strip(" ?.,"), holds, said)
 
