@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remit.agents.orchestrator import fits
+from remit.agents.conversation import fits
 from remit.text.field_replies import read_reply
 from remit.text.field_values import find_values
 
