@@ -194,6 +194,24 @@ async def test_the_reply_to_a_clarification_is_read_with_the_words_before(hub: H
     assert done == [("CANCEL", "my appointment on Monday\ncancel it")]
 
 
+@pytest.mark.parametrize("no", ["neither of these, thanks", "None of them.", "nichts davon, danke", "keins davon"])
+async def test_who_wants_none_of_the_options_is_asked_again(hub: Hub, no: str) -> None:
+    seen = team(hub)
+    async with hub:
+        asked = await say(hub, "perhaps", no)
+    assert asked.requires_followup
+    assert asked.result == "Please say in other words what you want."
+    assert seen == {"ANL": [], "DOC": []}
+
+
+@pytest.mark.parametrize("text", ["What can you do?", "Was kannst du alles?", "was können Sie für mich tun", "Hilfe!"])
+async def test_who_asks_for_help_is_told_everything(hub: Hub, text: str) -> None:
+    team(hub)
+    async with hub:
+        told = await say(hub, text)
+    assert told.result.startswith("What I can do:")
+
+
 async def test_after_a_no_the_next_words_are_read_with_those_before(hub: Hub) -> None:
     done: list[tuple[str | None, str]] = []
 

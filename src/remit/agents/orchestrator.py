@@ -59,10 +59,14 @@ from remit.text.planning import plan
 from remit.text.replies import chosen, fields, wanted
 
 _NO = re.compile(
-    r"\W*(n|no|nope|nein|non|neither|none|none of (?:these|those|them))(?:,? (?:thanks|thank you))?\W*", re.I
+    r"\W*(?:n|no|nope|nein|non|(?:neither|none)(?: of (?:these|those|them))?|(?:nichts|kein(?:e|er|es|s)?)(?: davon)?)"
+    r"(?:,? (?:thanks|thank you|danke))?\W*",
+    re.IGNORECASE,
 )
 _HELP = re.compile(
-    r"\W*(?:help(?: me)?|what can you do(?: for me)?|what can I ask(?: you)?(?: for)?)\W*", re.IGNORECASE
+    r"\W*(?:help(?: me)?|what can you do(?: for me)?|what can I ask(?: you)?(?: for)?"
+    r"|hilfe|was (?:kannst du|können Sie)(?: alles)?(?: für mich)?(?: tun)?)\W*",
+    re.IGNORECASE,
 )
 # No reply to a question is longer, and searching a megabyte would block the event loop.
 _LONGEST_REPLY = 2_000
