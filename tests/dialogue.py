@@ -30,7 +30,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.errors import Code
 from remit.protocol.records import Progress
 from remit.runtime import root_runs
-from remit.text.narration import plain_summary
+from remit.text.narration import reason
 from waiting import eventually, no_longer, wait_until
 
 DATA = Path(__file__).with_name("judgement") / "dialogues"
@@ -144,7 +144,7 @@ class Turn(Struct, forbid_unknown_fields=True):
     """What no called agent can find, in its brief or in the conversation that it may read."""
     status: Status = Status.SUCCESS
     confirms: str = ""
-    """The request may be said back, or be the first option: this is what is offered, and the user agrees."""
+    """The request may be said back, be the first option, or offer a value `as before`: the user agrees to this."""
     agrees: str = "yes"
     fails: str = ""
     """Why this turn is not yet as it should be; it is a fault of the product."""
@@ -407,8 +407,11 @@ def _agreement(turn: Turn, response: Response) -> str:
     """Return how the user agrees to what is offered; empty if it is not what they asked for."""
     said = answer_text(response)
     asked = cast("list[str]", response.metadata.get("asked", []))
-    if not (turn.confirms and response.requires_followup) or "missing" in asked:
+    if not (turn.confirms and response.requires_followup):
         return ""
+    if "missing" in asked:
+        # What was given before may be offered for a field, and a yes takes it.
+        return turn.agrees if turn.confirms.endswith("as before") and _found(turn.confirms, said) else ""
     options = [line for line in said.splitlines() if re.match(r"\d\. ", line)]
     if options:
         return "1" if _found(turn.confirms, options[0]) else ""
@@ -424,8 +427,8 @@ def calls(folder: Path) -> list[Called]:
 
 def answer_text(response: Response) -> str:
     """Return what the user reads as the answer."""
-    parts = [plain_summary(response) if not response.ok else "", text_of(response.result)]
-    return "\n".join(filter(None, parts))
+    failed = "" if response.ok or response.fault is None else response.summary or reason(response.fault)
+    return "\n".join(filter(None, (failed, text_of(response.result))))
 
 
 def _user_texts(response: Response) -> Iterator[str]:
