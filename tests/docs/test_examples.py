@@ -163,6 +163,31 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -
                     run(typed or ["sh", "-c", command], tmp_path, int(said[1]) if said else 0, besides=besides)
 
 
+def test_each_turn_of_the_dialogue_is_answered_as_its_page_shows(tmp_path: Path) -> None:
+    """In a console block of that page, each line below a command is one that the command prints."""
+    besides = {
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
+        "PYTHONUTF8": "1",
+    }
+    turns = 0
+    for block in blocks(ROOT / "docs" / "dialogue.md"):
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        printed: list[str] = []
+        for line in block.text.splitlines() if block.language == "console" else ():
+            if line.startswith("$ "):
+                command = words(line.removeprefix("$ "))
+                assert command is not None
+                done = run_program(command, folder=tmp_path, variables=besides, timeout=SECONDS)
+                assert done.returncode == 0, done.stdout + done.stderr
+                printed = done.stdout.splitlines()
+                turns += command[1] == "ask"
+            else:
+                assert line in printed
+    assert turns == 7
+
+
 def test_an_example_that_is_not_run_could_be_pasted_into_a_file_as_well() -> None:
     """None awaits at the top level, which only a notebook takes."""
     for page in PAGES:
