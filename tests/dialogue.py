@@ -403,13 +403,16 @@ async def _pending_or_end(hub: Hub, asking: "asyncio.Task[Response]") -> Any:
     return True if asking.done() else await hub.pending()
 
 
+# How a question for missing fields begins; a yes is no answer to it.
+_ASKS_FOR_FIELDS = "`name: value`|could you tell me"
+
+
 def _agreement(turn: Turn, response: Response) -> str:
     """Return how the user agrees to what is offered; empty if it is not what they asked for."""
     said = answer_text(response)
-    asked = cast("list[str]", response.metadata.get("asked", []))
     if not (turn.confirms and response.requires_followup):
         return ""
-    if "missing" in asked:
+    if _found(_ASKS_FOR_FIELDS, said):
         # What was given before may be offered for a field, and a yes takes it.
         return turn.agrees if turn.confirms.endswith("as before") and _found(turn.confirms, said) else ""
     options = [line for line in said.splitlines() if re.match(r"\d\. ", line)]
