@@ -94,7 +94,7 @@ async def test_a_view_never_exceeds_the_context_tokens_of_the_remit(make_hub: Ma
     def words(text: str) -> int:
         return len(text.split())
 
-    hub = make_hub(count=words)
+    hub = make_hub(token_counter=words)
     shown = team(hub, ContextFilter(), context_tokens=9)
     async with hub:
         for text in ("one", "two", "three"):
