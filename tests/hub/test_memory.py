@@ -305,3 +305,27 @@ async def test_nothing_is_answered_from_what_is_known_if_the_team_does_not_want_
     async with hub:
         await say(hub, "news of the harbour", "news of the harbour")
     assert len(seen) == 2
+
+
+async def test_a_request_is_said_back_with_its_values_and_a_yes_may_change_one(make_hub: MakeHub) -> None:
+    """What is done is what the user agreed to."""
+    hub = make_hub()
+    day = {"enum": ["Monday", "Tuesday", "Thursday"], "description": "Day of the training"}
+    schema = {"type": "object", "properties": {"day": day}, "required": ["day"]}
+    booked: list[Any] = []
+
+    @hub.agent("school", capabilities=[Capability(code="TRAINING", description="Book a training", input_schema=schema)])
+    async def school(brief: Brief) -> str:
+        booked.append(brief.input)
+        return "Booked."
+
+    class Books(Hears):
+        def scores(self, text: str) -> list[ScoredCapability]:
+            return [ScoredCapability("TRAINING", 0.9)]
+
+    hub.orchestrator(classifier=Books, confirm="always")
+    async with hub:
+        asked = await say(hub, "book a training on Thursday")
+        await say(hub, "yes, but on Tuesday")
+    assert asked.result == "Book a training (day: Thursday)? Please say yes or no."
+    assert booked == [{"day": "Tuesday"}]

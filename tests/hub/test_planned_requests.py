@@ -79,7 +79,8 @@ async def test_what_no_rule_decides_is_asked_and_goes_on_there_after_a_restart(m
     seen = team(second, "never asked")
     async with second as hub:
         response = await say(hub, "it is negative")
-    assert seen == [("CANCEL", {"part1": "The sample was lost."})]
+    # As the part before, and as what was done earlier in the conversation.
+    assert seen == [("CANCEL", {"part1": "The sample was lost.", "RESULT": "The sample was lost."})]
     assert "As you said, this is not so: “it is positive”" in response.result
 
 

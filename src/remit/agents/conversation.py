@@ -4,6 +4,7 @@ It is kept in the session's state: over restarts, redacted, for one user and one
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, cast
@@ -18,6 +19,7 @@ from remit.protocol.envelope import Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.schemas import misfits
+from remit.text.components import in_words, said_shortly
 from remit.text.field_values import find_values
 from remit.text.given_values import EarlierValues, GivenValue, as_before, earlier_values, given_values, newest
 from remit.text.replies import inputs, wanted
@@ -33,6 +35,8 @@ _LONGEST_REQUEST = 160
 # Answers to questions that may be asked again: a page each.
 _MOST_ANSWERS = 4
 _LONGEST_ANSWER = 6_000
+# "But" before a value would exclude it; after a yes it introduces another one.
+_YES_BUT = re.compile(r"\W*(?:yes|yeah|yep|yup|ja|oui|sí)\b\W*(?:(?:but|aber|only|nur)\b\W*)?", re.IGNORECASE)
 
 
 class DoneWork(Struct, frozen=True, omit_defaults=True):
@@ -106,6 +110,14 @@ class Conversation:
         earlier = earlier_values(known, capability.code, left, text, fits, changes=changes) if left else _NOTHING
         self._learn(given=given_values(capability.code, schema, {**here, **said}))
         return FieldSources(said, earlier)
+
+    def corrected(self, capabilities: Sequence[Capability], reply: str, given: Json) -> Json:
+        """Return the input of a request with the values that a reply changes: "yes, but on Tuesday"."""
+        found: dict[str, Json] = {}
+        said = _YES_BUT.sub("", reply, count=1)
+        for capability in capabilities:
+            found |= self.sources(capability, said, None).said
+        return {**cast("dict[str, Json]", given or {}), **found} if found and isinstance(given, dict | None) else given
 
     def handoff(self) -> Handoff:
         """Return what was done before in this conversation, for those who are asked now."""
@@ -190,6 +202,15 @@ class FilledInputs(Struct, frozen=True):
         if missing and not isinstance(known, dict):
             known = {}
         return cls(tuple(made), missing, offered, known, earlier)
+
+    def said_back(self, question: str) -> str:
+        """Return a question that confirms a request, with the values that it would be done with."""
+        known: dict[str, Json] = {}
+        for given in self.inputs:
+            known |= cast("dict[str, Json]", given) if isinstance(given, dict) else {}
+        values = [f"{in_words(name)}: {short}" for name, each in known.items() if (short := said_shortly(each))]
+        asked, mark, rest = question.partition("?")
+        return f"{asked} ({', '.join(values)}){mark}{rest}" if values and mark else question
 
     @property
     def lead(self) -> str:

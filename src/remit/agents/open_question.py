@@ -48,3 +48,10 @@ async def _changed(brief: Brief, changes: dict[str, Json]) -> bool:
             raise
         return False
     return True
+
+
+def merged_input(before: Json, now: Json) -> Json:
+    """Return the data of a request merged with the data of the reply to a question about it."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return {**cast("dict[str, Json]", before), **cast("dict[str, Json]", now)}
+    return cast("Json", before if now is None else now)

@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from remit.agents.conflict_reader import ConflictReader
 from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations, fits
+from remit.agents.disputes import disputes_of, settled_disputes
 from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
 from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
-from remit.agents.open_question import keep_question, take_question, without_options
-from remit.agents.plan_reply import with_reply, with_words
-from remit.agents.planned_request import PlanRunner, PlanState, kept, read_state, with_intent
+from remit.agents.open_question import keep_question, merged_input, take_question, without_options
+from remit.agents.plan_reply import is_option, with_reply, with_words
+from remit.agents.plan_state import PlanState, kept, read_state, with_intent
+from remit.agents.planned_request import PlanRunner
 from remit.agents.request_steps import request_step
 from remit.agents.workflow import AT_ONCE, WorkflowExecution
 from remit.agents.workflow_answer import Wording
@@ -30,9 +32,6 @@ from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
 from remit.text.classification import ClassifiedText
-from remit.text.components import capital, in_words, said_shortly
-from remit.text.conflicts.decided import decision_of
-from remit.text.conflicts.search import Side, settled
 from remit.text.constraints import with_breaches
 from remit.text.field_questions import question_for
 from remit.text.field_replies import agrees, asks_for_something
@@ -223,8 +222,11 @@ class Orchestrator:
                 )
             return await self._continued(brief, asked, said)
         text = f"{asked['text']}\n{said}" if meant.more else asked["text"]
-        given = _merged(asked["input"], brief.request.input)
+        given = merged_input(asked["input"], brief.request.input)
         codes = confirmed or [asked["options"][meant.place]]
+        if meant.more:
+            offered, talk = self._offered(), await self._conversations.of(brief)
+            given = talk.corrected([offered[code][1] for code in codes if code in offered], said, given)
         return await self._carry_out(brief, [self._intent(code) for code in codes], text, given)
 
     async def _given_fields(self, brief: Brief, asked: dict[str, Any], said: str) -> dict[str, Json] | None:
@@ -270,7 +272,7 @@ class Orchestrator:
         if decision is None:
             return None
         text = f"{asked['text']}\n{said}"
-        given = _merged(asked["input"], brief.request.input)
+        given = merged_input(asked["input"], brief.request.input)
         # What was said back needs a yes: whatever else is said, it is asked again.
         again = str(asked.get("question", ""))
         if isinstance(decision, Routed):
@@ -286,7 +288,7 @@ class Orchestrator:
     async def _plan_replied(self, brief: Brief, asked: dict[str, Any], said: str) -> Answer:
         """Continue a plan with the reply to the question about it; ask again if the reply says nothing about it."""
         state, talk = read_state(asked), await self._conversations.of(brief)
-        state = replace(state, given=_merged(state.given, brief.request.input))
+        state = replace(state, given=merged_input(state.given, brief.request.input))
         about = state.asked
         codes = [each.intent.code for each in state.plan.parts if each.intent is not None]
         expected = self._wanted(codes, about.get("names", ()))
@@ -298,7 +300,7 @@ class Orchestrator:
             return await self._advanced(brief, further)
         decided = (await self._decided(brief, said)).decision
         match decided:
-            case Routed(primary=meant, secondary=()) | Confirm(intents=(meant,)) if self._is_option(state, meant.code):
+            case Routed(primary=meant, secondary=()) | Confirm(intents=(meant,)) if is_option(state, meant.code):
                 chosen_part = with_intent(state, int(about["place"]), meant)
                 return await self._advanced(brief, with_words(chosen_part, said))
             case Routed() | Confirm() | Planned():
@@ -308,14 +310,6 @@ class Orchestrator:
             case _:
                 return await self._ask(brief, str(asked["question"]), asked)
 
-    @staticmethod
-    def _is_option(state: PlanState, code: str) -> bool:
-        """Return whether the user was asked to choose what a part means, and this is one of the options."""
-        if state.asked["kind"] != "choose":
-            return False
-        options = state.plan.parts[cast("int", state.asked["place"])].options
-        return code in {each.intent.code for each in options}
-
     async def _advanced(self, brief: Brief, state: PlanState) -> Answer:
         """Do what can be done of a plan; store the question that is left, with what was done so far."""
         answer, waiting = await self._plans.advance(brief, state, await self._conversations.of(brief))
@@ -323,28 +317,19 @@ class Orchestrator:
             asked = kept(waiting, answer.result)
             await keep_question(brief, asked)
             return replace(answer, metadata=answer.metadata | {"asked": list(waiting.asked)})
-        if "conflicts" in answer.metadata and (disputes := _disputes(answer)):
+        if "conflicts" in answer.metadata and (disputes := disputes_of(answer)):
             await keep_question(brief, {"disputes": disputes})
         return answer
 
     async def _settle(self, brief: Brief, reply: str, disputes: list[dict[str, Any]]) -> Answer | None:
         """Store which value the user chose where sources disagree, so that later agents in the conversation know it."""
-        told: list[str] = []
-        left: list[Json] = []
-        for dispute in disputes:
-            sides = [Side(each["value"], tuple(each["sources"])) for each in dispute["values"]]
-            place = settled(reply, sides)
-            if place is None:
-                left.append(dispute)
-                continue
-            others = [each.value for each in sides if each.value != sides[place].value]
-            told.append(decision_of(dispute["about"], sides[place].value, others))
-            brief.note("decision", told[-1])
-        if not told:
+        decisions, left = settled_disputes(reply, disputes)
+        if not decisions:
             return None
-        told += [str(each["question"]) for each in cast("list[dict[str, Any]]", left)]
-        text = self._words().clean("\n".join(told))
-        return await self._ask(brief, text, {"disputes": left}) if left else Answer(text)
+        for decision in decisions:
+            brief.note("decision", decision)
+        text = self._words().clean("\n".join((*decisions, *(str(each["question"]) for each in left))))
+        return await self._ask(brief, text, {"disputes": cast("Json", left)}) if left else Answer(text)
 
     def _intent(self, code: str) -> DetectedIntent:
         """Return the capability that the user agreed to; days later it may no longer be offered."""
@@ -389,7 +374,7 @@ class Orchestrator:
             return await self._ask(brief, question, lack | {"text": text, "offered": filled.offered})
         if confirm:
             agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.said}
-            return await self._ask(brief, f"{filled.lead}{confirm}", agreed)
+            return await self._ask(brief, f"{filled.lead}{filled.said_back(confirm)}", agreed)
         return await self._done(brief, intents, text, filled, talk)
 
     async def _done(
@@ -415,7 +400,7 @@ class Orchestrator:
             recalled=talk.handoff(),
         )
         answer = await execution.run()
-        if disputes := _disputes(answer):
+        if disputes := disputes_of(answer):
             await keep_question(brief, {"disputes": disputes})
         talk.learn_done(
             {step.name: intent.code for step, intent in zip(steps, intents, strict=True)}, text, execution.responses
@@ -452,31 +437,9 @@ def _purpose(confirm: str) -> str:
     return f"{asked}{mark} " if mark else ""
 
 
-def _disputes(answer: Answer) -> list[Json]:
-    """Return the question to the user in the form in which it is stored."""
-    return [
-        {
-            "about": capital(in_words(each["path"])),
-            "question": each["question"],
-            "values": [
-                {"value": said_shortly(said["value"]) or "", "sources": said["sources"]} for said in each["values"]
-            ],
-        }
-        for each in cast("list[dict[str, Any]]", answer.metadata["conflicts"])
-        if each["question"]
-    ]
-
-
 def _user_text(brief: Brief) -> str:
     """Return the user's words without the data that may accompany them."""
     return brief.objective or brief.text
-
-
-def _merged(before: Json, now: Json) -> Json:
-    """Return the data of a request merged with the data of the reply to a question about it."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        return {**cast("dict[str, Json]", before), **cast("dict[str, Json]", now)}
-    return cast("Json", before if now is None else now)
 
 
 def _nothing(offered: Mapping[str, tuple[Label, Capability]]) -> str:

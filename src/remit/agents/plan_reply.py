@@ -7,7 +7,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from remit.agents.conversation import fits
-from remit.agents.planned_request import PlanState, with_intent
+from remit.agents.plan_state import PlanState, with_intent
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.text.conditions import rule
@@ -67,3 +67,11 @@ def with_words(state: PlanState, said: str) -> PlanState:
     """Return a plan with something that the user said besides."""
     context = f"{state.plan.context}\n{said}" if state.plan.context else said
     return replace(state, plan=replace(state.plan, context=context))
+
+
+def is_option(state: PlanState, code: str) -> bool:
+    """Return whether the user was asked to choose what a part means, and this is one of the options."""
+    if state.asked["kind"] != "choose":
+        return False
+    options = state.plan.parts[cast("int", state.asked["place"])].options
+    return code in {each.intent.code for each in options}

@@ -5,21 +5,31 @@ even after a restart, and nothing is done twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.conflict_reader import ConflictReader
 from remit.agents.conversation import Conversation, FilledInputs
 from remit.agents.narrator import Narrator
+from remit.agents.plan_state import (
+    PART,
+    Offered,
+    PlanState,
+    fields_of,
+    may_come,
+    objective,
+    open_parts,
+    part_metadata,
+    step_name,
+    stored_response,
+    without_missing,
+)
 from remit.agents.request_steps import request_step
 from remit.agents.workflow import WorkflowExecution
 from remit.agents.workflow_answer import Wording
 from remit.policy.plan import Step, StepOutcome, Workflow, literal
-from remit.protocol.card import Capability, Schema
-from remit.protocol.codec import encode
+from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
 from remit.protocol.errors import RemitError
 from remit.runtime.brief import Brief
@@ -27,32 +37,9 @@ from remit.text.conditions import Ruling, is_about_success, rule
 from remit.text.constraints import with_breaches
 from remit.text.field_questions import question_for
 from remit.text.given_values import as_before
-from remit.text.intent import PHRASES, DetectedIntent, Label, Planned, PlannedPart
+from remit.text.intent import PHRASES, PlannedPart
 from remit.text.plan_words import asking, in_order, left_out, not_done, ruled, spoken_plan
 from remit.text.replies import wanted
-
-Offered = Mapping[str, tuple[Label, Capability]]
-
-# A result in an open question is stored in the conversation, whose size is limited; a longer one is cut.
-_LONGEST_RESULT = 20_000
-
-
-class PlanState(Struct, frozen=True, kw_only=True):
-    """A plan, and how far it has come."""
-
-    plan: Planned
-    text: str
-    """The whole request, in the user's words."""
-    given: Json = None
-    came: dict[str, Response] = {}
-    """The responses so far, by the name of the part."""
-    settled: tuple[int, ...] = ()
-    """The places of parts that are done, or will not be done."""
-    decided: dict[str, bool] = {}
-    """The conditions that the user decided."""
-    agreed: bool = False
-    asked: dict[str, Json] = {}
-    """What the open question is about."""
 
 
 class PlanRunner:
@@ -78,25 +65,25 @@ class PlanRunner:
         Returns the state to store with the question in the answer; None if nothing is asked.
         """
         offered = self._offered()
-        state = replace(state, plan=_without_missing(state.plan, offered))
+        state = replace(state, plan=without_missing(state.plan, offered))
         parts = state.plan.parts
-        unclear = next((at for at in _open(state) if parts[at].how == "ask"), None)
+        unclear = next((at for at in open_parts(state) if parts[at].how == "ask"), None)
         if unclear is not None:
             return _choice(parts[unclear]), replace(state, asked={"kind": "choose", "place": unclear})
         labels = {code: label for code, (label, _) in offered.items()}
-        said = spoken_plan([parts[at] for at in in_order(parts) if at in _open(state)], labels)
+        said = spoken_plan([parts[at] for at in in_order(parts) if at in open_parts(state)], labels)
         cannot = [not_done(each) for each in parts if each.how == "cannot"]
         filled = _filled_inputs(state, talk, offered)
         lead = as_before({name: each for part in filled.values() for name, each in part.earlier.items()})
         missing, known = _missing(state, filled, offered)
         if missing:
             await talk.keep(brief)
-            confirms = not state.agreed and any(parts[at].how == "confirm" for at in _open(state))
+            confirms = not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state))
             purpose = f"{said}? " if confirms else ""
             question = "\n".join((*cannot, f"{_before(lead)}{purpose}{question_for(missing, known)}"))
             asked: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
-            return _asking(self._words().clean(question)), replace(state, asked=asked)
-        if not state.agreed and any(parts[at].how == "confirm" for at in _open(state)):
+            return _asking(self._words().clean_question(question)), replace(state, asked=asked)
+        if not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state)):
             await talk.keep(brief)
             question = " ".join((*cannot, f"{_before(lead)}{PHRASES.confirm.replace('{options}', said)}"))
             return _asking(question), replace(state, asked={"kind": "confirm"})
@@ -124,7 +111,7 @@ class PlanRunner:
 
     def clean(self, text: str) -> str:
         """Return a text for users."""
-        return self._words().clean(text)
+        return self._words().clean_question(text)
 
 
 class _Run:
@@ -154,7 +141,7 @@ class _Run:
         """Do what can be done; return the answer, and the state if there is a question left."""
         state, parts = self.state, self.state.plan.parts
         self._leave_undone()
-        doable = [at for at in _open(state) if parts[at].intent is not None and at not in self._lines]
+        doable = [at for at in open_parts(state) if parts[at].intent is not None and at not in self._lines]
         steps = tuple(self._step(at, doable) for at in in_order(parts) if at in doable)
         answer, ended = Answer(""), dict[str, StepOutcome]()
         if steps:
@@ -169,12 +156,12 @@ class _Run:
                 answer = execution.told()
             ended, self._responses = execution.ended, execution.responses
             answer = await self._remembered(answer, doable)
-        done = [at for at in doable if _name(at) in ended]
-        nothing = not any(ended[_name(at)].wanted for at in done)
+        done = [at for at in doable if step_name(at) in ended]
+        nothing = not any(ended[step_name(at)].wanted for at in done)
         text = "" if nothing else str(answer.result)
         state = replace(
             state,
-            came={name: _stored(each) for name, each in self._responses.items() if each.ok},
+            came={name: stored_response(each) for name, each in self._responses.items() if each.ok},
             settled=tuple(sorted({*state.settled, *done, *(at for at in self._lines if at not in self._held)})),
         )
         return self._composed(answer, text, state)
@@ -183,7 +170,7 @@ class _Run:
         parts = state.plan.parts
         lines = [self._lines[at] for at in in_order(parts) if at in self._lines]
         undone = tuple(parts[at].text for at in self._lines if parts[at].how == "cannot")
-        metadata = answer.metadata | {"plan": [_told(at, parts, state) for at in range(len(parts))]}
+        metadata = answer.metadata | {"plan": [part_metadata(at, parts, state) for at in range(len(parts))]}
         found = [each.intent for each in parts if each.intent is not None]
         metadata["intents"] = [
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in found
@@ -206,7 +193,7 @@ class _Run:
         at = min(self._held)
         asked = self._held[at]
         if asked["kind"] == "condition":
-            parts = [self.state.plan.parts[place] for place in _open(self.state)]
+            parts = [self.state.plan.parts[place] for place in open_parts(self.state)]
             return asking(parts, str(asked["clause"]), str(asked["because"])), asked
         schemas = cast("dict[str, Schema]", asked["schemas"])
         return question_for(schemas), {"kind": "fields", "names": list(schemas), "agrees": False}
@@ -214,7 +201,7 @@ class _Run:
     def _leave_undone(self) -> None:
         """Note the parts that nothing serves, and those that build on them."""
         parts = self.state.plan.parts
-        for at in _open(self.state):
+        for at in open_parts(self.state):
             part = parts[at]
             if part.how == "cannot":
                 self._lines[at] = not_done(part)
@@ -230,26 +217,26 @@ class _Run:
         intent = part.intent
         assert intent is not None
         _, capability = self._offered[intent.code]
-        known = {*doable, *(each for each in range(len(state.plan.parts)) if _name(each) in state.came)}
+        known = {*doable, *(each for each in range(len(state.plan.parts)) if step_name(each) in state.came)}
         # A part that changes something needs the success of those before it, and so does one that builds on them.
         strict = part.condition is None and (part.refers or not capability.read_only)
         return request_step(
             self._brief,
-            _name(at),
+            step_name(at),
             intent,
             capability,
             text=objective(state, part),
             given=self._filled_inputs[at].inputs[0],
             title=self._runner.title(intent.code),
             among=len(doable),
-            after=tuple(f"{_name(each)}{'' if strict else '?'}" for each in part.after if each in known),
+            after=tuple(f"{step_name(each)}{'' if strict else '?'}" for each in part.after if each in known),
         )
 
     async def _remembered(self, answer: Answer, doable: Sequence[int]) -> Answer:
         """Remember what was done; return the answer with what breaks a demand of the user."""
         intents = {at: intent for at in doable if (intent := self.state.plan.parts[at].intent) is not None}
         fresh = {name: each for name, each in self._responses.items() if name not in self.state.came}
-        codes = {_name(at): intent.code for at, intent in intents.items()}
+        codes = {step_name(at): intent.code for at, intent in intents.items()}
         self.talk.learn_done(codes, self.state.text, fresh)
         changed = any(not self._offered[codes[name]][1].read_only for name in fresh if name in codes)
         await self.talk.keep(self._brief, changed=changed)
@@ -261,7 +248,7 @@ class _Run:
         self, step: Step, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]
     ) -> Step | StepOutcome | None:
         """Return the step if it may begin, its outcome if it is not to be done, or None if the user has to be asked."""
-        at = int(step.name.removeprefix(_PART)) - 1
+        at = int(step.name.removeprefix(PART)) - 1
         part = self.state.plan.parts[at]
         if part.condition is not None:
             outcome = self._decided(at, part, ended, responses)
@@ -300,18 +287,18 @@ class _Run:
         order = in_order(parts)
         earlier = [each for each in reversed(order[: order.index(at)]) if parts[each].intent is not None]
         # What was not done because of its own condition says nothing.
-        earlier = [each for each in earlier if _name(each) not in ended or ended[_name(each)].wanted]
+        earlier = [each for each in earlier if step_name(each) not in ended or ended[step_name(each)].wanted]
         if not earlier:
             return Ruling(None)
         wants = is_about_success(condition.clause)
         if wants is not None:
-            worked = _worked(ended.get(_name(earlier[0])), responses.get(_name(earlier[0])))
+            worked = _worked(ended.get(step_name(earlier[0])), responses.get(step_name(earlier[0])))
             return Ruling(worked == wants, "that worked" if worked else "that did not work")
-        known = [each for each in earlier if _name(each) in ended and ended[_name(each)].usable]
+        known = [each for each in earlier if step_name(each) in ended and ended[step_name(each)].usable]
         if not known:
             return None
         for each in known:
-            found = rule(condition.clause, ended[_name(each)].result, parts[each].text)
+            found = rule(condition.clause, ended[step_name(each)].result, parts[each].text)
             if found.holds is not None:
                 because = found.because
                 return Ruling(found.holds, f"the result says “{because.rstrip('.')}”")
@@ -330,8 +317,8 @@ class _Run:
             return step
         fields = dict(cast("dict[str, Json]", given)) if isinstance(given, dict) else {}
         for each in reversed(part.after):
-            result = ended[_name(each)].result if _name(each) in ended else None
-            fields |= _from_result(result, [name for name in lacking if name not in fields])
+            result = ended[step_name(each)].result if step_name(each) in ended else None
+            fields |= fields_of(result, [name for name in lacking if name not in fields])
         still = [name for name in lacking if name not in fields]
         if still:
             schemas = wanted(capability.input_schema, still)
@@ -343,28 +330,11 @@ class _Run:
 
 # ── the parts of a state ──────────────────────────────────────────────────────────────────────────────────────────────
 
-_PART = "part"
-
-
-def _name(at: int) -> str:
-    """Return the name of a part's step."""
-    return f"{_PART}{at + 1}"
-
-
-def _open(state: PlanState) -> list[int]:
-    """Return the places of the parts that are not settled."""
-    return [at for at in range(len(state.plan.parts)) if at not in state.settled]
-
-
-def objective(state: PlanState, part: PlannedPart) -> str:
-    """Return what a callee is asked, in the user's words: the part, and what was said besides."""
-    return f"{part.text}\n{state.plan.context}" if state.plan.context else part.text
-
 
 def _filled_inputs(state: PlanState, talk: Conversation, offered: Offered) -> dict[int, FilledInputs]:
     """Return the input of each open part, by its place: from its words, the request, and what was given before."""
     found: dict[int, FilledInputs] = {}
-    for at in _open(state):
+    for at in open_parts(state):
         part = state.plan.parts[at]
         if part.intent is not None:
             capability = offered[part.intent.code][1]
@@ -393,77 +363,11 @@ def _before(lead: str) -> str:
     return f"{lead} " if lead else ""
 
 
-def may_come(state: PlanState, part: PlannedPart, offered: Offered) -> bool:
-    """Return whether the results before a part may give its missing fields: "find a slot and book it"."""
-    before = [state.plan.parts[at].intent for at in part.after]
-    capabilities = [offered[each.code][1] for each in before if each is not None and each.code in offered]
-    if any(each.result_schema and each.result_schema.get("properties") for each in capabilities):
-        return True
-    return part.refers and any(each.read_only for each in capabilities)
-
-
-def _without_missing(plan: Planned, offered: Offered) -> Planned:
-    """Return a plan in which what is no longer offered cannot be done: days may have passed."""
-    return replace(
-        plan,
-        parts=tuple(
-            replace(each, intent=None, how="cannot")
-            if each.intent is not None and each.intent.code not in offered
-            else each
-            for each in plan.parts
-        ),
-    )
-
-
-def with_intent(state: PlanState, at: int, intent: DetectedIntent | None) -> PlanState:
-    """Return a state in which the user has said what a part asks for, or that it is to be left out."""
-    parts = list(state.plan.parts)
-    parts[at] = replace(parts[at], intent=intent, options=(), how="left" if intent is None else "act")
-    return replace(state, plan=replace(state.plan, parts=tuple(parts)), asked={})
-
-
 def _worked(ended: StepOutcome | None, response: Response | None) -> bool:
     if ended is None or not ended.usable:
         return False
     denied = rule("that worked", None if response is None else response.result)
     return denied.holds is not False
-
-
-def _from_result(result: Json, names: Sequence[str]) -> dict[str, Json]:
-    """Return the fields of a result by name; of a list with a single entry, those of the entry."""
-    several = cast("list[Json]", result) if isinstance(result, list) else []
-    source: Json = several[0] if len(several) == 1 else cast("Json", result)
-    if not isinstance(source, dict):
-        return {}
-    fields = cast("dict[str, Json]", source)
-    return {name: fields[name] for name in names if fields.get(name) is not None}
-
-
-def _stored(response: Response) -> Response:
-    """Return what later parts need of a response."""
-    result = response.result
-    if len(encode(result)) > _LONGEST_RESULT:
-        result = response.summary or str(result)[:_LONGEST_RESULT]
-    kept = Response(version=response.version, id=response.id, target=response.target, status=response.status)
-    return replace(
-        kept,
-        result=result,
-        summary=response.summary,
-        confidence=response.confidence,
-        warnings=response.warnings,
-        finished=response.finished,
-    )
-
-
-def _told(at: int, parts: Sequence[PlannedPart], state: PlanState) -> dict[str, Json]:
-    part = parts[at]
-    return {
-        "text": part.text,
-        "capability": None if part.intent is None else part.intent.code,
-        "after": [each + 1 for each in part.after],
-        "condition": None if part.condition is None else part.condition.said or part.condition.clause,
-        "settled": at in state.settled,
-    }
 
 
 def _choice(part: PlannedPart) -> Answer:
@@ -473,13 +377,3 @@ def _choice(part: PlannedPart) -> Answer:
 
 def _asking(question: str) -> Answer:
     return Answer(question, requires_followup=True)
-
-
-def kept(state: PlanState, question: Json) -> dict[str, Json]:
-    """Return a state as it is stored with an open question."""
-    return {"plan": msgspec.to_builtins(state), "question": question}
-
-
-def read_state(asked: Mapping[str, Any]) -> PlanState:
-    """Return the state that was stored with an open question."""
-    return msgspec.convert(asked["plan"], PlanState)

@@ -48,9 +48,9 @@ class Wording(Struct, frozen=True, kw_only=True):
         return without_names(unified(text, self.glossary), self.forbidden)
 
     def clean_question(self, text: str) -> str:
-        """Return a question or an offer of the orchestrator without names and codes.
+        """Return a question, an offer or a title without names and codes.
 
-        Most of its words are fixed, so an agent that is called KNOW does not forbid them to say "know".
+        Most of its words are fixed or the team's own, so an agent that is called KNOW does not forbid to say "know".
         """
         return without_names(text, {name for name in self.forbidden if not name.isalpha() or name in text})
 
@@ -158,15 +158,15 @@ def answer_of(
         narrative.text if whole else ended[workflow.result or ""].result,
         summary="" if whole else narrative.text,
         confidence=sum(rated) / len(rated) if rated else None,
-        finished=tuple(map(words.clean, finished)),
-        unfinished=tuple(map(words.clean, unfinished)),
+        finished=tuple(map(words.clean_question, finished)),
+        unfinished=tuple(map(words.clean_question, unfinished)),
         metadata={
             "workflow": workflow.name,
             "steps": {name: {"state": each.state, "why": each.why} for name, each in ended.items()},
         },
     )
     answer = with_findings(answer, findings)
-    titles = {step.name: words.clean(title_of(step)) for step in useful}
+    titles = {step.name: words.clean_question(title_of(step)) for step in useful}
     conflicts = [_read_by_users(each, titles, words, asked=whole) for each in _conflicts(answer.metadata)]
     conflicts += [each for response in came for each in _conflicts(response.metadata)]
     return replace(
