@@ -11,10 +11,10 @@ FLOORS = {
     "warehouse": (10, 10),
     "travel": (9, 9),
     "property management": (7, 7),
-    "restaurant": (9, 6),
+    "restaurant": (9, 7),
     "school": (7, 7),
     "bank": (8, 7),
-    "car workshop": (7, 6),
+    "car workshop": (7, 5),
 }
 
 

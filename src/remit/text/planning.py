@@ -79,8 +79,8 @@ def _judged(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thre
     found: list[_Judged] = []
     for part, scored, clarity in zip_longest(heard.plan, heard.parts, heard.part_clarities):
         intents = intents_of(scored or (), labels)
-        # A part that does not begin like a request needs more certainty: nobody may have asked for it.
-        least = 0.0 if part.sure else thresholds.also
+        # A part has few words, so it needs more certainty than a whole text; still more if it begins unlike a request.
+        least = thresholds.act if part.sure else thresholds.also
         found.append(_Judged(part, intents, clarity, trust(intents, clarity, labels, thresholds, least), part.text))
     return found
 

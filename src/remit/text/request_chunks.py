@@ -20,8 +20,8 @@ _JOINT = re.compile(
     r"(?P<comma>,)?\s+(?P<and>(?:and|und|but|aber|or|oder|plus|sowie|et|y),?\s+)"
     r"|(?P<only>,)\s+|\s+[–—]\s+"
     # Before these a new clause begins, with or without a comma.
-    r"|\s+(?=(?:(?:but\s+)?only\s+)?(?:if|unless|in case|provided|providing|assuming|as long as|once|as soon as"
-    r"|when|falls|wenn|sofern|sobald"
+    r"|\s+(?=(?:(?:but\s+)?only\s+)?(?:if|unless|in case|provided|providing|assuming|as long as"
+    r"|once(?! (?:more|again|a|an|per|every|or)\b)|as soon as|when|falls|wenn|sofern|sobald"
     r"|except if)\b)|\s+(?=(?:then|before|after|otherwise)\s)",
     re.IGNORECASE,
 )

@@ -57,10 +57,14 @@ _CLOSED = words_of("""
 """)
 _ASKS = re.compile(
     r"(?:(?:can|could|would|will) you|you (?:can|could|should|must|need to|have to)|(?:i|we)(?:'d| would)? (?:also )?"
-    r"(?:want|need|like|love|wish|have to|must|prefer)|(?:i'd|we'd|let's|let me|let us|make sure|how about|what about)"
+    r"(?:want|need|like|love|wish|have to|must|prefer)|(?:i'd|we'd|let's|let me|let us|make sure)"
     r"|(?:kannst|könntest|würdest|wirst) du|(?:können|könnten|würden) sie|(?:ich|wir) (?:möchte|möchten|will|wollen"
     r"|brauche|brauchen|hätte|hätten|bitte|muss|müssen|wünsche)|lass uns|mir (?:bitte )?\w+)\b",
     re.IGNORECASE,
+)
+# Names what the next clause is about: "what about my brother, did he pass?".
+_TOPIC = re.compile(
+    r"(?:and |but |und |aber )?(?:what about|how about|as for|was ist mit|wie (?:steht|ist) es mit)\b", re.IGNORECASE
 )
 _QUESTION = re.compile(
     r"(?:what|which|who|whom|whose|where|why|how|when(?= (?:do|does|did|is|are|was|were|can|could|will|would|has"
@@ -91,6 +95,8 @@ def opens_request(text: str, *, first: bool = True) -> bool:
     said = text.strip(" \"'“”()")
     polite = _POLITE.match(said)
     said = said[polite.end() :] if polite else said
+    if _TOPIC.match(said):
+        return False
     if _ASKS.match(said) or _QUESTION.match(said):
         return True
     words = _WORD.findall(said[:300])
@@ -226,9 +232,10 @@ SHOULD = re.compile(
     re.IGNORECASE,
 )
 ONCE = re.compile(
-    r"(?:(?:and|but|und|aber),? )?(?:only |erst,? )?(?P<if>once|as soon as|when|whenever|sobald)\b (?!(?:do|does"
-    r"|did|is|are|was|were|can"
-    r"|could|will|would|should|may|exactly|to)\b)",
+    r"(?:(?:and|but|und|aber),? )?(?:only |erst,? )?"
+    # Not "once more" or "once a week".
+    r"(?P<if>once(?! (?:more|again|a|an|per|every|or)\b)|as soon as|when|whenever|sobald)\b "
+    r"(?!(?:do|does|did|is|are|was|were|can|could|will|would|should|may|exactly|to)\b)",
     re.IGNORECASE,
 )
 # A comparison with a figure, "bei mehr als 800 Euro".
