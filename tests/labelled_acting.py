@@ -10,7 +10,8 @@ from msgspec import Struct, convert, field
 
 from remit.protocol.card import Capability
 from remit.text.classification import Scorer, hear
-from remit.text.intent import Choose, Confirm, Decision, Label, Routed, Unclear, Unknown, decide
+from remit.text.intent import Choose, Confirm, Decision, Label, Routed, Unclear, Unknown
+from remit.text.planning import plan
 
 DATA = Path(__file__).with_name("judgement") / "acting.toml"
 
@@ -100,7 +101,7 @@ def judged(team: LabelledTeam, make: Callable[[Sequence[Capability]], Scorer]) -
     ]
     rows: list[Row] = []
     for kind, text, wanted in texts:
-        decision = decide(hear(text, scorer), labels)
+        decision = plan(hear(text, scorer), labels)
         rows.append(Row(kind, text, wanted, decision, outcome(decision, wanted, team.capabilities)))
     return rows
 

@@ -27,7 +27,8 @@ from remit.text.intent import (
     trust,
 )
 from remit.text.mentions import content_words
-from remit.text.request_plan import RequestPart
+from remit.text.request_clauses import withdraws
+from remit.text.request_part import RequestPart
 
 
 class _Judged(Struct):
@@ -41,6 +42,8 @@ class _Judged(Struct):
     into: "_Judged | None" = None
     """The part to which it belongs."""
     dropped: bool = False
+    withdrawn: bool = False
+    """The user takes it back, so it is not done."""
 
     @property
     def code(self) -> str:
@@ -81,7 +84,9 @@ def _judged(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thre
         intents = intents_of(scored or (), labels)
         # A part has few words, so it needs more certainty than a whole text; still more if it begins unlike a request.
         least = thresholds.act if part.sure else thresholds.also
-        found.append(_Judged(part, intents, clarity, trust(intents, clarity, labels, thresholds, least), part.text))
+        withdrawn = withdraws(part.text)
+        how = "ask" if withdrawn else trust(intents, clarity, labels, thresholds, least)
+        found.append(_Judged(part, intents, clarity, how, part.text, withdrawn=withdrawn))
     return found
 
 
@@ -94,6 +99,8 @@ def _join(judged: Sequence[_Judged], labels: Mapping[str, Label]) -> str:
         if each.part.refers and before is not None and each.code == before.code and labels[each.code].read_only:
             # "Find a flight and book it": nobody looks the same up twice, so it means something else.
             each.how = "ask"
+        if each.withdrawn:
+            continue
         if each.part.checks:
             # It is only worth asking what can be found out without changing anything, and was not asked before.
             each.dropped = not (each.how == "act" and labels[each.code].read_only) or each.code in known
@@ -123,8 +130,10 @@ def _belongs(each: _Judged, before: _Judged | None) -> bool:
 
 
 def _leads_to(each: _Judged, following: _Judged | None) -> bool:
-    """Return whether a statement only leads up to the request after it."""
-    return not each.part.sure and following is not None and following.part.sure and each.code == following.code
+    """Return whether a statement only says why the request after it is made: "I cannot come, please cancel"."""
+    if each.part.sure or each.part.condition is not None or following is None:
+        return False
+    return following.part.sure and not following.withdrawn
 
 
 def _is_foreign(each: _Judged, thresholds: Thresholds) -> bool:
@@ -144,9 +153,9 @@ def _planned(
 ) -> PlannedPart:
     after = {places.get(id(judged[at].into or judged[at])) for at in each.part.after} - {None, places[id(each)]}
     options: tuple[Option, ...] = ()
-    if not each.trusted and not _is_foreign(each, thresholds):
+    if not each.trusted and not each.withdrawn and not _is_foreign(each, thresholds):
         options = options_of(each.intents, labels, 0.0)
-    how = each.how if each.trusted else "ask" if options else "cannot"
+    how = each.how if each.trusted else "left" if each.withdrawn else "ask" if options else "cannot"
     return PlannedPart(
         text=each.text.strip(" ,;"),
         how=how,

@@ -86,6 +86,19 @@ _POLITE = re.compile(
 )
 
 
+_WITHDRAWS = re.compile(
+    r"(?:(?:ok|okay|well|actually|and|but|no|so|then|please|dann|also|bitte|und|nein|gut)\b,? )*"
+    r"(?:forget (?:about )?(?!to\b)|never ?mind\b|(?:do not|don't) (?!forget|worry|hesitate)"
+    r"|vergiss (?!nicht)|vergessen sie (?!nicht))",
+    re.IGNORECASE,
+)
+
+
+def withdraws(text: str) -> bool:
+    """Return whether a text begins by taking something back: "then forget the massage", "don't book it"."""
+    return _WITHDRAWS.match(text.strip(" \"'“”()")) is not None
+
+
 @lru_cache(maxsize=1024)
 def opens_request(text: str, *, first: bool = True) -> bool:
     """Return whether a text begins as a request does: with a verb, a question, or "could you".
