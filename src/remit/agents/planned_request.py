@@ -10,8 +10,9 @@ from typing import Literal, cast
 from msgspec.structs import replace
 
 from remit.agents.conflict_reader import ConflictReader
-from remit.agents.conversation import Conversation, FilledInputs
+from remit.agents.conversation import Conversation, FilledInputs, fits
 from remit.agents.narrator import Narrator
+from remit.agents.open_question import merged_input
 from remit.agents.plan_state import (
     PART,
     Offered,
@@ -332,13 +333,27 @@ class _Run:
 
 
 def _filled_inputs(state: PlanState, talk: Conversation, offered: Offered) -> dict[int, FilledInputs]:
-    """Return the input of each open part, by its place: from its words, the request, and what was given before."""
-    found: dict[int, FilledInputs] = {}
-    for at in open_parts(state):
-        part = state.plan.parts[at]
-        if part.intent is not None:
-            capability = offered[part.intent.code][1]
-            found[at] = FilledInputs.of(talk, [capability], objective(state, part), state.given)
+    """Return the input of each open part, by its place: from its words, the request, and what was given before.
+
+    A field that is missing in a part is taken from another part: "what do 4 pages cost, and then order them".
+    """
+    parts = {at: each for at in open_parts(state) if (each := state.plan.parts[at]).intent is not None}
+
+    def filled(at: int, given: Json) -> FilledInputs:
+        intent = parts[at].intent
+        assert intent is not None
+        return FilledInputs.of(talk, [offered[intent.code][1]], objective(state, parts[at]), given)
+
+    found = {at: filled(at, state.given) for at in parts}
+    said: dict[str, Json] = {}
+    for each in found.values():
+        values: Json = each.said
+        said |= cast("dict[str, Json]", values) if isinstance(values, dict) else {}
+    for at, each in found.items():
+        missing = {name: schema for name, schema in each.missing.items() if name in said}
+        shared: dict[str, Json] = {name: said[name] for name, schema in missing.items() if fits(schema, said[name])}
+        if shared:
+            found[at] = filled(at, merged_input(state.given, shared))
     return found
 
 
