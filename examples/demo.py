@@ -111,7 +111,7 @@ async def a_chain(talk: Talk) -> list[Run]:
 
 async def a_conflict(talk: Talk) -> list[Run]:
     heading("2. An unclear wish, three agents at once, and what they disagree on")
-    unclear = await talk.say("Is everything all right with my receipts?")
+    unclear = await talk.say("Something is wrong with my receipts.")
     chosen = await talk.say("The second one.")
     behind(f"all at once, and one answer from what they say: {callees(chosen)}")
     decided = await talk.say("The bank is right.")
