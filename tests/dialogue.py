@@ -30,7 +30,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.errors import Code
 from remit.protocol.records import Progress
 from remit.runtime import root_runs
-from remit.text.narration import reason
+from remit.text.failures import reason
 from waiting import eventually, no_longer, wait_until
 
 DATA = Path(__file__).with_name("judgement") / "dialogues"

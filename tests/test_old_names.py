@@ -34,7 +34,8 @@ def test_an_old_name_of_the_testing_tools_is_the_new_one() -> None:
 
 @pytest.mark.parametrize("owner", [Hub, Brief, ManualClock])
 def test_every_old_name_of_a_class_leads_to_a_member_of_it(owner: type) -> None:
-    old = {name for name, member in vars(owner).items() if isinstance(member, Renamed)}
+    members = [each for base in owner.__mro__ for each in vars(base).items()]
+    old = {name for name, member in members if isinstance(member, Renamed)}
     assert old
     for name in old:
         with pytest.warns(DeprecationWarning, match=f"`{owner.__name__}.{name}` is deprecated"):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from remit import Answer, Brief, Capability, Code, Hub, RemitError, Status, fault
 from remit.policy.plan import Step, Workflow
 from remit.protocol.records import Progress
-from remit.text.narration import with_plain_summary
+from remit.text.failures import with_plain_summary
 
 AGENT, OTHER, CODE = "ledger-bot", "FIN", "FIN_LEDGER_SUM"
 SECRET = "KeyError: 'quux' at 0x7f3a"

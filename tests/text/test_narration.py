@@ -11,12 +11,12 @@ from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
 from remit.text.components import Conflict, Findings, ReportedValue
 from remit.text.conflicts import find
+from remit.text.failures import reason
 from remit.text.narration import (
     Narrative,
     NarrativeSection,
     narrate,
     progress_phrase,
-    reason,
     section_of,
     unified,
     without_names,

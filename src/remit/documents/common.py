@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import TABLE, Code, Fault, Problem
-from remit.text.narration import plain_failure
+from remit.text.failures import plain_failure
 
 AtMs = Annotated[int, Meta(description="Time in milliseconds since 1970.")]
 RunId = Annotated[str, Meta(description="The run's id.")]

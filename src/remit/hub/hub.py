@@ -19,13 +19,14 @@ from remit.hub.blocking import ask as ask_blocking
 from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card, seen_by
 from remit.hub.isolation import Isolation
 from remit.hub.mcp_tools import HubMcpServers, McpOptions, mcp_settings
+from remit.hub.old_names import OldHubNames
 from remit.hub.orchestration import ClassifierName, Orchestration, refuse_unsound, refuse_unused_model
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, Authority, Capability, Confirmation
-from remit.protocol.deprecation import Renamed, renamed_arguments
+from remit.protocol.deprecation import renamed_arguments
 from remit.protocol.envelope import Response
 from remit.runtime.approvers import InboxApprover
 from remit.runtime.engine import Engine
@@ -66,7 +67,7 @@ Function = TypeVar("Function", bound=AgentFunction)
 ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
 
 
-class Hub(Engine):
+class Hub(OldHubNames, Engine):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
     *store* is a store, or the path of an SQLite file (default: `.remit/hub.db`). *durability* says what an answer
@@ -439,20 +440,6 @@ class Hub(Engine):
         self._telemetry = HubTelemetry(self, name, self._orchestration, endpoint, options)
         self._parts.sample_ratio = self._telemetry.sample
         self._closers.append(self._telemetry.close)
-
-    # ── old names ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    asked = Renamed("request_of")
-    begin_counted = Renamed("begin_peer_call")
-    counted = Renamed("peer_call_ended")
-    figures = Renamed("metrics")
-    is_elsewhere = Renamed("is_remote")
-    is_here = Renamed("is_running")
-    isolate_with = Renamed("configure_isolation")
-    pass_on = Renamed("forward_headers")
-    standing = Renamed("agent_status")
-    take_up_only = Renamed("resume_only")
-    tell_runs = Renamed("notify_runs")
 
 
 def _folder(path: str | Path) -> Workspace:

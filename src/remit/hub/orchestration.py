@@ -16,7 +16,6 @@ from remit.runtime.ports import Classifier
 from remit.runtime.registry import team_invalid
 from remit.text.classification import Scorer
 from remit.text.intent import Label, Thresholds
-from remit.text.narration import hidden_names
 
 if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from pydantic_ai.models import Model
@@ -169,6 +168,7 @@ class Orchestration:
     def _words(self) -> "Wording":
         from remit.agents.workflow_answer import Wording
         from remit.text.conflicts.same_fields import same_fields
+        from remit.text.narration import hidden_names
 
         cards = self._cards()
         capabilities = [each for card in cards.values() for each in card.capabilities]

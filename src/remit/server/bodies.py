@@ -13,7 +13,7 @@ from remit.protocol.codec import MAX_BYTES, encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside
-from remit.text.narration import plain_failure, with_plain_summary
+from remit.text.failures import plain_failure, with_plain_summary
 from remit.transports.credentials.headers import CONTENT_DIGEST, PROOF, digest_in
 
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from remit.server.delegations import GONE, Delegations
 from remit.server.refusals import note
 from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import KEEP_ALIVE, STREAM, STREAM_HEADERS, Following, ends, follow_records
-from remit.text.narration import with_plain_summary
+from remit.text.failures import with_plain_summary
 
 _Reply = Callable[[Response], Awaitable[ForeignMessage]]
 

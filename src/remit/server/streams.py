@@ -12,7 +12,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Record, Refusal, outward
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
-from remit.text.narration import with_plain_summary
+from remit.text.failures import with_plain_summary
 
 # A run in another process is polled; a person does not notice a quarter of a second.
 LOOK_S = 0.25

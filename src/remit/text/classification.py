@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from remit.text.request_plan import RequestPart, parts
+from remit.text.request_part import RequestPart
 
 
 class ScoredCapability(NamedTuple):
@@ -68,6 +68,8 @@ class ClassifiedText(NamedTuple):
 
 def hear(text: str, scorer: Scorer) -> ClassifiedText:
     """Ask *scorer* about a text and its parts."""
+    from remit.text.request_plan import parts  # most hubs classify nothing, and its patterns take memory
+
     found = parts(text)
     whole = _read(text, scorer)
     if len(found) < 2 and not any(each.condition for each in found):

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.card import Confirmation
 from remit.text.classification import Clarity, ClassifiedText, ScoredCapability
-from remit.text.request_plan import Condition
+from remit.text.request_part import Condition
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 

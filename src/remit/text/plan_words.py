@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from remit.text.components import capital
 from remit.text.conditions import Ruling
 from remit.text.intent import Label, PlannedPart, words_for
-from remit.text.request_plan import Condition
+from remit.text.request_part import Condition
 from remit.text.vocabulary import DESCRIPTION_VERBS, REQUEST_VERBS
 
 _CANNOT = "I did not do this, because I cannot do it: “{text}”."

@@ -7,10 +7,9 @@ that the classifier decides whether it is one.
 
 import re
 
-from msgspec import Struct
-
 from remit.text import request_clauses as opening
 from remit.text.request_chunks import Chunk, Marks, chunks, count_words, marks_of
+from remit.text.request_part import Condition, RequestPart
 from remit.text.request_references import (
     AND,
     BARE_NO,
@@ -30,35 +29,6 @@ MOST_PARTS = 12
 _LONGEST_TEXT = 2_000
 # A shorter piece is not a request by itself, unless it begins like one: `as a PDF`, `for me`, `Dr.`.
 _FEWEST_WORDS = 3
-
-
-class Condition(Struct, frozen=True):
-    """A clause on which a part depends."""
-
-    clause: str
-    """What has to be found out: "it is positive"."""
-    holds: bool = True
-    """Whether the part is done if the clause holds, or if it does not."""
-    said: str = ""
-    """How the user said it: "if it is positive", "otherwise"."""
-
-
-class RequestPart(Struct, frozen=True):
-    """One of the things that a text asks for."""
-
-    text: str
-    """In the user's words, without what only says when it is to be done."""
-    after: tuple[int, ...] = ()
-    """The places of the parts that come before it in time."""
-    condition: Condition | None = None
-    sure: bool = True
-    """Whether it begins like a request; if not, it is one only if the classifier is certain."""
-    refers: bool = False
-    """Whether it speaks of something in the part before ("book it")."""
-    checks: bool = False
-    """Whether it was made from a condition, which has to be found out first."""
-    full: str = ""
-    """The text with what it refers to in the place of the pronoun."""
 
 
 class _Draft:

@@ -14,8 +14,9 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.lifecycle import Status
+from remit.text.failures import plain_failure, with_plain_summary
 from remit.text.handling import handling_in
-from remit.text.narration import plain_failure, revealing, with_plain_summary, without_names
+from remit.text.narration import revealing, without_names
 from remit.text.terminal import one_line
 
 State = Literal["waiting", "running", "silent", "finished"]

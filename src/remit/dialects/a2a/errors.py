@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from remit.dialects.a2a.extension import EXTENSION
 from remit.protocol.envelope import Json
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
-from remit.text.narration import plain_failure
+from remit.text.failures import plain_failure
 
 DOMAIN = "a2a-protocol.org"
 OWN_DOMAIN = "remit"

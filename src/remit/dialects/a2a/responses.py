@@ -30,7 +30,8 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
-from remit.text.narration import plain_failure, without_names
+from remit.text.failures import plain_failure
+from remit.text.narration import without_names
 
 _STATES = {
     Status.SUCCESS: TaskState.COMPLETED,

@@ -13,7 +13,7 @@ from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
 from remit.server.bodies import FailureBody
 from remit.server.lookup_endpoints import PublicCard
-from remit.text.narration import plain_failure, with_plain_summary
+from remit.text.failures import plain_failure, with_plain_summary
 
 T = TypeVar("T")
 
