@@ -9,17 +9,9 @@ from remit.text.components import (
 )
 
 _TOO_MANY_STEPS = "it would have taken more steps than are allowed"
-
-
 _NOT_PERMITTED = "it is not permitted"
-
-
 _NOT_PROVEN = "it could not be verified who is asking"
-
-
 _NOT_UNDERSTOOD = "the details for it were not complete or not right"
-
-
 _REASONS = {
     Code.MAX_DEPTH_EXCEEDED: _TOO_MANY_STEPS,
     Code.CHAIN_TOO_LONG: _TOO_MANY_STEPS,

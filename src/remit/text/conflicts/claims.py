@@ -11,8 +11,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.text.clauses import DIGIT, FIGURE, Clause, small
+from remit.text.conflicts.clause_reading import (
+    DENYING,
+    LEADS,
+    NOW,
+    OPPOSITES,
+    SCOPES,
+    SOME_OF_THEM,
+    WAYS,
+    ClauseFigure,
+    ClauseReading,
+    counted_nouns,
+)
 from remit.text.conflicts.named_values import NamedValue, may_name_value, named_values
-from remit.text.conflicts.reading import NO_LABELS, labels, tells_apart, words_said
+from remit.text.conflicts.reading import NO_LABELS, labels, words_said
 from remit.text.figures import NAMES, figures
 from remit.text.quantities import Amount, Figure, Quantity, agree, distance, figures_agree
 from remit.text.vocabulary import (
@@ -23,7 +35,6 @@ from remit.text.vocabulary import (
     LABELS,
     LIGHT_VERBS,
     NEGATIONS,
-    NOT_DENIED,
     ON_ITSELF,
     PHRASES,
     ROLES,
@@ -70,40 +81,14 @@ class Claim(Struct, frozen=True, gc=False):
 
 # ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_OPPOSITES = {"from": "to", "to": "from"}
-# What is true in Asia, or for adults, need not be true elsewhere.
-_SCOPES = ("in", "for", "among", "within", "across")
-_WAYS = frozenset((*_OPPOSITES, *_SCOPES))
-_LEADS = frozenset({"by", "to"})
-# A period after one of these words limits a claim and is not the claim: 7 % over five years.
-_SPANS = frozenset({"over", "for", "within", "after", "in", "during"})
-_NOW = ("now", "")
-# "Some rooms are free", "some rooms are occupied": of several things, each may be so of a part.
-_SOME_OF_THEM = ("some", "")
-_PART_OF = frozenset({"some", "many", "several", "einige", "manche", "mehrere"})
 # With more figures in one clause, it is unclear which figure belongs to what.
 _FIGURES = 8
 _WORD = re.compile(r"[a-zäöüß]++(?:['-][a-zäöüß]++)*+")
-_PERIODS = (["year"], ["month"], ["week"], ["quarter"], ["season"])
-
-
-class _Stated(Struct, frozen=True, gc=False):
-    """A figure of a clause."""
-
-    figure: Figure
-    nouns: tuple[str, ...]
-    lead: str
-    text: str
 
 
 _TELLING = NAMES | AXES.keys() | NEGATIONS | ADVICE.keys()
 _PHRASES_SAID = re.compile(rf"\b(?:{'|'.join(' '.join(words) for words in PHRASES)})\b", re.IGNORECASE)
 _FREE = re.compile(r"[a-zäöüß]{4}-?fr(?:ee|ei)", re.IGNORECASE)
-# "Unfurnished" denies "furnished"; "understand" denies nothing, and nobody says what would be left of it.
-_DENYING = re.compile(
-    r"(?:un|in|im|ir|il|dis|non-?)(?=[a-zäöüß]{4})"
-    r"([a-zäöüß]*(?:able|ible|ed|ent|ant|al|ive|ate|ect|ful|ar|ic|ig|lich|bar|iv|iert|end|own|en))"
-)
 
 
 def is_telling(clause: Clause) -> bool:
@@ -113,7 +98,7 @@ def is_telling(clause: Clause) -> bool:
         return True
     plain = text.isascii() and text.replace(" ", "").isalpha()
     return not _TELLING.isdisjoint(text.lower().split() if plain else _WORD.findall(small(text))) or any(
-        map(_DENYING.fullmatch, text.lower().split())
+        map(DENYING.fullmatch, text.lower().split())
     )
 
 
@@ -145,113 +130,57 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     said = words_said(text, found)
     in_names = labels(text, said, found) if found else NO_LABELS
     values = [] if found and any(isinstance(each.quantity, Amount) for each in found) else named_values(text)
-    telling_more = in_names or values or not _TELLING_MORE.isdisjoint(said) or any(map(_DENYING.fullmatch, said))
+    telling_more = in_names or values or not _TELLING_MORE.isdisjoint(said) or any(map(DENYING.fullmatch, said))
     if len(found) < 2 and not telling_more and (plain := _plain_claims(clause, found, said)):
         return plain
-    verb = next((place for place, token in enumerate(said) if token in CLAUSE_VERBS), len(said))
-    words: dict[str, str] = {}
-    ways: list[tuple[str, str]] = []
-    stated: list[_Stated] = []
-    asides: list[Quantity] = []
-    senses: dict[str, int] = {}
-    opposites: list[tuple[str, str]] = []
-    advice = 0
-    universal = denied = negated = hedged = False
-    absent: list[tuple[Figure, frozenset[str]]] = []
-    last, numbers = "", iter(found)
-    for place, token in enumerate(said):
-        role = ROLES.get(token)
-        if role == "axis" and tells_apart(said, place, verb, bool(found)):
-            role = None
-        denying = _DENYING.fullmatch(token) if role is None else None
-        if token == FIGURE:
-            figure = next(numbers)
-            written = text[figure.start : figure.end]
-            if last == "of" and said[max(0, place - 2) : place] == _AS_OF:
-                asides.append(figure.quantity)
-            elif len(found) > 1 and last in _SPANS and (span := _span(figure.quantity)):
-                asides.append(span)
-            elif place in in_names:
-                # Order 4411 is not order 4412.
-                words[f"{last} {written}"] = written
-            else:
-                stated.append(_Stated(figure, _nouns(said, place), last if last in _LEADS else "", written))
-        elif len(token) == 1 and last in LABELS and token.isalpha():
-            words[f"{last} {token}"] = token
-        elif denying and denying[1] in AXES:
-            axis, sign = AXES[denying[1]]
-            senses[axis] = sign if denied else -sign
-            denied = False
-        elif role is None or (token == "this" and said[place + 1 : place + 2] in _PERIODS):
-            root = stem(token)
-            if root not in words:
-                words[root] = token
-            if last in _WAYS:
-                ways.append((last, root))
-            if denying:
-                opposites.append((root, stem(denying[1])))
-        elif role == "weak":
-            pass
-        elif role == "axis":
-            axis, sign = AXES[token]
-            sign = -sign if denied else sign
-            # A clause that says both says neither.
-            senses[axis] = sign if senses.get(axis, sign) == sign else 0
-            denied = False
-        elif role == "negation":
-            # "No, it was not": the first word is an answer.
-            following = said[place + 1 : place + 2]
-            if not following:
-                denied, negated = not denied, negated or token == "not"  # "die Versicherung zahlt nicht"
-            elif following[0] not in NOT_DENIED and not (place == 0 and following[0] == ","):
-                denied, negated = not denied, True
-                universal = universal or token in _UNIVERSAL
-                if token == "no" and following[0] not in ROLES and following[0] != FIGURE:
-                    none = Figure(Amount("number", 0.0, 0.0), 0, 0)
-                    absent.append((none, frozenset(_nouns(said, place))))
-        elif role == "advice":
-            advice = advice or ADVICE[token]
-        elif role == "hedge":
-            hedged = hedged or token != "may" or "May" not in text  # a month
-        else:
-            ways.append(_NOW)
-        if token in _PART_OF and place < verb:
-            ways.append(_SOME_OF_THEM)
-        if token != "the":
-            last = token
+    read = ClauseReading(text, said, found, in_names)
+    words = read.words
     if not words or said[0] == "here" or not ON_ITSELF.isdisjoint(words):
         return [], None
-    ways_said = frozenset(ways) if ways else _NO_WAYS
-    subject = Subject(frozenset(words), clause.context, ways_said, tuple(asides), _head(said))
-    about = tuple(words.items())
+    ways = frozenset(read.ways) if read.ways else _NO_WAYS
+    subject = Subject(frozenset(words), clause.context, ways, tuple(read.asides), _head(said))
+    return _claims_of(read, subject, values, found)
+
+
+def _claims_of(
+    read: ClauseReading, subject: Subject, values: Sequence[NamedValue], found: Sequence[Figure]
+) -> tuple[list[Claim], Affirmed | None]:
+    """Return the claims of a clause about its subject."""
+    text, senses, about = read.text, read.senses, tuple(read.words.items())
     made: list[Claim] = []
-    if stated and not negated:
-        made += _figure_claims(subject, stated, senses, about)
-    if hedged:
+    if read.stated and not read.negated:
+        made += _figure_claims(subject, read.stated, senses, about)
+    if read.hedged:
         return made, None
-    if advice:
-        return [*made, *_advice(subject, senses, -1 if negated else advice, text, about)], None
-    if not negated:
+    if read.advice:
+        return [*made, *_advice(subject, senses, -1 if read.negated else read.advice, text, about)], None
+    if not read.negated:
         # "Available in Norway" may be available elsewhere; "won by Riverside" is won by nobody else.
         told = [value for value in values if not senses or value.lead == "by"]
         made += _value_claims(subject, told, found, about)
-    made += [Claim(subject, none, nouns, text=text, about=about) for none, nouns in absent]
-    others = frozenset(senses.items()) if len(senses) > 1 else _NO_SENSES
-    for axis, side in senses.items():
-        if side:
-            moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
-            on = replace(subject, at=subject.at + moments)
-            made.append(Claim(on, senses=others, axis=axis, sign=side, text=text, about=about))
-    whole = Affirmed(subject, senses, [each.figure for each in stated], text, about)
-    for root, opposite in () if negated else opposites:
+    made += [Claim(subject, none, nouns, text=text, about=about) for none, nouns in read.absent]
+    made += _axis_claims(subject, read, about)
+    whole = Affirmed(subject, senses, [each.figure for each in read.stated], text, about)
+    for root, opposite in () if read.negated else read.opposites:
         claim = whole.claim(-1)
         made.append(replace(claim, subject=replace(claim.subject, words=claim.subject.words - {root} | {opposite})))
-    if not denied:
+    if not read.denied:
         return made, whole
-    made.append(whole.claim(-1, "no" if universal else ""))
-    if said[0] == "don't" or said[:2] == ["do", "not"]:
+    made.append(whole.claim(-1, "no" if read.universal else ""))
+    if read.said[0] == "don't" or read.said[:2] == ["do", "not"]:
         made += _advice(subject, senses, -1, text, about)
     return made, None
+
+
+def _axis_claims(subject: Subject, read: ClauseReading, about: tuple[tuple[str, str], ...]) -> Iterator[Claim]:
+    """Return what a clause affirms or denies of its subject, one claim for each pair of opposites."""
+    senses = read.senses
+    others = frozenset(senses.items()) if len(senses) > 1 else _NO_SENSES
+    moments = tuple(each.figure.quantity for each in read.stated if not isinstance(each.figure.quantity, Amount))
+    for axis, side in senses.items():
+        if side:
+            on = replace(subject, at=subject.at + moments)
+            yield Claim(on, senses=others, axis=axis, sign=side, text=read.text, about=about)
 
 
 def _advice(
@@ -262,10 +191,6 @@ def _advice(
     # Who advises to sell advises against buying.
     whether = prod((sign, *filter(None, senses.values())))
     return [Claim(on, axis="recommend", sign=whether, text=text, about=about)] if on.words else []
-
-
-# Denials of everything: if nothing was found, then no crack was found.
-_UNIVERSAL = frozenset({"no", "nothing", "none", "nobody"})
 
 
 def _value_claims(
@@ -284,7 +209,7 @@ def _value_claims(
 
 # Signs that a clause is more than words and a figure.
 _TELLING_MORE = frozenset(
-    (*(word for word, role in ROLES.items() if role != "weak"), *_WAYS, *_LEADS, "this", "as", "here", *ON_ITSELF)
+    (*(word for word, role in ROLES.items() if role != "weak"), *WAYS, *LEADS, "this", "as", "here", *ON_ITSELF)
 )
 
 
@@ -308,25 +233,17 @@ def _plain_claims(
     subject, about = Subject(frozenset(words), clause.context, head=_head(said)), tuple(words.items())
     made: list[Claim] = []
     for figure in found:
-        nouns, written = _nouns(said, said.index(FIGURE)), clause.text[figure.start : figure.end]
+        nouns, written = counted_nouns(said, said.index(FIGURE)), clause.text[figure.start : figure.end]
         made.append(Claim(subject, figure, frozenset(nouns), "", _NO_SENSES, "", 0, written, about))
     return made, Affirmed(subject, {}, found, clause.text, about)
 
 
 _NO_SENSES: frozenset[tuple[str, int]] = frozenset()
-_AS_OF = ["as", "of"]
 _NO_WAYS: frozenset[tuple[str, str]] = frozenset()
 
 
-def _span(quantity: Quantity) -> Amount | None:
-    """Return a period of time, with or without "over"."""
-    if not isinstance(quantity, Amount) or quantity.kind != "duration":
-        return None
-    return Amount("duration", quantity.low, quantity.low, quantity.slack)
-
-
 def _figure_claims(
-    subject: Subject, stated: list[_Stated], senses: dict[str, int], about: tuple[tuple[str, str], ...]
+    subject: Subject, stated: list[ClauseFigure], senses: dict[str, int], about: tuple[tuple[str, str], ...]
 ) -> Iterator[Claim]:
     words = subject.words.union(senses) if senses else subject.words
     senses_said = frozenset(senses.items())
@@ -364,16 +281,6 @@ def _head(said: Sequence[str]) -> str:
 _BEFORE_HEADS = frozenset({"the", "a", "an", "your", "my", "our", "his", "her", "its", "their", "this", "all", "each"})
 
 
-def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
-    """Return the counted things: up to two words right after the number at a place."""
-    nouns: list[str] = []
-    for token in said[place + 1 : place + 3]:
-        if token == FIGURE or ROLES.get(token, "axis") != "axis":
-            break
-        nouns.append(stem(token))
-    return tuple(nouns)
-
-
 # ── comparison ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -390,11 +297,11 @@ def likeness(part: Subject, whole: Subject, least: int = 2) -> float:
         return 0.0
     if part.context and whole.context and not (part.context <= whole.context or whole.context <= part.context):
         return 0.0
-    if part.ways and whole.ways and any((_OPPOSITES.get(way), word) in whole.ways for way, word in part.ways):
+    if part.ways and whole.ways and any((OPPOSITES.get(way), word) in whole.ways for way, word in part.ways):
         return 0.0
-    if few != many and whole.ways and any(way in _SCOPES and word not in part.words for way, word in whole.ways):
+    if few != many and whole.ways and any(way in SCOPES and word not in part.words for way, word in whole.ways):
         return 0.0
-    if (part.at and _NOW in whole.ways) or (whole.at and _NOW in part.ways):
+    if (part.at and NOW in whole.ways) or (whole.at and NOW in part.ways):
         return 0.0
     if part.at and whole.at:
         verdicts = [verdict for one in part.at for other in whole.at if (verdict := agree(one, other)) is not None]
@@ -410,7 +317,7 @@ def compared(one: Claim, other: Claim) -> bool | None:
             return None
         if any((axis, -sign) in other.senses for axis, sign in one.senses if sign and axis != one.axis):
             return None  # possible before departure, and not possible after it
-        if one.axis and _SOME_OF_THEM in one.subject.ways & other.subject.ways:
+        if one.axis and SOME_OF_THEM in one.subject.ways & other.subject.ways:
             return None
         if one.value or other.value:
             if not (one.value and other.value) or one.lead != other.lead:
