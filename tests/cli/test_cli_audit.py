@@ -104,8 +104,10 @@ def packed(value: int | str) -> bytes:
 
 def is_linked(row: dict[str, Any]) -> bool:
     """Say whether a row's digest follows from the row and the digest before."""
-    head = b"\x95" + b"".join(packed(row[name]) for name in ("seq", "kind", "at_ms", "run", "session"))
-    return hashlib.sha256(bytes.fromhex(row["previous"]) + head + row["body"].encode()).hexdigest() == row["digest"]
+    head = b"\x94" + b"".join(packed(row[name]) for name in ("kind", "at_ms", "run", "session"))
+    content = hashlib.sha256(head + row["body"].encode()).digest()
+    linked = bytes.fromhex(row["previous"]) + row["seq"].to_bytes(8, "big") + content
+    return hashlib.sha256(linked).hexdigest() == row["digest"]
 
 
 def is_signed(checkpoint: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from commands import popen
-from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, Tampering, link, verify
+from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, Tampering, leaf, link, verify
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import (
     Checkpoint,
@@ -34,7 +34,7 @@ def chain(length: int) -> list[ChainRow]:
     previous = GENESIS
     for seq in range(1, length + 1):
         content = ("progress", 1_000 + seq, f"run-{seq % 3}", "session", b'{"text":"step %d"}' % seq)
-        previous = link(previous, seq, *content)
+        previous = link(previous, seq, leaf(*content))
         rows.append(ChainRow(seq, *content, previous))
     return rows
 
@@ -50,7 +50,7 @@ def rehashed(rows: list[ChainRow]) -> list[ChainRow]:
     """Return the rows as someone would leave them who knows how the chain is made, but has no key."""
     previous, done = GENESIS, list[ChainRow]()
     for seq, row in enumerate(rows, start=1):
-        previous = link(previous, seq, *row[1:6])
+        previous = link(previous, seq, leaf(*row[1:6]))
         done.append(row._replace(seq=seq, digest=previous))
     return done
 
@@ -207,8 +207,8 @@ def test_no_order_but_the_written_one_is_whole(order: list[int]) -> None:
 
 
 def test_no_two_rows_are_hashed_as_the_same_bytes() -> None:
-    assert link(GENESIS, 1, "a", 1, "bc", "d", b"") != link(GENESIS, 1, "a", 1, "b", "cd", b"")
-    assert link(GENESIS, 1, "a", 1, "b", "c", b"d") != link(GENESIS, 1, "a", 1, "b", "cd", b"")
+    assert leaf("a", 1, "bc", "d", b"") != leaf("a", 1, "b", "cd", b"")
+    assert leaf("a", 1, "b", "c", b"d") != leaf("a", 1, "b", "cd", b"")
 
 
 # ── checkpoints ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.audit import GENESIS, AuditVerdict, Tampering, link
+from remit.runtime.audit import GENESIS, AuditVerdict, Tampering, leaf, link
 from remit.runtime.signing import Checkpoint, CheckpointKey, encode_checkpoint, read_anchors, read_key, sign
 from remit.stores.audit import newest_anchor
 from remit.stores.checkpoints import newest_checkpoint, read_checkpoints
@@ -52,7 +52,7 @@ def rehash(path: Path, *, at_ms: int | None = None) -> None:
     for seq, kind, at, run, session, body in connection.execute(
         "SELECT seq, kind, at_ms, run, session, CAST(body AS BLOB) FROM record ORDER BY seq"
     ).fetchall():
-        previous = link(previous, seq, NAMES[kind], at, run, session, body)
+        previous = link(previous, seq, leaf(NAMES[kind], at, run, session, body))
         connection.execute("UPDATE record SET digest = ? WHERE seq = ?", (previous, seq))
     connection.close()
 

@@ -15,7 +15,7 @@ from remit.cli.places import reading
 from remit.cli.show.screen import clock_time, many, spoken
 from remit.documents.team import Check
 from remit.protocol.errors import RemitError
-from remit.runtime.audit import link
+from remit.runtime.audit import follows
 from remit.runtime.signing import read_key
 from remit.stores import inbox
 from remit.stores.audit import before_newest, linked_rows, verify_file
@@ -224,8 +224,7 @@ def _audit(connection: SqliteConnection, path: Path) -> Check:
         return ok("audit", f"the record is intact; {many(verdict.unprotected, 'row')} after the last checkpoint")
     before = b""
     for previous, row in linked_rows(connection, after=before_newest(connection, QUICK_ROWS)):
-        fits = row.digest == link(previous, row.seq, row.kind, row.at_ms, row.run, row.session, row.body)
-        if not fits or (before and before != previous):
+        if not follows(previous, row, row.seq) or (before and before != previous):
             return problem("audit", f"row {row.seq} was changed", todo)
         before = row.digest
     return ok("audit", f"the newest {QUICK_ROWS} of {count} rows are intact", "`remit audit verify` checks all rows.")

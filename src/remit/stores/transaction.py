@@ -9,7 +9,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record, read_request, read_response
-from remit.runtime.audit import GENESIS, link
+from remit.runtime.audit import GENESIS, leaf, link
 from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
     MOST_EPOCHS,
@@ -80,7 +80,7 @@ class Transaction:
         for kind, at_ms, run, session, body in entries:
             seq += 1
             raw = encode(body)
-            digest = link(digest, seq, kind, at_ms, run, session, raw)
+            digest = link(digest, seq, leaf(kind, at_ms, run, session, raw))
             add((seq, numbers[kind], at_ms, run, session, raw, digest))
             if (size := sizes.get(run)) is not None:
                 sizes[run] = size + len(raw)

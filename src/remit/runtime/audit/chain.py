@@ -16,10 +16,23 @@ _sha256 = hashlib.sha256
 _head = msgspec.msgpack.Encoder().encode
 
 
-def link(previous: bytes, seq: int, kind: str, at_ms: int, run: str, session: str, body: bytes) -> bytes:
-    """Return the digest of a row that follows the row with digest *previous*."""
-    # The digest before has a fixed length and msgpack is self-delimiting, so no two rows hash the same bytes.
-    return _sha256(previous + _head((seq, kind, at_ms, run, session)) + body).digest()
+def leaf(kind: str, at_ms: int, run: str, session: str, body: bytes) -> bytes:
+    """Return the digest of a row's content, wherever it stands in the chain."""
+    # msgpack is self-delimiting, so no two rows hash the same bytes.
+    return _sha256(_head((kind, at_ms, run, session)) + body).digest()
+
+
+def link(previous: bytes, seq: int, content: bytes) -> bytes:
+    """Return the digest of row *seq* with the leaf digest *content*, after the row with digest *previous*.
+
+    The chain needs only the leaf digests, so that it can be extended and followed without the texts.
+    """
+    return _sha256(previous + seq.to_bytes(8) + content).digest()
+
+
+def _link_of_version_6(previous: bytes, number: int, row: "ChainRow") -> bytes:
+    """Return a row's digest as stores up to version 6 wrote it: without a leaf digest."""
+    return _sha256(previous + _head((number, row.kind, row.at_ms, row.run, row.session)) + row.body).digest()
 
 
 class ChainRow(NamedTuple):
@@ -109,7 +122,7 @@ class ChainWalk:
         elif number > self.seq + 1:
             self._find(Tampering.DELETED, self.seq + 1, number - 1, "the rows are gone")
             self._accept(number, row.digest)
-        elif _fits(self._previous, row, number):
+        elif follows(self._previous, row, number):
             self._accept(number, row.digest)
         else:
             self._suspect(row, number)
@@ -166,13 +179,13 @@ class ChainWalk:
         group, number = self._group, row.seq - self._shift
         first, last = group[0], group[-1]
         alone = len(group) == 1
-        if number != self.seq + 1 or _fits(last.row.digest, row, number):
+        if number != self.seq + 1 or follows(last.row.digest, row, number):
             self._close_group()
-        elif alone and (own := _digest(first.previous, first.row, first.number)) and _fits(own, row, number):
+        elif alone and (own := _digest(first.previous, first.row, first.number)) and follows(own, row, number):
             self._find(Tampering.EDITED, first.number, first.number, "its digest was changed")
             self._previous = own
             self._group = []
-        elif _fits(first.previous, row, number - len(group)) and not _fits(row.digest, first.row, number):
+        elif follows(first.previous, row, number - len(group)) and not follows(row.digest, first.row, number):
             self._find(
                 Tampering.INSERTED, first.row.seq, last.row.seq, "the rows after it were renumbered to make room"
             )
@@ -203,7 +216,7 @@ class ChainWalk:
     def _resolve(self, group: list[_Suspect], pool: list[_Suspect]) -> None:
         previous = group[0].previous
         for place, (row, number, _) in enumerate(group):
-            if _fits(previous, row, number):
+            if follows(previous, row, number):
                 previous = row.digest  # only its neighbour was wrong
                 continue
             home = next((each for each in pool if _is_home(previous, row, number, each)), None)
@@ -215,7 +228,7 @@ class ChainWalk:
             self._find(Tampering.EDITED, number, number, "its content was changed")
             follower = group[place + 1] if place + 1 < len(group) else None
             own = _digest(previous, row, number)
-            previous = own if own and follower and _fits(own, follower.row, follower.number) else row.digest
+            previous = own if own and follower and follows(own, follower.row, follower.number) else row.digest
 
     def _find(self, tampering: Tampering, first: int, last: int, message: str) -> None:
         if len(self.findings) < MAX_FINDINGS:
@@ -232,13 +245,15 @@ def _by_row(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
 def _digest(previous: bytes, row: ChainRow, number: int) -> bytes | None:
     """Return the digest that the row would have at that place, or None if no store writes such values."""
     try:
-        return link(previous, number, row.kind, row.at_ms, row.run, row.session, row.body)
+        return link(previous, number, leaf(row.kind, row.at_ms, row.run, row.session, row.body))
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _fits(previous: bytes, row: ChainRow, number: int) -> bool:
-    return _digest(previous, row, number) == row.digest
+def follows(previous: bytes, row: ChainRow, number: int) -> bool:
+    """Return whether the row, at that place, has the digest of a row after the one with digest *previous*."""
+    digest = _digest(previous, row, number)
+    return digest == row.digest or (digest is not None and _link_of_version_6(previous, number, row) == row.digest)
 
 
 def _is_home(previous: bytes, row: ChainRow, number: int, other: _Suspect) -> bool:
@@ -248,4 +263,4 @@ def _is_home(previous: bytes, row: ChainRow, number: int, other: _Suspect) -> bo
 
 def _renumbered(before: ChainRow, row: ChainRow, number: int) -> int:
     """Return by how much both rows were renumbered downwards, or 0 if that does not explain them."""
-    return next((gone for gone in range(1, MAX_GAP) if _fits(before.digest, row, number + gone)), 0)
+    return next((gone for gone in range(1, MAX_GAP) if follows(before.digest, row, number + gone)), 0)
