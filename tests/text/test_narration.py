@@ -250,11 +250,12 @@ def test_terms_that_change_places_do_so_once() -> None:
         ("Delegated to ANL, which found 5 risks.", "Delegated to the analysis, which found 5 risks."),
         ("According to the ANL agent, it pays.", "According to the analysis, it pays."),
         (
-            "ANL's figures. The “anl” says so; agent CST agrees.",
+            "ANL's figures. The “ANL” says so; agent CST agrees.",
             "The analysis's figures. The analysis says so; the analysis agrees.",
         ),
         ("It used ANL_NPV and anl_montecarlo.", "It used the analysis and the analysis."),
         ("CANLIS and ANLs stay",) * 2,
+        ("The doc says so, and Doc too.",) * 2,
         ("[ANL:bcdfghjklmnp] stays, ANL does not", "[ANL:bcdfghjklmnp] stays, the analysis does not"),
         ("prime  boss says so", "The analysis says so"),
         ("ask @tag", "ask the analysis"),
@@ -284,7 +285,9 @@ def appears(name: str, text: str) -> bool:
     name = " ".join(name.split())
     before = r"(?<!\w)" if re.match(r"\w", name) else ""
     after = r"(?![^\W_])" if name[-1].isalnum() else ""
-    return re.search(before + r"\s+".join(map(re.escape, name.split())) + after, text, re.IGNORECASE) is not None
+    # Capital letters alone are a code: in another case they are a word.
+    flags = re.NOFLAG if name.isascii() and name.isalpha() and name.isupper() else re.IGNORECASE
+    return re.search(before + r"\s+".join(map(re.escape, name.split())) + after, text, flags) is not None
 
 
 names = st.text(min_size=1, max_size=6) | st.sampled_from(

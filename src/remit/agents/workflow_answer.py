@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from remit.policy.aggregate import Blend, with_findings
 from remit.policy.plan import Step, StepOutcome, Workflow, questions
+from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
 from remit.text.components import Findings, capital
 from remit.text.conflicts.same_fields import SameFields, with_same_fields
+from remit.text.failures import plain_part
 from remit.text.narration import (
     NOTHING_DONE,
     NarrativeSection,
@@ -40,6 +42,8 @@ class Wording(Struct, frozen=True, kw_only=True):
     """Descriptions of capabilities by code."""
     forbidden: Collection[str] = ()
     """Names of agents and codes of capabilities, which are never shown to users."""
+    data: Collection[str] = ()
+    """Codes of capabilities whose results are data, by their schemas."""
     same_fields: Callable[[], SameFields] = dict[str, tuple[tuple[str, str], ...]]
     """Reads the schemas of results; a function, because most answers compare nothing."""
 
@@ -48,11 +52,18 @@ class Wording(Struct, frozen=True, kw_only=True):
         return without_names(unified(text, self.glossary), self.forbidden)
 
     def clean_question(self, text: str) -> str:
-        """Return a question, an offer or a title without names and codes.
+        """Return a question, an offer or a title without names and codes; its words are the team's own already."""
+        return without_names(text, self.forbidden)
 
-        Most of its words are fixed or the team's own, so an agent that is called KNOW does not forbid to say "know".
+    def clean_result(self, result: Json, capability: str | None) -> Json:
+        """Return a result that is a text for people as `clean` does; data are never rewritten.
+
+        Data are everything but texts, what the schema of its capability restricts, a single word, and a text that is
+        JSON or markup.
         """
-        return without_names(text, {name for name in self.forbidden if not name.isalpha() or name in text})
+        if not isinstance(result, str) or capability in self.data or not _is_prose(result):
+            return result
+        return self.clean(result)
 
     def title(self, code: str) -> str:
         """Return the title of a step for a capability, for users."""
@@ -64,6 +75,18 @@ class Wording(Struct, frozen=True, kw_only=True):
             return without_names(step.title, self.forbidden)
         about = self.descriptions.get(step.capability or "", "")
         return progress_phrase(step.capability, self.phrases, about, forbidden=self.forbidden)
+
+
+def is_data(schema: Schema | None) -> bool:
+    """Return whether a schema describes data: anything but a text without restrictions on its content."""
+    return schema is not None and (schema.get("type") != "string" or not _RESTRICTIONS.isdisjoint(schema))
+
+
+_RESTRICTIONS = frozenset({"enum", "const", "pattern", "format", "contentMediaType", "contentEncoding"})
+
+
+def _is_prose(text: str) -> bool:
+    return len(text.split(None, 1)) > 1 and text.lstrip()[0] not in "{[<"
 
 
 def title_of(step: Step) -> str:
@@ -152,10 +175,10 @@ def answer_of(
     unfinished = (
         *(title_of(step) for step in told if _is_unfinished(step, workflow, ended)),
         # What is missing in a part is missing in the whole.
-        *(missing for response in came for missing in response.unfinished),
+        *(plain_part(missing) for response in came for missing in response.unfinished),
     )
     answer = Answer(
-        narrative.text if whole else ended[workflow.result or ""].result,
+        narrative.text if whole else words.clean_result(ended[answered[0].name].result, answered[0].capability),
         summary="" if whole else narrative.text,
         confidence=sum(rated) / len(rated) if rated else None,
         finished=tuple(map(words.clean_question, finished)),

@@ -166,7 +166,7 @@ class Orchestration:
         return PlacedAgent(agent, card, offered, ranking, trainer("words"))
 
     def _words(self) -> "Wording":
-        from remit.agents.workflow_answer import Wording
+        from remit.agents.workflow_answer import Wording, is_data
         from remit.text.conflicts.same_fields import same_fields
         from remit.text.narration import hidden_names
 
@@ -179,6 +179,7 @@ class Orchestration:
             descriptions={each.code: each.description for each in capabilities} | flows,
             same_fields=lambda: same_fields(capabilities),
             forbidden=hidden_names(cards.values()),
+            data={each.code for each in capabilities if is_data(each.result_schema)},
         )
 
 

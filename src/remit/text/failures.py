@@ -1,12 +1,12 @@
 """Why something failed, in a plain sentence for users."""
 
+import re
+
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Response
-from remit.protocol.errors import Code, Fault
-from remit.text.components import (
-    in_words,
-)
+from remit.protocol.errors import Code, Fault, fault
+from remit.text.components import capital, in_words
 
 _TOO_MANY_STEPS = "it would have taken more steps than are allowed"
 _NOT_PERMITTED = "it is not permitted"
@@ -72,6 +72,29 @@ def with_plain_summary(response: Response) -> Response:
     if response.ok or response.fault is None or response.summary:
         return response
     return replace(response, summary=plain_failure(response.fault))
+
+
+def plain_warning(text: str) -> str:
+    """Return a warning; one with an error code says what the code means, one with an exception only that it failed."""
+    if code := _CODE.search(text):
+        return capital(reason(fault(Code(code[0]), "")))
+    return _WENT_WRONG if _EXCEPTION.search(text) else text
+
+
+def plain_part(text: str) -> str:
+    """Return the name of a part that is missing, without the text of an exception."""
+    return _SOME_PART if _CODE.search(text) or _EXCEPTION.search(text) else text
+
+
+_CODE = re.compile(rf"\b(?:{'|'.join(sorted(code.value for code in Code))})\b")
+# An exception as Python, JavaScript and Java print it. One that a sentence only speaks of ("catches every KeyError") is
+# a word of that sentence.
+_EXCEPTION = re.compile(
+    r"\bTraceback \(most recent call last\)|\[Errno -?\d+\]|<[\w.]+ object at 0x|\bat 0x[0-9a-fA-F]{4,}"
+    r"|\b[A-Z]\w*(?:Error|Exception|Interrupt)(?:[:()]|\s*\Z)"
+)
+_WENT_WRONG = "Something went wrong on the way."
+_SOME_PART = "a part of it"
 
 
 def _duration(milliseconds: int) -> str:

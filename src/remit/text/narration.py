@@ -20,7 +20,7 @@ from remit.text.components import (
     laid_out,
     said_shortly,
 )
-from remit.text.failures import reason
+from remit.text.failures import plain_part, plain_warning, reason
 from remit.text.vocabulary import DESCRIPTION_VERBS
 
 Glossary = Mapping[str, str]
@@ -57,8 +57,8 @@ def section_of(title: str, response: Response) -> NarrativeSection:
         response.result,
         response.confidence,
         title,
-        missing=response.unfinished,
-        warnings=response.warnings,
+        missing=tuple(map(plain_part, response.unfinished)),
+        warnings=tuple(dict.fromkeys(map(plain_warning, response.warnings))),
         failure=None if response.ok else (response.fault or Fault(code=Code.DELEGATION_FAILED, message="")).outward(),
     )
 
@@ -217,14 +217,21 @@ def _key(name: str) -> str:
 
 
 def _any_of(names: Iterable[str], after: str) -> re.Pattern[str]:
-    """Return a pattern for any of the names as a whole, longest first, in any case and spacing."""
+    """Return a pattern for any of the names as a whole, longest first, in any case and spacing.
+
+    A name of capital letters alone is matched in that case: NEWS is a code, "news" a word.
+    """
     each = (
         ("(?<!\\w)" if re.match(r"\w", name) else "")
-        + r"\s+".join(map(re.escape, name.split()))
+        + (rf"(?:(?-i:{name})|{name}(?=_\w))" if _is_capital(name) else r"\s+".join(map(re.escape, name.split())))
         + (after if name[-1].isalnum() else "")
         for name in sorted(names, key=lambda name: (-len(name), name))
     )
     return re.compile("|".join(each), re.IGNORECASE)
+
+
+def _is_capital(name: str) -> bool:
+    return name.isascii() and name.isalpha() and name.isupper()
 
 
 def _begins(text: str, at: int) -> bool:
@@ -265,10 +272,10 @@ def revealing(names: Iterable[str]) -> set[str]:
 
 
 def without_names(text: str, forbidden: Collection[str]) -> str:
-    """Return the text without *forbidden* names, in any case, and without sentences about who does the work.
+    """Return the text without *forbidden* names, and without sentences about who does the work.
 
-    A name is replaced by its entry in a mapping, or else by words for the work itself. Placeholders for redacted values
-    stay unchanged.
+    Case is ignored, except in names of capital letters alone. A name is replaced by its entry in a mapping, or else by
+    words for the work itself. Placeholders for redacted values stay unchanged.
     """
     names = {" ".join(name.split()) for name in forbidden if name.strip()}
     pattern = _present(names, text)
@@ -353,11 +360,10 @@ def progress_phrase(
 
     It is the team's phrase for the capability, or else is made from the capability's description.
     """
-    if given := without_names(
-        _line(phrase := phrases.get(capability or "", "")), _hidden(capability, phrase, forbidden)
-    ):
+    hidden = {*forbidden, capability} if capability else forbidden
+    if given := without_names(_line(phrases.get(capability or "", "")), hidden):
         return f"{given}…"
-    told = without_names(_line(_CODE.sub("", description)), _hidden(capability, description, forbidden))
+    told = without_names(_line(_CODE.sub("", description)), hidden)
     if not told:
         return "Working on it…"
     first, _, rest = told.partition(" ")
@@ -365,15 +371,6 @@ def progress_phrase(
         return f"Let me {verb} {rest}".rstrip() + "…"
     # An abbreviation keeps its upper case.
     return f"Working on {told if first[:2].isupper() else told[:1].lower() + told[1:]}…"
-
-
-def _hidden(capability: str | None, text: str, forbidden: Collection[str]) -> Collection[str]:
-    """Return the names that a text must not show; a code that is also a plain word, PIZZA, reveals nothing in
-    that sense.
-    """
-    if not capability or (capability.isalpha() and capability.isupper() and capability not in text):
-        return forbidden
-    return {*forbidden, capability}
 
 
 def _line(text: str) -> str:
