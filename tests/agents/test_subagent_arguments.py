@@ -120,8 +120,8 @@ async def test_more_context_than_the_team_allows_is_cut_and_told() -> None:
     assert brief.remit.context_tokens == 4_000
     [warning] = told.errors
     assert warning == (
-        "max_context_tokens: 4,000 instead of 6,000: more is not allowed here. "
-        "The team file says how much is (`context_tokens` in `[budgets]`)."
+        "At most 4,000 tokens of context are passed on here, not 6,000 as `max_context_tokens` asks for. "
+        "The team file says how many (`context_tokens` in `[budgets]`)."
     )
 
 

@@ -29,7 +29,7 @@ async def test_a_delegation_that_asks_for_more_context_than_there_may_be_is_told
     async with hub:
         response = await hub.ask("boss", user="u-1")
     assert response.ok
-    cut = "context_tokens: 4,000 instead of {}: more is not allowed here."
+    cut = "At most 4,000 tokens of context are passed on here, not {} as `context_tokens` asks for."
     assert [len(each) for each in said] == [1, 0, 0, 1]
     assert said[0][0].startswith(cut.format("9,000"))
     assert said[3][0].startswith(cut.format("5,000"))

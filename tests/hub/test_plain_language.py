@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remit import Answer, Brief, Capability, Code, Hub, RemitError, Status, fault
+from remit import Answer, Brief, Capability, Code, Hub, RemitError, Response, Status, fault
 from remit.policy.plan import Step, Workflow
 from remit.protocol.records import Progress
-from remit.text.failures import with_plain_summary
 
 AGENT, OTHER, CODE = "ledger-bot", "FIN", "FIN_LEDGER_SUM"
 SECRET = "KeyError: 'quux' at 0x7f3a"
@@ -85,8 +84,8 @@ def team(hub: Hub, failing: Failing) -> None:
 
 
 def read_by_users(response: Any, progress: list[str]) -> list[str]:
-    told = with_plain_summary(response)
-    return [str(told.result or ""), told.summary, *told.finished, *told.unfinished, *told.warnings, *progress]
+    said = (response.summary, *response.finished, *response.unfinished, *response.warnings)
+    return [str(response.result or ""), *said, *progress]
 
 
 async def asked(hub: Hub, agent: str, text: str, speakers: tuple[str, ...]) -> tuple[Any, list[str]]:
@@ -152,3 +151,87 @@ async def test_a_step_that_fails_is_told_in_plain_words(hub: Hub, failing: Faili
     async with hub:
         _, texts = await asked(hub, "prime-flow", "the year", ("prime-flow",))
     assert leaks(texts) == []
+
+
+async def test_a_program_gets_the_same_sentence_as_an_http_client_and_the_record_keeps_the_reason(hub: Hub) -> None:
+    team(hub, raises)
+    async with hub:
+        response = await hub.ask(AGENT, "sum", user="u")
+        refused = await hub.ask("nobody-here", "sum", user="u")
+        outcome = await hub.outcome(response.run)
+        recorded = [each.body for each in await hub.store.records(run=response.run)]
+    assert response.summary == "This could not be done: something went wrong on the way. It can be tried again."
+    assert outcome is not None
+    assert outcome.summary == response.summary
+    assert refused.summary == "This could not be done: nothing here can do it."
+    [told] = [each for each in recorded if isinstance(each, Response)]
+    assert told.summary == ""
+    assert told.fault is not None
+    assert SECRET in f"{told.fault.origin}{told.fault.message}"
+
+
+@pytest.mark.parametrize(
+    ("warning", "said"),
+    [
+        (f"{AGENT}: the cache of {CODE} is stale", "The analysis: the cache of the analysis is stale"),
+        (f"{AGENT} failed: {SECRET}", "Something went wrong on the way."),
+        ("read timed out (ReadTimeoutError)", "Something went wrong on the way."),
+        ("[Errno 2] No such file or directory: '/srv/x'", "Something went wrong on the way."),
+        (f"{OTHER} ended with RATE_LIMITED", "It was asked for too often in a short time. It can be tried again."),
+        ("The fin of a fish.", "The fin of a fish."),
+        ("It catches every KeyError, which is too much.", "It catches every KeyError, which is too much."),
+    ],
+)
+async def test_a_warning_is_a_plain_sentence_for_its_user_and_stays_whole_in_the_record(
+    hub: Hub, warning: str, said: str
+) -> None:
+    async def warns(brief: Brief) -> Answer:
+        return Answer("12 entries.", warnings=(warning,))
+
+    team(hub, warns)
+    async with hub:
+        response = await hub.ask(AGENT, "sum", user="u")
+        outcome = await hub.outcome(response.run)
+        recorded = [each.body for each in await hub.store.records(run=response.run)]
+    assert response.warnings == (said,)
+    assert outcome is not None
+    assert outcome.warnings == (said,)
+    [told] = [each for each in recorded if isinstance(each, Response)]
+    assert told.warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    ("result", "schema", "said"),
+    [
+        (f"{AGENT} found 12 entries.", None, "The analysis found 12 entries."),
+        (f"{AGENT} found 12 entries.", {"type": "string"}, "The analysis found 12 entries."),
+        ("FIN 12", {"type": "string", "pattern": "^FIN"}, "FIN 12"),
+        ("FIN", None, "FIN"),
+        ('{"by": "FIN"}', None, '{"by": "FIN"}'),
+        ({"by": f"the {AGENT} of FIN"}, None, {"by": f"the {AGENT} of FIN"}),
+    ],
+)
+async def test_a_text_that_one_step_returns_has_no_names_and_data_stay_as_they_are(
+    hub: Hub, result: Any, schema: Any, said: Any
+) -> None:
+    async def sums(brief: Brief) -> Any:
+        return result
+
+    hub.add(AGENT, sums, capabilities=[replace(LEDGER, result_schema=schema)])
+    hub.add(OTHER, sums, capabilities=[REPORT])
+    hub.workflow(Workflow(name="prime-flow", steps=(Step(name="sums", agent=AGENT, capability=CODE),), result="sums"))
+    async with hub:
+        assert (await hub.ask("prime-flow", "the year", user="u")).result == said
+
+
+async def test_a_word_that_is_also_a_code_stays_in_the_answer(hub: Hub) -> None:
+    news = Capability(code="NEWS", description="Tells the news", examples=("tell me the news",), read_only=True)
+
+    @hub.agent("herald", capabilities=[news])
+    async def herald(brief: Brief) -> str:
+        return "NEWS found no news. News at ten, and no other news."
+
+    hub.orchestrator()
+    async with hub:
+        response = await hub.ask("orchestrator", "tell me the news", user="u")
+    assert str(response.result).startswith("The analysis found no news. News at ten, and no other news.")

@@ -73,9 +73,7 @@ async def test_what_only_reads_and_is_asked_again_is_answered_as_before_with_a_n
     assert shop.ran == ["STOCK", "STOCK"]
     assert (again.result, again.cache, again.usage.total) == (first.result, "hit", 0)
     assert (again.id, first.id) == (f"{root.run}.2", f"{root.run}.1")
-    assert again.warnings == (
-        f"boss asked this before ({first.id}) and nothing has changed since: this is the earlier answer",
-    )
+    assert again.warnings == ("This was asked before and nothing has changed since, so this is the earlier answer.",)
     assert (other.result, first.warnings) == ({"left": 2}, ())
 
 
@@ -153,7 +151,7 @@ async def test_an_agent_that_asks_for_nearly_the_same_again_and_again_is_warned_
     root = await shop.run(*map(ask_for, TEXTS), ask_for("Please find out at last how many bolts are left in the store"))
     assert shop.codes() == [None] * 5
     [warning] = shop.came[3].warnings
-    assert warning.startswith("boss has asked store for nearly the same several times")
+    assert warning.startswith("Nearly the same was asked several times, and the answers brought nothing new.")
     assert [each.warnings for each in (*shop.came[:3], shop.came[4])] == [()] * 4
     assert root.warnings == (warning,)
 
@@ -177,6 +175,6 @@ async def test_one_that_gets_something_new_each_time_is_not_warned() -> None:
 async def test_a_tool_that_is_used_in_circles_is_named_in_the_response() -> None:
     shop = Shop()
     root = await shop.run(*["look"] * 4)
-    assert [warning.split(":")[0] for warning in root.warnings] == [
-        "boss has asked look for nearly the same several times, and the answers bring nothing new"
+    assert [warning.split(".")[0] for warning in root.warnings] == [
+        "Nearly the same was asked several times, and the answers brought nothing new"
     ]

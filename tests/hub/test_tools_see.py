@@ -551,13 +551,18 @@ async def test_a_tool_that_gets_a_token_in_the_place_of_an_address_is_named_in_t
 
     async with hub:
         response = await hub.ask("boss", user="u-1", input={"customer": {"email": EMAIL}, "phone": "none"})
-        await hub.store.flush()
-        told = [each.body for each in await hub.store.records(run=response.run) if isinstance(each.body, Notice)]
+        [notice] = await notices(hub, response.run)
     assert response.result == "nobody"
     [warning] = response.warnings
-    assert "tool crm.find got a token in the place of a value in `customer.email`" in warning
-    assert 'tools."crm.find".sees = ["EMAIL"]' in warning
-    assert [(each.agent, each.text) for each in told] == [("clerk", warning)]
+    assert warning == "Personal data was withheld from a part of the work, so its result may be incomplete."
+    assert notice.agent == "clerk"
+    assert "tool crm.find got a token in the place of a value in `customer.email`" in notice.text
+    assert 'tools."crm.find".sees = ["EMAIL"]' in notice.text
+
+
+async def notices(hub: Hub, run: str) -> list[Notice]:
+    await hub.store.flush()
+    return [each.body for each in await hub.store.records(run=run) if isinstance(each.body, Notice)]
 
 
 async def test_a_tool_that_refuses_a_token_by_its_schema_is_named_as_well(hub: Hub) -> None:
@@ -571,10 +576,11 @@ async def test_a_tool_that_refuses_a_token_by_its_schema_is_named_as_well(hub: H
     using(hub, "find", [])
     async with hub:
         response = await hub.ask("clerk", user="u-1", input={"contact": EMAIL})
+        [notice] = await notices(hub, response.run)
     assert response.fault is not None
     assert response.fault.code is Code.INPUT_VALIDATION_FAILED
-    assert "in `contact`" in response.warnings[0]
-    assert 'tools.find.sees = ["EMAIL"]' in response.warnings[0]
+    assert "in `contact`" in notice.text
+    assert 'tools.find.sees = ["EMAIL"]' in notice.text
 
 
 async def test_of_an_mcp_tool_the_warning_names_the_servers_key(hub: Hub) -> None:
@@ -582,7 +588,8 @@ async def test_of_an_mcp_tool_the_warning_names_the_servers_key(hub: Hub) -> Non
     using(hub, "crm.call_back", [])
     async with asyncio.timeout(PATIENCE), hub:
         response = await hub.ask("clerk", user="u-1", input={"phone": PHONE})
-    assert 'mcp.crm.sees.call_back = ["PHONE"]' in response.warnings[0]
+        [notice] = await notices(hub, response.run)
+    assert 'mcp.crm.sees.call_back = ["PHONE"]' in notice.text
 
 
 async def test_nothing_is_said_where_a_token_does_no_harm(hub: Hub) -> None:
@@ -626,10 +633,12 @@ async def test_a_capability_that_gets_a_token_for_an_address_is_named_unless_som
             await hub.ask("sees", capability="SEND", **said),
         ]
         warned = await hub.ask("blind", capability="SEARCH", **said)
+        told = await notices(hub, warned.run)
     assert fine[0].result == EMAIL
     assert [each.warnings for each in fine] == [(), (), ()]
-    assert "capability SEARCH got a token in the place of a value in `email`" in warned.warnings[0]
-    assert 'capabilities.SEARCH.sees = ["EMAIL"]' in warned.warnings[0]
+    assert warned.warnings == ("Personal data was withheld from a part of the work, so its result may be incomplete.",)
+    assert "capability SEARCH got a token in the place of a value in `email`" in told[0].text
+    assert 'capabilities.SEARCH.sees = ["EMAIL"]' in told[0].text
 
 
 def test_what_is_said_of_tools_can_be_written_as_json(hub: Hub) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from remit import (
     Answer,
@@ -189,7 +190,7 @@ async def test_another_users_session_is_refused_as_a_security_violation_and_reco
             ]
             (alone,) = await recorded(hub, direct.run)
             assert isinstance(alone.body, Refusal)
-            assert (alone.body.response, alone.body.request.session) == (direct, session)
+            assert (alone.body.response, alone.body.request.session) == (replace(direct, summary=""), session)
         assert ran == []
         assert (await hub.ask("b", "again", user="alice", session="diary")).ok
 

@@ -10,8 +10,8 @@ from remit.protocol.envelope import ContextFilter, Request, View
 from remit.protocol.submission import Submission
 from samples import a_remit
 
-CUT = "max_context_tokens: 4,000 instead of 6,000"
-NO_CONVERSATION = "the filter chose nothing: the request names no conversation."
+CUT = "At most 4,000 tokens of context are passed on here, not 6,000"
+NO_CONVERSATION = "The filter chose nothing, because the request names no conversation."
 
 
 def said(limits: Limits | None = None, **fields: Any) -> list[str]:

@@ -152,7 +152,7 @@ def test_what_is_nested_too_deep_is_left_alone() -> None:
 
 
 def test_the_warning_names_what_got_it_the_field_and_the_key() -> None:
-    told = token_given("tool", "find", "customer.email", "EMAIL")
+    told = token_given("tool", "find", "customer.email", "EMAIL").details
     assert "tool find got a token" in told
     assert "`customer.email`" in told
     assert told.endswith('tools.find.sees = ["EMAIL"]')

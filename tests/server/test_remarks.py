@@ -6,7 +6,7 @@ from remit import Brief, Hub
 from serving import client_of, posted, serving
 
 ARGS = {"agent_name": "coder", "task": "Write hello world"}
-NO_CONVERSATION = "the filter chose nothing: the request names no conversation."
+NO_CONVERSATION = "The filter chose nothing, because the request names no conversation."
 
 
 def coding(hub: Hub) -> Hub:
@@ -34,7 +34,7 @@ async def test_a_filter_without_a_conversation_is_told_in_the_result(hub: Hub) -
         assert warning.startswith(NO_CONVERSATION)
         assert await errors({"context": {"last_messages": 3, "include_summary": None}}, session="s-1") == []
         [warning] = await errors({"max_context_tokens": 6_000})
-        assert warning.startswith("max_context_tokens: 4,000 instead of 6,000")
+        assert warning.startswith("At most 4,000 tokens of context are passed on here, not 6,000")
 
 
 async def test_the_warning_is_on_record_with_the_response(hub: Hub) -> None:

@@ -211,7 +211,7 @@ def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
     goes_on = sent.session is not None or sent.view is not None
     if sent.remit is None and not goes_on and sent.context is not None and reads_conversation(sent.context):
         found.append(
-            "the filter chose nothing: the request names no conversation. "
+            "The filter chose nothing, because the request names no conversation. "
             "Name the session to choose from, or put what the callee needs into the task."
         )
     return tuple(found)
@@ -220,8 +220,8 @@ def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
 def context_cut(asked: int, granted: int, name: str = "max_context_tokens") -> str:
     """Return the warning to a caller that asks for more context than allowed; *name* is its name for the field."""
     return (
-        f"{name}: {granted:,} instead of {asked:,}: more is not allowed here. "
-        "The team file says how much is (`context_tokens` in `[budgets]`)."
+        f"At most {granted:,} tokens of context are passed on here, not {asked:,} as `{name}` asks for. "
+        "The team file says how many (`context_tokens` in `[budgets]`)."
     )
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from remit.policy.redaction import Held, kind_of
 from remit.policy.restoring import tokens_in
+from remit.policy.warning import HubWarning
 from remit.protocol.card import AgentCard, Schema, ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Problem
@@ -188,11 +189,12 @@ def kinds_seen(tool: ToolCard) -> frozenset[str]:
     return frozenset[str]().union(*tool.sees.values()) if isinstance(tool.sees, dict) else tool.sees
 
 
-def token_given(what: str, name: str, field: str, kind: str, key: str | None = None) -> str:
+def token_given(what: str, name: str, field: str, kind: str, key: str | None = None) -> HubWarning:
     """Return the warning about a tool or capability that got a token in a field that needs the value itself."""
-    return (
+    return HubWarning(
+        "Personal data was withheld from a part of the work, so its result may be incomplete.",
         f"{what} {name} got a token in the place of a value in `{field}`, because redaction is on and it does not see "
-        f"{kind}. If it needs the value, let it see that kind: {key_to_add(what, name, kind, key)}"
+        f"{kind}. If it needs the value, let it see that kind: {key_to_add(what, name, kind, key)}",
     )
 
 

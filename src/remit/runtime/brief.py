@@ -380,6 +380,9 @@ class Brief:
     used = Renamed("record_tool_use")
 
 
+_NOT_BLENDED = "The results could not be told as one text, so each is given for itself."
+
+
 async def _told_as_one(combined: Combined, blender: Blender, request: str, titles: Sequence[str]) -> Combined:
     """Return the combination with the model's text as its result, or unchanged if the model fails or invents facts."""
     merged = combined.answer
@@ -392,8 +395,7 @@ async def _told_as_one(combined: Combined, blender: Blender, request: str, title
             raise TypeError(f"a blender returned a {type(text).__name__}, not a text")
     except Exception as error:  # noqa: BLE001 - results must not be lost because a model could not be reached
         log.warning("results could not be blended: %s", type(error).__name__)
-        failed = f"the results could not be blended: {type(error).__name__}"
-        return replace(combined, answer=replace(merged, warnings=(*merged.warnings, failed)))
+        return replace(combined, answer=replace(merged, warnings=(*merged.warnings, _NOT_BLENDED)))
     # Every name and number of the text is checked against everything that the model was given.
     import asyncio  # a team, briefs included, is also loaded where no event loop runs
 

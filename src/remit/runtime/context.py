@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from remit.policy.limits import Limits
 from remit.policy.verdict import Ask, Guard, Sealing
+from remit.policy.warning import HubWarning
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
@@ -53,7 +54,7 @@ class RunRecording(Protocol):
 
     def notice(self, frame: Frame, text: str, code: Code | None = None) -> None: ...
 
-    def warn(self, frame: Frame, text: str) -> None: ...
+    def warn(self, frame: Frame, warning: HubWarning) -> None: ...
 
     def warn_of_tokens(self, frame: Frame, code: str) -> None: ...
 

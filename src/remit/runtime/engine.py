@@ -12,7 +12,7 @@ from typing import NamedTuple, Self, Unpack
 from remit.policy.breaker import BreakerSettings, Phase
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender
+from remit.policy.reception import Grant, Sender, peer_of
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Facts, Guard, Sealing
 from remit.protocol.card import AgentCard, ToolCard
@@ -155,7 +155,7 @@ class Engine:
     @property
     def cards(self) -> dict[str, AgentCard]:
         """The agents that are registered, by name."""
-        return {name: entry.card for name, entry in self._parts.registry.agents.items()}
+        return {card.name: card for card in self._parts.registry.cards()}
 
     @property
     def tool_cards(self) -> dict[str, ToolCard]:
@@ -327,7 +327,16 @@ class Engine:
         if summary is None or summary.run != run or summary.response is None:
             return None
         response = await self._parts.redactor.for_user(run, summary.response)
-        return response.outward() if summary.via else response
+        if summary.via:
+            response = response.outward()
+        if response.fault is None and not response.warnings:
+            return response
+        request = await self.request_of(run) if summary.via else None
+        if request is not None and peer_of(request) is not None:
+            return response  # another hub words it for its own users
+        from remit.text.user_response import for_user  # few responses need it
+
+        return for_user(response, self._parts.registry.cards)
 
     async def request_of(self, run: str) -> Request | None:
         """Return the root request of a run in the user's words; None if nothing is recorded."""

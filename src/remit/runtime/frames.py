@@ -266,6 +266,8 @@ class Frame:
     """Whether it failed because one of its delegations failed."""
     warnings: list[str] | None = None
     """The hub's warnings to its caller, besides those of its agent."""
+    warned: set[str] | None = None
+    """The details of these warnings, which are recorded."""
     short_text: Response | None = None
     """Its agent's response, if that is only a short text: nothing else in it has to be examined."""
     partial: Answer | Callable[[], Answer] | None = None

@@ -1,7 +1,7 @@
 """The agents and tools of a hub."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
@@ -39,6 +39,10 @@ class Registry:
         if len(address) > LONGEST_NAME:
             raise team_invalid(f"`{address}` is too long: use at most {LONGEST_NAME} characters for agent and hub")
         self.agents[card.name] = RegisteredAgent(_checked(card), agent, address)
+
+    def cards(self) -> Iterator[AgentCard]:
+        """Yield the cards of all agents."""
+        return (entry.card for entry in self.agents.values())
 
     def replace(self, cards: Iterable[AgentCard]) -> None:
         """Replace the cards of the same names, all of them or none."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from remit.policy.reception import peer_of
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
@@ -60,9 +61,9 @@ class RootRuns:
         """Execute a root request, or attach to an equal one in flight; only the first caller can cancel it."""
         going = await self.begin(request)
         if isinstance(going, Response):
-            return going
+            return self._for_asker(request, going)
         try:
-            return await asyncio.shield(going.task)
+            return self._for_asker(request, await asyncio.shield(going.task))
         except asyncio.CancelledError:
             if not going.task.done() and going.run == request.run:
                 self.cancel(request.run, "its caller was cancelled")
@@ -270,7 +271,7 @@ class RootRuns:
             return await self._records.refuse(request, why)
         self.active.note_on_record(request, known.run)
         response = known.response or await self._attach(request, known.run)
-        return _for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
+        return self._for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
 
     async def _attach(self, request: Request, run: str) -> Response:
         """Wait for another process to finish the same request, for at most this request's time."""
@@ -297,7 +298,20 @@ class RootRuns:
         if frame.run.scope != frame.run.id:
             with suppress(StoreError):  # it is answered, whatever happens to the question
                 await self._dispatch.parts.sessions.ask_back(frame.run, response)
-        return _for_asker(frame.request, await made_whole(response, frame.run.held))
+        return self._for_asker(frame.request, await made_whole(response, frame.run.held))
+
+    def _for_asker(self, request: Request, response: Response) -> Response:
+        """Return a response as its caller gets it: only this hub's own programs see details of its code.
+
+        A user reads plain sentences in it; another hub words them for its own users.
+        """
+        if request.via is not None:
+            response = response.outward()
+        if (response.fault is None and not response.warnings) or peer_of(request) is not None:
+            return response
+        from remit.text.user_response import for_user  # few responses need it
+
+        return for_user(response, self._dispatch.parts.registry.cards)
 
     def digest_of(self, request: Request) -> bytes:
         """Return a digest of a request's content that reveals nothing to those who can only read the store."""
@@ -315,8 +329,3 @@ def _changes_nothing(frame: Frame) -> bool:
 
 def _duplicate(request: Request) -> Fault:
     return fault(Code.DUPLICATE_REQUEST, f"request id {request.id} was used before with other content")
-
-
-def _for_asker(request: Request, response: Response) -> Response:
-    """Return a response as its caller gets it: only this hub's own programs see details of its code."""
-    return response if request.via is None else response.outward()

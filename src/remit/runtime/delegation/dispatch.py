@@ -254,8 +254,8 @@ class Dispatch:
 
     def _answered_before(self, parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
         """Answer a caller with the answer that it got before, and record that."""
-        response = given_again(parent, request, earlier)
-        self.recording.notice(parent, response.warnings[-1])
+        response = given_again(request, earlier)
+        self.recording.notice(parent, f"{earlier.response.id} is asked again and answered with its earlier answer")
         return response
 
     async def routed(self, parent: Frame, frame: Frame) -> Response:

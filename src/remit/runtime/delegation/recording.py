@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from remit.policy.redaction import kind_of
 from remit.policy.verdict import Sealing
+from remit.policy.warning import HubWarning
 from remit.policy.weight import LIGHT, is_light_request
 from remit.policy.withheld import can_be_used, token_given, tokens_asked_for
 from remit.protocol.envelope import VERSION, Call, Request, Response
@@ -33,14 +34,16 @@ class RunRecorder:
         body = Notice(delegation=frame.path, agent=frame.card.name, text=text, code=code)
         self.record(Kind.NOTICE, frame.run.id, frame.request.session or frame.path, body)
 
-    def warn(self, frame: Frame, text: str) -> None:
-        """Record a warning for the caller, and repeat it in the responses of *frame* and all frames above it."""
-        if frame.warnings is None or text not in frame.warnings:
-            self.notice(frame, text)
+    def warn(self, frame: Frame, warning: HubWarning) -> None:
+        """Record a warning with its details, and say it in the responses of *frame* and all frames above it."""
+        frame.warned = frame.warned or set()
+        if warning.details not in frame.warned and len(frame.warned) < MOST_WARNINGS:
+            frame.warned.add(warning.details)
+            self.notice(frame, warning.details)
         for each in frame.lineage():
             each.warnings = each.warnings or []
-            if text not in each.warnings and len(each.warnings) < MOST_WARNINGS:
-                each.warnings.append(text)
+            if warning.text not in each.warnings and len(each.warnings) < MOST_WARNINGS:
+                each.warnings.append(warning.text)
 
     def warn_of_tokens(self, frame: Frame, code: str) -> None:
         """Warn that an agent gets a token where its capability needs a value, and has nobody to pass it to."""

@@ -5,6 +5,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from remit.policy.repeats import ENOUGH, CallKey, CallWords, EarlierAnswer, repeated_without_progress, words_of
+from remit.policy.warning import HubWarning
 from remit.policy.weight import is_light, is_light_response
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Request, Response, Usage
@@ -18,6 +19,8 @@ MOST_ANSWERS = 200
 # Calls of one delegation to one callee that are compared. Code that makes more calls than this iterates.
 MOST_WATCHED = 50
 
+# For the agent that asked again, and for the user who reads its answer.
+_EARLIER = "This was asked before and nothing has changed since, so this is the earlier answer."
 _UNWATCHED: list[PastCall] = []
 
 
@@ -66,10 +69,9 @@ def note_end(frame: Frame, parent: Frame, outcome: Response) -> None:
         frame.asked.answer = result if isinstance(result, str) or is_light(result) else outcome.summary
 
 
-def given_again(parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
+def given_again(request: Request, earlier: EarlierAnswer) -> Response:
     """Return an earlier answer as the answer to an equal request; it costs nothing."""
     was = earlier.response
-    note = f"{parent.card.name} asked this before ({was.id}) and nothing has changed since: this is the earlier answer"
     return replace(
         for_record(was),
         id=request.id,
@@ -79,7 +81,7 @@ def given_again(parent: Frame, request: Request, earlier: EarlierAnswer) -> Resp
         waited_ms=0,
         tool_calls=(),
         cache="hit",
-        warnings=(*was.warnings, note),
+        warnings=(*was.warnings, _EARLIER),
     )
 
 
@@ -107,11 +109,12 @@ def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> Past
     return asked
 
 
-def circling(parent: Frame, name: str) -> str:
+def circling(parent: Frame, name: str) -> HubWarning:
     """Return the warning to an agent that goes in circles."""
-    return (
-        f"{parent.card.name} has asked {name} for nearly the same several times, and the answers bring nothing new: "
-        "use the answers so far, ask for something else, or ask another agent"
+    return HubWarning(
+        "Nearly the same was asked several times, and the answers brought nothing new. "
+        "Use the answers so far, or ask for something else.",
+        f"{parent.card.name} has asked {name} for nearly the same several times, and the answers bring nothing new",
     )
 
 

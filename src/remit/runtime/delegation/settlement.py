@@ -294,8 +294,9 @@ def _stopped(frame: Frame, why: Fault) -> Response:
         return response
     # Only for an agent that does not stop: nothing can be awaited for it any more.
     frame.partial = None
-    warning = f"the partial answer of {frame.card.name} is not stored: it is larger than {LIGHT} characters"
-    return replace(stopped(frame, why), warnings=(warning,))
+    return replace(
+        stopped(frame, why), warnings=(f"What was finished is not stored: it is larger than {LIGHT} characters.",)
+    )
 
 
 def _too_late(frame: Frame) -> Fault:
