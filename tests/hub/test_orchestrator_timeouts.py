@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from remit import Answer, Brief, Capability, Hub, Status
+from remit.policy.plan import Step, Workflow
 
 DOC = Capability(
     code="DOC_GENERATE",
@@ -35,3 +36,49 @@ async def test_a_single_intent_that_times_out_is_partial_with_the_finished_part(
     assert response.result.startswith("Chapter one is written.")
     assert "it took too long" in response.result
     assert not any(name in response.result for name in ("DOC", "TIMEOUT"))
+
+
+SUM = Capability(
+    code="LEDGER_SUM",
+    description="Sum up the ledger",
+    examples=("sum up the ledger", "what is the sum of the ledger"),
+    read_only=True,
+)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(("of_capability", "of_request"), [(300, 20_000), (None, 1_500)])
+@pytest.mark.parametrize(
+    ("agent", "text"),
+    [
+        ("alone", "the year"),
+        ("chosen", "the year"),
+        ("together", "the year"),
+        ("orchestrator", "write a report, then sum up the ledger"),
+        ("orchestrator", "write a report and sum up the ledger"),
+    ],
+)
+async def test_a_finished_part_is_given_by_workflows_plans_and_several_intents(
+    hub: Hub, agent: str, text: str, of_capability: int | None, of_request: int, *, both: bool
+) -> None:
+    async def slow(brief: Brief) -> str:
+        brief.progress("writing", partial=lambda: Answer("Chapter one is written.", unfinished=("chapter two",)))
+        await asyncio.Event().wait()
+        return ""
+
+    async def quick(brief: Brief) -> str:
+        return "12 entries."
+
+    hub.add("DOC", slow, capabilities=[replace(DOC, time_ms=of_capability)])
+    hub.add("FIN", slow if both else quick, capabilities=[replace(SUM, time_ms=of_capability)])
+    write = Step(name="write", agent="DOC", capability="DOC_GENERATE", title="Write the report")
+    add = Step(name="add", agent="FIN", capability="LEDGER_SUM", title="Sum up")
+    hub.workflow(Workflow(name="alone", steps=(write,)))
+    hub.workflow(Workflow(name="chosen", steps=(add, write), result="write"))
+    hub.workflow(Workflow(name="together", steps=(write, add)))
+    hub.orchestrator()
+    async with hub:
+        response = await hub.ask(agent, text, user="u", deadline_ms=of_request)
+    assert (response.status, response.fault) == (Status.PARTIAL, None)
+    assert "Chapter one is written." in response.result
+    assert "it took too long" in response.result

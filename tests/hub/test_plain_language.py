@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remit import Answer, Brief, Capability, Code, Hub, RemitError, Response, Status, fault
+from remit import Answer, Brief, Call, Capability, Code, Hub, RemitError, Response, Status, fault
 from remit.policy.plan import Step, Workflow
 from remit.protocol.records import Progress
 
@@ -235,3 +235,16 @@ async def test_a_word_that_is_also_a_code_stays_in_the_answer(hub: Hub) -> None:
     async with hub:
         response = await hub.ask("orchestrator", "tell me the news", user="u")
     assert str(response.result).startswith("The analysis found no news. News at ten, and no other news.")
+
+
+async def test_parts_that_an_agent_names_after_other_agents_have_no_names_for_users(hub: Hub) -> None:
+    team(hub, raises)
+
+    @hub.agent("clerk", may_call=[AGENT, OTHER])
+    async def clerk(brief: Brief) -> Answer | None:
+        calls = [Call(target=AGENT, objective="sum"), Call(target=OTHER, objective="report")]
+        return (await brief.combine(calls)).answer
+
+    async with hub:
+        response = await hub.ask("clerk", "do", user="u")
+    assert (response.finished, response.unfinished) == (("The analysis",), ("The analysis",))

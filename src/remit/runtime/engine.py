@@ -29,6 +29,7 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.guards import GUARDS
+from remit.runtime.delegation.response import needs_wording
 from remit.runtime.events import BACKLOG, Events, HubEvents
 from remit.runtime.execution import Executor
 from remit.runtime.frames import Frame
@@ -329,7 +330,7 @@ class Engine:
         response = await self._parts.redactor.for_user(run, summary.response)
         if summary.via:
             response = response.outward()
-        if response.fault is None and not response.warnings:
+        if not needs_wording(response):
             return response
         request = await self.request_of(run) if summary.via else None
         if request is not None and peer_of(request) is not None:

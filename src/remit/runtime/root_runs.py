@@ -21,6 +21,7 @@ from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
 from remit.runtime.aside import aside
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.admission import Heavy
+from remit.runtime.delegation.response import needs_wording
 from remit.runtime.frames import Frame
 from remit.runtime.ports import (
     FIRST_EPOCH,
@@ -307,7 +308,7 @@ class RootRuns:
         """
         if request.via is not None:
             response = response.outward()
-        if (response.fault is None and not response.warnings) or peer_of(request) is not None:
+        if not needs_wording(response) or peer_of(request) is not None:
             return response
         from remit.text.user_response import for_user  # few responses need it
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Response
-from remit.text.failures import plain_warning, with_plain_summary
+from remit.text.failures import plain_part, plain_warning, with_plain_summary
 from remit.text.narration import hidden_names, without_names
 
 
@@ -16,8 +16,13 @@ def for_user(response: Response, cards: Callable[[], Iterable[AgentCard]]) -> Re
     The result is left as it is: it is the agent's answer. *cards* are those of all agents of the hub.
     """
     response = with_plain_summary(response)
-    if not response.warnings:
+    if not (response.warnings or response.finished or response.unfinished):
         return response
     hidden = hidden_names(cards())
     warnings = (without_names(plain_warning(each), hidden) for each in response.warnings)
-    return replace(response, warnings=tuple(dict.fromkeys(warnings)))
+    return replace(
+        response,
+        warnings=tuple(dict.fromkeys(warnings)),
+        finished=tuple(without_names(each, hidden) for each in response.finished),
+        unfinished=tuple(without_names(plain_part(each), hidden) for each in response.unfinished),
+    )

@@ -237,3 +237,8 @@ def brief_fault(why: Fault) -> Fault:
     error = origin.error.partition(":")[0][:MAX_NAME]
     frames = tuple(each for each in origin.frames[-1:] if is_light(each))
     return replace(short, origin=replace(origin, error=error, frames=frames))
+
+
+def needs_wording(response: Response) -> bool:
+    """Return whether a response has texts besides its answer, which users read in plain words."""
+    return response.fault is not None or bool(response.warnings or response.finished or response.unfinished)
