@@ -235,11 +235,15 @@ class _SourceIndex:
         # Also read the source as a summary is read: in "0C Paris", a word begins with C only after the 0 is removed.
         rest = " ".join(_without_things(line, self._note) for line in lines)
         read = [_bare(word).casefold() for word in _WORD.findall(rest)]
-        self._read = _in_a_row(read)
+        # "Turbine: North" is a field, and the turbine called North.
+        self._read = _in_a_row(read) + _in_a_row([word for word in read if word != ":"])
         words = [_bare(word) for word in _WORD.findall(whole)]
         # Index the parts of hyphenated words as well.
         words += [part for word in words if "-" in word for part in word.split("-")]
+        # "In basin D. Visitors": the end of a sentence looks like an initial.
+        words += [word[0] for word in words if len(word) == 2 and word[0].isupper() and word[1] == "."]
         self._words = {word.casefold() for word in words} | set(read)
+        self._german_stems = {_german_stem(word) for word in self._words}
         self._plain = {word for word in words if word.islower()}
 
     def _note_shared_unit(self, sentence: str) -> None:
@@ -311,8 +315,12 @@ class _SourceIndex:
                 words = words[1:]
             for name in _names(words):
                 bare = [_bare(word) for word in name]
+                if german and self._is_inflected([word.casefold() for word in bare]):
+                    continue
                 # Initials may be written with or without a space.
                 apart = len(bare) > 1 and not any(word.endswith(".") for word in bare)
+                # "Das Vanilleeis Milch enthält": after an article comes a noun, and not a name of two words.
+                apart = apart and not (german and (run.before in _DETERMINERS or words[0].casefold() in _DETERMINERS))
                 if not all(map(self._knows, bare)) or (apart and not self._has_in_a_row(bare)):
                     yield " ".join(name)
 
@@ -345,6 +353,13 @@ class _SourceIndex:
             return False
         return run.before in _DETERMINERS or len(run.words) == 2 or noun.endswith(_NOUN_ENDINGS)
 
+    def _is_inflected(self, words: Sequence[str]) -> bool:
+        """Say whether German words are forms of those in the source: "Hunde" of "Hund", "Grazer" of "Graz"."""
+        first, *others = words
+        if not others:
+            return _german_stem(first) in self._german_stems
+        return first.endswith("er") and first[:-2] in self._words and all(word in self._words for word in others)
+
     def _is_ordinary(self, word: str) -> bool:
         word = _bare(word).casefold()
         return word in self._plain or word in REQUEST_VERBS or (len(word) > 5 and word.endswith(_ENDINGS))
@@ -363,6 +378,14 @@ def _names(words: Sequence[str]) -> Iterator[list[str]]:
         if name and (ordinary or word.endswith(_POSSESSIVE)):
             yield name
             name = []
+
+
+def _german_stem(word: str) -> str:
+    """Return a word without the ending of its case or number; a short one as it is."""
+    for ending in ("ern", "en", "er", "es", "em", "e", "n", "s"):
+        if word.endswith(ending) and len(word) - len(ending) > 3:
+            return word.removesuffix(ending)
+    return word
 
 
 def _comparable(name: str) -> str:

@@ -57,6 +57,21 @@ CAUSE = _phrases(r"""
 """)
 """What makes one thing the reason of another."""
 
+_REASON_AFTER = re.compile(
+    r"\b(?:because of|due to|owing to|thanks to|on account of|because|(?P<german>wegen|aufgrund|infolge|dank|weil))"
+    r"\s+(?P<said>[^,;.:()]{3,80})",
+    re.IGNORECASE,
+)
+_NOUN = re.compile(r"\b[A-ZÄÖÜ]\w+")
+
+
+def reason_given(text: str) -> str:
+    """Return the words that follow "because" or "due to" in a sentence; of German, the nouns. Empty if it has none."""
+    found = _REASON_AFTER.search(text)
+    if found is None:
+        return ""
+    return " ".join(_NOUN.findall(found["said"])) if found["german"] else found["said"]
+
 
 POSSIBLY = _phrases(r"""
     may|might|could|possibly|perhaps|maybe|likely|unlikely|probabl[ey]|potential(?:ly)?|appears?|seems?
@@ -77,9 +92,26 @@ DOUBT = _phrases(r"""
 
 CONDITION = _phrases(r"""
     if|unless|in case|in the event|provided|as long as|only when|depending|depends|subject to|when|whenever
-    once|should|until|without|conditional\w*|except
+    once|should|until(?![^,;]{0,12}\d)|without|conditional\w*|except
     wenn|falls|sofern|solange|im fall\w*|bei|außer|vorausgesetzt|es sei denn|abhängig|erst
 """)
+
+
+STRICT_EXCEPTION = _phrases(
+    "except(?:ing)?|apart from|aside from|but for|other than|excluding|ausgenommen|bis auf|abgesehen von"
+)
+"""What certainly leaves something out of a statement."""
+
+
+EXCEPTION = _phrases(rf"""
+    {STRICT_EXCEPTION.pattern}|exceptions?|excludes?|only|just|lacks?|missing|without|all but|still|open
+    außer|ausnahme|nur|fehl\w*|ohne|noch
+""")
+"""What may leave something out; wide, because it is asked whether an exception was kept."""
+
+
+SUPPOSES = _phrases("would|würden?|wäre[n]?")
+"""What says how something would be."""
 
 
 STRICT_CONDITION = _phrases(
@@ -89,7 +121,7 @@ STRICT_CONDITION = _phrases(
 
 OBLIGATION = re.compile(
     r"\b(?:required?s?|requires|necessary|mandatory|obligatory|compulsory|needed|(?:is|are) to|deadline|due|needs?"
-    r"|expect\w*|planned|scheduled|likely"
+    r"|expect\w*|planned|scheduled|likely|(?:asked|requested|urged|invited|told) to|gebeten|aufgefordert"
     r"|erforderlich|nötig|brauch\w*|benötig\w*|geplant|voraussichtlich"
     r"|notwendig|verpflicht\w*|frist|(?:ist|sind) \w+ zu)\b"
 )

@@ -1,5 +1,6 @@
 """The statements of sources, and the objections to a sentence that they do not carry."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -7,20 +8,25 @@ from typing import cast
 
 from remit.protocol.envelope import Json
 from remit.text.components import Component, in_words, laid_out, said_shortly
-from remit.text.markers import OBLIGATION
+from remit.text.markers import OBLIGATION, SUPPOSES, reason_given
 from remit.text.sentences import is_question, sentence_spans
 from remit.text.stated_figures import StatedFigure
 from remit.text.statement_comparison import (
     Why,
     bounds_differ,
+    compared_from_both,
+    compared_otherwise,
     count_opposites,
     direction_of,
+    ends_range,
     is_among,
+    is_converse,
     is_other,
     is_state,
     same_predicate,
     sense_differs,
     share_axis,
+    trades_places,
     words_in,
 )
 from remit.text.statements import EMPTY_WORDS, LONGEST_SENTENCE, ReadSentence, Segment, SentenceReader
@@ -145,22 +151,34 @@ class SourceStatements:
             return "advice"
         if sentence.reasons and not self._shared(sentence, lambda each: each.reasons or "instead" in each.small):
             return "cause"
-        if not self._covers(sentence):
+        if (about := reason_given(sentence.text)) and not self._speak_of(about):
+            return "cause"
+        if not self._covers(sentence) or (SUPPOSES.search(sentence.small) and not self._mostly_known(sentence)):
             return "not in the results"
         for segment in sentence.segments:
             if why := self._against(segment):
                 return why
         return self._substituted(sentence)
 
+    def _speak_of(self, text: str) -> bool:
+        """Return whether the sources speak of anything of a text."""
+        tokens = self._tokens(text)
+        return not tokens or any(token in self._known for token in tokens)
+
     def _covers(self, sentence: ReadSentence) -> bool:
         found = 0
         for segment in sentence.segments:
             here = sum(1 for token in segment.own if token in self._known or token in _FRAMES)
             found += here
-            words = len(segment.own)
+            words = sum(weight == 1.0 for weight in segment.own.values())  # not the parts of compounds
             if not segment.figures and words > 1 and here < words / 3:
                 return False
         return found > 0
+
+    def _mostly_known(self, sentence: ReadSentence) -> bool:
+        """Return whether the sources speak of most that a sentence does: what "would" be is easily made up."""
+        tokens = [token for segment in sentence.segments for token, weight in segment.own.items() if weight >= 1.0]
+        return 3 * sum(token in self._known for token in tokens) >= 2 * len(tokens)
 
     def _shared(self, sentence: ReadSentence, which: Callable[[ReadSentence], bool]) -> bool:
         """Return whether a source has a sentence of that kind about the same."""
@@ -214,7 +232,13 @@ class SourceStatements:
         )
         if not bound and self._crosses(segment):
             return "subject"
-        return bound or self._sense_against(segment) or self._direction_against(segment)
+        return (
+            bound
+            or self._number_against(segment)
+            or self._sense_against(segment)
+            or self._denied_against(segment)
+            or self._direction_against(segment)
+        )
 
     def _figures_against(self, segment: Segment) -> Why | None:
         for figure in segment.figures:
@@ -237,6 +261,8 @@ class SourceStatements:
             there = [other for place in at for other in self._segments[place].figures if figure.same(other)]
             if all(bounds_differ(figure, other) for other in there):
                 return "bound"
+            if figure.per and all(other.per and other.per != figure.per for other in there):
+                return "figure"
         return None
 
     def _other_unit(self, figure: StatedFigure, holders: Iterable[int]) -> bool:
@@ -308,6 +334,35 @@ class SourceStatements:
             for other in predicates
         )
 
+    def _number_against(self, segment: Segment) -> Why | None:
+        """Object to a statement about all where the sources speak of some, and the other way round."""
+        for noun, kind in segment.quantified.items():
+            scores = self._scores(segment, {noun}, alone=True)
+            top = max(scores.values(), default=0.0)
+            there = [self._segments[place] for place, score in scores.items() if score >= top - 0.01]
+            kinds = {each.quantified[noun] for each in there if noun in each.quantified}
+            if kinds and kind not in kinds and not any(each.denies for each in (segment, *there)):
+                return "other word"
+        return None
+
+    def _denied_against(self, segment: Segment) -> Why | None:
+        """Object to what the sources only deny, where a statement has it beside something that they say."""
+        if segment.denies or segment.lacks or _APART.search(segment.sentence.small):
+            return None
+        scores = self._scores(segment, alone=True)
+        if not scores:
+            return None
+        best = self._segments[max(scores, key=lambda place: scores[place])]
+        if best.denies or not same_predicate(segment, best):
+            return None
+        for token in segment.own:
+            holders = [self._segments[place] for place in self._near(token) if token in self._segments[place].own]
+            if token in best.own or token in segment.sides or not holders:
+                continue
+            if all(each.denies and next(iter(each.own)) == token for each in holders):
+                return "negation"
+        return None
+
     def _sense_against(self, segment: Segment) -> Why | None:
         scores = self._scores(segment, senses=True)
         if not scores:
@@ -318,7 +373,10 @@ class SourceStatements:
         alike = [each for each in best if same_predicate(segment, each)]
         if not alike or len(alike) < len(best):
             return None
-        verdicts: list[Why | None] = [sense_differs(segment, each) for each in alike]
+        verdicts: list[Why | None] = [
+            None if any(rule(segment, each) for rule in _SAME_OTHERWISE) else sense_differs(segment, each)
+            for each in alike
+        ]
         if None in verdicts or (verdicts[0] == "negation" and self._denied_elsewhere(segment, alike, scores)):
             return None
         return verdicts[0]
@@ -337,6 +395,8 @@ class SourceStatements:
             there = self._segments[place]
             if score < 2:
                 continue
+            if compared_otherwise(segment, there):
+                return "direction"
             if any(
                 direction_of(segment, each) * direction_of(there, each) < 0
                 for each in segment.roles
@@ -366,6 +426,8 @@ class SourceStatements:
                 apart = [(a, b) for a, b in zip(words, there, strict=True) if a != b]
                 if len(apart) == 1 and is_other(*apart[0]) and (one is sentence or is_state(words, apart[0][0])):
                     return "other word"
+                if len(apart) == 2 and apart[0] == apart[1][::-1] and trades_places(words, apart[0]):
+                    return "direction"
         return None
 
     # ── what is missing ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -386,7 +448,7 @@ class SourceStatements:
                 continue
             tokens = set(segment.own)
             most = max((len(tokens & each) for each in said), default=0)
-            if most < len(tokens) * 0.34:
+            if 3 * most < len(tokens):
                 yield segment.source, segment.sentence.text
 
 
@@ -401,7 +463,14 @@ _FRAME = words_of("""
 _FRAMES = frozenset(map(concept_of, _FRAME))
 
 
+# The same with an opposite word.
+_SAME_OTHERWISE = (ends_range, is_converse, compared_from_both)
+
+
 _BARE = words_of("the mr mrs ms dr") | {""}
+
+
+_APART = re.compile(r"\b(?:rather|instead|only|statt|anstatt|nur|not|no|cannot|nicht|kein\w*)\b")
 
 
 _PASSIVE = words_of("by von vom durch")

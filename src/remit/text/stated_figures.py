@@ -7,18 +7,24 @@ from msgspec import Struct
 
 from remit.text.grounding import dates_in, figure_unit, figure_value, times_in
 from remit.text.numbers import digit_readings
-from remit.text.units import Unit
+from remit.text.units import Unit, unit_of
+from remit.text.word_relations import concept_of
+
+# "The maximum load is 5": a limit that is named.
+_NAMED = r"[^,;:.\d]{0,16}(?:\bis|\bare|\bof|\bist|\bsind|\bvon|\bbeträgt|:)"
 
 _UPPER = re.compile(
-    r"\b(?P<strong>at most|up to|no more than|not more than|maximum(?: of)?|less than|fewer than|below|höchstens"
+    rf"\b(?P<noun>(?:maximum|maximal\w*|limit|capacity|höchst(?!ens)\w+|obergrenze)\b{_NAMED})"
+    r"|\b(?P<strong>at most|up to|no more than|not more than|maximum(?: of)?|less than|fewer than|below|höchstens"
     r"|maximal|bis zu|weniger als|nicht mehr als)"
     r"|\b(?:no later than|under|within|until|till|before|bis|unter|spätestens|vor)",
 )
 
 
 _LOWER = re.compile(
-    r"\b(?P<strong>at least|no less than|no fewer than|minimum(?: of)?|more than|above|mindestens|mehr als|wenigstens"
-    r"|exceed(?:s|ing|ed)?)|\b(?:no earlier than|over|after|since|über|ab|seit|nach)"
+    rf"\b(?P<noun>(?:minimum|mindest(?!ens)\w+|untergrenze)\b{_NAMED})"
+    r"|\b(?P<strong>at least|no less than|no fewer than|minimum(?: of)?|more than|above|mindestens|mehr als|wenigstens"
+    r"|exceed(?:s|ing|ed)?)|\b(?:no earlier than|over|after|since|from|über|ab|seit|nach)"
 )
 
 
@@ -44,6 +50,12 @@ _CLOCK = re.compile(r"(\d{1,2})(?:\.(\d{2}))? (?:Uhr|o['’]clock)\b.*")
 _NEXT = re.compile(r"[ -]([^\W\d_]+)")
 
 
+# "60 euros per hour", "140 euros a night"
+_RATE = re.compile(
+    r"\s*(?:(?:per|each|every|pro|je)\s+|an?\s+(?=(?:hour|day|night|week|month|year|piece|person|head)\b)|/\s*)([^\W\d_]+)"
+)
+
+
 _BOUND_REACH = 24
 
 
@@ -58,6 +70,8 @@ class StatedFigure(Struct, frozen=True):
     written: str = ""
     then: str = ""
     """The word after it, if it has no unit."""
+    per: str = ""
+    """What it is counted by: the concept of "hour" in "60 euros per hour"."""
 
     def same(self, other: "StatedFigure") -> bool:
         return self.kind == other.kind and self._fits(other) and not set(self.values).isdisjoint(other.values)
@@ -88,8 +102,18 @@ def read_figure(found: re.Match[str], line: str) -> StatedFigure | None:
     readings = () if found["scale"] or found["sign"] or not found["digits"] else digit_readings(found["digits"])
     values = (figure_value(found), *(f"{whole}.{rest}" if rest.strip("0") else whole for whole, rest in readings))
     then = _NEXT.match(line, found.end()) if unit is None and not (found["unit"] or "").strip() else None
+    if then and (further := _NEXT.match(line, then.end())) and (counted := unit_of(further[1])):
+        unit, then = counted, None  # "12 further days"
+    rate = _RATE.match(line, found.end())
     return StatedFigure(
-        "n", tuple(dict.fromkeys(values)), unit, bound, strong, found[0], then[1].lower() if then else ""
+        "n",
+        tuple(dict.fromkeys(values)),
+        unit,
+        bound,
+        strong,
+        found[0],
+        then[1].lower() if then else "",
+        concept_of(rate[1].lower()) if rate else "",
     )
 
 
@@ -97,7 +121,7 @@ def bound_of(before: str, after: str) -> tuple[int, bool]:
     for sign, pattern, follow in ((1, _UPPER, _AFTER_UPPER), (-1, _LOWER, _AFTER_LOWER)):
         for found in pattern.finditer(before):
             if _GAP.match(before, found.end()):
-                return sign, found["strong"] is not None
+                return sign, (found["strong"] or found["noun"]) is not None
         if found := follow.match(after):
             return sign, found["strong"] is not None
     return 0, False

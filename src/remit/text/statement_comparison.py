@@ -1,13 +1,15 @@
 """Compares two parts of sentences: opposites, negations, limits, directions and other words."""
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Literal
 
-from remit.text.markers import CONDITION, DOUBT, POSSIBLY, STRICT_CONDITION
+from remit.text.markers import CONDITION, DOUBT, EXCEPTION, POSSIBLY, STRICT_CONDITION, STRICT_EXCEPTION
 from remit.text.stated_figures import StatedFigure
 from remit.text.statements import EMPTY_WORDS, ReadSentence, Segment
 from remit.text.vocabulary import words_of
-from remit.text.word_relations import Sides, same_meaning
+from remit.text.word_relations import Sides, concept_of, same_meaning
 
 Why = Literal[
     "figure", "name", "subject", "negation", "opposite", "bound", "direction", "certainty", "condition", "other word",
@@ -38,9 +40,24 @@ def is_state(words: Sequence[str], word: str) -> bool:
     return at == len(words) - 1 or bool(at and words[at - 1] in _COPULAS)
 
 
+_OPPOSITE_PREPOSITIONS = (
+    *({"with", "without"}, {"before", "after"}, {"on", "off"}, {"in", "out"}, {"up", "down"}, {"inside", "outside"}),
+    *({"mit", "ohne"}, {"vor", "nach"}, {"an", "aus"}),
+)
+
+
+def trades_places(words: Sequence[str], pair: tuple[str, str]) -> bool:
+    """Return whether two nouns that change places change what is said: "A pays B", but not "A or B pays"."""
+    start, end = sorted(map(words.index, pair))
+    between = words[start + 1 : end]
+    return all(word.isalpha() and word not in EMPTY_WORDS for word in pair) and any(
+        word not in EMPTY_WORDS and not word[0].isdigit() for word in between
+    )
+
+
 def is_other(one: str, other: str) -> bool:
     """Return whether two words that stand in one place may mean different things."""
-    if {one, other} in ({"with", "without"}, {"mit", "ohne"}, {"before", "after"}, {"vor", "nach"}):
+    if {one, other} in _OPPOSITE_PREPOSITIONS:
         return True
     if not (one.isalpha() and other.isalpha()) or one in EMPTY_WORDS or other in EMPTY_WORDS:
         return False
@@ -85,7 +102,13 @@ def sense_differs(one: Segment, other: Segment) -> Why | None:
         plain, denied = (other, one) if one.denies else (one, other)
         if not flips and any(_is_negative(plain, concept) for concept in plain.sides if concept not in denied.sides):
             return None  # "cannot use it" and "it is closed"
+        if _STILL.search(denied.sentence.text.lower()) and _TO_BE.search(plain.text):
+            return None  # "still has to be done" and "has to be done"
+        if _FREE.search(plain.text) and _PRICED.search(denied.text):
+            return None  # "is free" and "pay nothing"
         return "opposite" if flips else "negation"
+    if STRICT_EXCEPTION.search(other.text) and not (one.denies or one.lacks or EXCEPTION.search(one.sentence.small)):
+        return "condition"
     if DOUBT.search(other.text) and not POSSIBLY.search(one.sentence.small):
         return "certainty"
     if STRICT_CONDITION.search(other.text) and not CONDITION.search(one.sentence.small):
@@ -93,8 +116,96 @@ def sense_differs(one: Segment, other: Segment) -> Why | None:
     return None
 
 
+_UNTIL = words_of("to until till bis")
+_CONVERSES = tuple(
+    (frozenset(map(concept_of, one.split())), frozenset(map(concept_of, other.split())))
+    for one, other in (
+        ("sell verkaufen", "buy purchase kaufen"),
+        ("lend leihen", "borrow ausleihen"),
+        ("send give hand senden geben", "receive get erhalten bekommen"),
+        ("lose verlieren", "win beat defeat gewinnen besiegen"),
+    )
+)
+_COMPARATIVE = re.compile(r"\b(?:more|less|fewer|mehr|weniger|\w{2,}er)\b")
+
+
+def ends_range(one: Segment, other: Segment) -> bool:
+    """Return whether one says when something ends that the other says lasts until then: "closes at 6", "open to 6"."""
+    return any(
+        other.roles.get(token) in _UNTIL and one.roles.get(token) not in _UNTIL
+        for figure in one.figures
+        if figure.kind in "tdw"
+        for token in figure.tokens
+    )
+
+
+def is_converse(one: Segment, other: Segment) -> bool:
+    """Return whether two say the same from both ends: "A buys it", "it is sold to A"."""
+    for sides in (*_CONVERSES, *((b, a) for a, b in _CONVERSES)):
+        if sides[0] & one.own.keys() and sides[1] & other.own.keys():
+            return bool(_first_noun(one) & _partners(other) or _first_noun(other) & _partners(one))
+    return False
+
+
+def _first_noun(segment: Segment) -> set[str]:
+    return set(list(segment.own)[:2])
+
+
+def _partners(segment: Segment) -> set[str]:
+    """Return what stands after a preposition of the other party: "sold to the market"."""
+    found: set[str] = set()
+    for place, word in enumerate(segment.words):
+        if word in _PARTIES:
+            found.update(map(concept_of, segment.words[place + 1 : place + 4]))
+    return found
+
+
+_PARTIES = words_of("to from by against an von gegen")
+
+
+def compared_otherwise(one: Segment, other: Segment) -> bool:
+    """Return whether one says of A what the other says of B: "A is larger than B", "B is larger than A"."""
+    return not count_opposites(one, other) and _changes_places(one, other)
+
+
+def compared_from_both(one: Segment, other: Segment) -> bool:
+    """Return whether two compare the same from both ends: "A is larger than B", "B is smaller than A"."""
+    return count_opposites(one, other) == 1 and _changes_places(one, other)
+
+
+def _changes_places(one: Segment, other: Segment) -> bool:
+    here, there = _comparison(one), _comparison(other)
+    if here is None or there is None:
+        return False
+    (left, right), (first, second) = here, there
+    # What is measured may stand before "than" in both; what something is measured by stands after it.
+    return bool(left & second or right & first) and right.isdisjoint(second)
+
+
+def _comparison(segment: Segment) -> tuple[set[str], set[str]] | None:
+    """Return what is compared: the concepts before and after "than", without the comparative."""
+    words = segment.words
+    at = next((place for place, word in enumerate(words) if place and word in {"than", "als"}), 0)
+    if not at or not _COMPARATIVE.search(" ".join(words[:at])) or any(word[0].isdigit() for word in words[at + 1 :]):
+        return None
+    degrees = {
+        concept_of(word)
+        for last, word in pairwise(("", *words))
+        if _COMPARATIVE.fullmatch(word) or _COMPARATIVE.fullmatch(last)
+    }
+    known = segment.own.keys() - (degrees & segment.sides.keys())
+    before, after = ({concept_of(word) for word in part} & known for part in (words[:at], words[at + 1 :]))
+    return before - after, after - before
+
+
+_STILL = re.compile(r"\b(?:still|yet|remains?|noch)\b")
+_TO_BE = re.compile(r"\b(?:ha(?:s|ve) to|must|needs? to|(?:is|are) to|muss|müssen)\b")
+_FREE = re.compile(r"\b(?:free|gratis|kostenlos|kostenfrei|umsonst)\b")
+_PRICED = re.compile(r"\b(?:pays?|paid|costs?|charged?|fees?|price|kostet|kosten|zahl\w*|bezahl\w*|gebühr\w*)\b")
+
+
 def _is_negative(segment: Segment, concept: str) -> bool:
-    return all(sign < 0 for _, sign in segment.sides[concept])
+    return any(sign < 0 for _, sign in segment.sides[concept])
 
 
 def direction_of(segment: Segment, name: str) -> int:

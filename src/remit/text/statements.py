@@ -8,6 +8,7 @@ from msgspec import Struct
 from remit.protocol.envelope import Json
 from remit.text.components import SHARES, in_words, name_words, said_shortly
 from remit.text.markers import ADVICE, CAUSE, NEGATIONS, positive_of
+from remit.text.quantifiers import quantified
 from remit.text.sentences import THING, unmarked
 from remit.text.stated_figures import StatedFigure, bound_of, read_figure
 from remit.text.units import UNITS, unit_word
@@ -21,6 +22,7 @@ LONGEST_SENTENCE = 1_000
 # Denials that have no word for it.
 _DENIED = re.compile(
     r"(?i:\bstill (?:has|have|needs?) to be\b|\b(?:has|have|is|are) yet to(?: be)?\b|\bremains? to be\b"
+    r"|\bfree of\b(?! charge)|\bfrei von\b"
     r"|\bout of (?!date\b|the\b|\d)|\b(?:muss|müssen) noch\b|\bau(?:ß|ss)er (?=[A-ZÄÖÜ]))"
 )
 _CODE = re.compile(r"[A-Za-z]{0,3}\d+[A-Za-z]{0,2}|[A-Z]\d*")
@@ -76,9 +78,14 @@ _FINITE = words_of("""
 """)
 
 
+_LESSENING = words_of("less least weniger")
+_SUBJECTS = words_of("it they he she er sie es")
+
 # Stands for a word with a capital before another.
 _CAPITAL = "A"
 _FADING, _BREAK = 0.6, 0.3
+# How much a pronoun that is the subject says of what it stands for.
+_MEANT = 0.9
 
 
 class Segment(Struct):
@@ -116,6 +123,8 @@ class Segment(Struct):
     """Whether it follows a semicolon, or "whereas", and so has a subject of its own."""
     lacks: bool = False
     """Whether something is said to be without something."""
+    quantified: dict[str, str] = {}
+    """Nouns of which it speaks, or goes on to speak, by the kind of their quantifier: "all", "some"."""
 
     @property
     def text(self) -> str:
@@ -143,6 +152,17 @@ class ReadSentence(Struct):
     """Whether it has one."""
 
     @property
+    def hangs_on(self) -> bool:
+        """Whether a pronoun is its subject, first or after a verb: "it is", "on Mondays it is"."""
+        return self.refers and bool(self.segments) and not _SUBJECTS.isdisjoint(self.segments[0].words)
+
+    @property
+    def subject(self) -> str:
+        """What its first part begins with, if that is a noun."""
+        first = self.segments[0] if self.segments else None
+        return next((each for each in first.own if each[-1:].isalpha()), "") if first and first.has_subject else ""
+
+    @property
     def tokens(self) -> set[str]:
         return {token for segment in self.segments for token in segment.own}
 
@@ -152,9 +172,15 @@ class ReadSentence(Struct):
         context = tuple(context)
         kept: set[str] = set()
         known: dict[str, float] = {}
+        of_how_many: dict[str, str] = {}
         if before is not None and self.refers:
             known = {token: weight for segment in before.segments for token in (*segment.inherited, *segment.own)}
+            if source and self.hangs_on and (subject := before.subject):
+                known[subject] = _MEANT
         for segment in self.segments:
+            if not segment.quantified:
+                segment.quantified = {noun: kind for noun, kind in of_how_many.items() if noun not in segment.own}
+            of_how_many = segment.quantified
             if segment.anew and len(segment.own) > 1:
                 known = {token: at * _BREAK for token, at in known.items()}
             # "The dessert does not": what, was said before.
@@ -234,8 +260,8 @@ class SentenceReader:
         return sentence
 
     def _segment(self, sentence: ReadSentence, items: Sequence[str], figures: Sequence[StatedFigure]) -> Segment:
-        segment = Segment(sentence, [], {}, [], {}, False, {}, {}, [], {})
-        before = ""
+        segment = Segment(sentence, [], {}, [], {}, False, {}, {}, [], {}, quantified=quantified(items))
+        before, lessened = "", False
         segment.has_subject = items[0].lower() in _DETERMINERS or items[0][:1].isupper()
         for place, item in enumerate(items):
             if item.startswith(_PLACE):
@@ -271,11 +297,15 @@ class SentenceReader:
                 if not bounds and (sides := sides_of(word)):
                     segment.sides[concept_of(word)] = sides
                 continue
-            self._note(segment, word, item, before)
+            if word in _LESSENING and items[place + 1 : place + 2] and sides_of(items[place + 1].lower()):
+                lessened = True
+                continue
+            self._note(segment, word, item, before, lessened=lessened)
+            lessened = False
             before = _CAPITAL if item[:1].isupper() else ""
         return segment
 
-    def _note(self, segment: Segment, word: str, written: str, before: str) -> None:
+    def _note(self, segment: Segment, word: str, written: str, before: str, *, lessened: bool = False) -> None:
         sides = sides_of(word)
         if not sides:
             for positive in positive_of(word):
@@ -285,6 +315,8 @@ class SentenceReader:
                     sides = sides_of(word)
                     break
         concept = concept_of(word)
+        if lessened:  # "less expensive" is cheaper
+            concept, sides = f"less {concept}", frozenset((axis, -sign) for axis, sign in sides)
         segment.own[concept] = 1.0
         if sides:
             segment.sides[concept] = sides

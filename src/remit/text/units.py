@@ -34,23 +34,23 @@ _MEASURES = {
         31557600 year years yr yrs jahr jahre jahren
     """,
     "length": """
-        0.001 mm millimetre millimetres millimeter millimeters
-        0.01 cm centimetre centimetres centimeter centimeters
-        1 m metre metres meter meters
-        1000 km kilometre kilometres kilometer kilometers
+        0.001 mm millimetre millimetres millimeter millimeters millimetern
+        0.01 cm centimetre centimetres centimeter centimeters zentimeter zentimetern
+        1 m metre metres meter meters metern
+        1000 km kilometre kilometres kilometer kilometers kilometern
         1609.344 mi mile miles
         0.3048 ft foot feet
     """,
     "mass": """
         1e-6 mg milligram milligrams
         0.001 g gram grams gramm
-        1 kg kilo kilos kilogram kilograms
+        1 kg kilo kilos kilogram kilograms kilogramm
         1000 t ton tons tonne tonnes tonnen
         0.45359237 lb lbs
     """,
     "volume": """
         0.001 ml millilitre millilitres milliliter milliliters
-        1 l litre litres liter liters
+        1 l litre litres liter liters litern
     """,
     "data": """
         1 byte bytes
