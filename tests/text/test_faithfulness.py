@@ -2,6 +2,7 @@
 
 import pytest
 
+from remit.policy.aggregate import Blend, hold
 from remit.text.components import Component
 from remit.text.faithfulness import Objection, check
 
@@ -33,6 +34,21 @@ def test_what_the_sources_say_is_faithful_in_another_order_and_other_words() -> 
         ("The match may be moved.", "The match will be moved.", "certainty"),
         ("The match is moved if it rains.", "The match is moved.", "condition"),
         ("The patient is sober.", "The patient is drunk.", "other word"),
+        ("Most clients pay by card.", "All clients pay by card.", "other word"),
+        ("Alle Erben sind da.", "Ein Teil der Erben ist da.", "other word"),
+        ("All clients need a pass. Some clients need a photo.", "All clients need a pass and a photo.", "other word"),
+        ("It costs 60 euros per hour.", "It costs 60 euros per day.", "figure"),
+        ("Anna works until noon and Ben from noon.", "Ben works until noon and Anna from noon.", "bound"),
+        ("Thin glass is dearer than thick glass.", "Thick glass is dearer than thin glass.", "direction"),
+        ("The tenant pays the owner 90 euros.", "The owner pays the tenant 90 euros.", "direction"),
+        ("The choir sings first, then the band plays.", "The band plays first, then the choir sings.", "direction"),
+        ("Cards are possible, cash is not accepted.", "Cards or cash are possible.", "negation"),
+        ("Guests may swim only with a guide.", "Guests may swim with a guide.", "condition"),
+        ("Guests may swim only with a guide.", "Guests may swim without a guide.", "opposite"),
+        ("The coat is finished except for the buttons.", "The coat is finished.", "condition"),
+        ("The lamp is off.", "The lamp is on.", "other word"),
+        ("Das Bad ist wegen Frost zu.", "Das Bad ist wegen eines Streiks zu.", "cause"),
+        ("The pump leaks. The valve is old.", "The pump leaks. A new valve would help a lot.", "not in the results"),
         ("The pump leaks.", "The pump leaks and should be replaced.", "advice"),
         ("The pump leaks.", "Replace the leaking pump.", "advice"),
         ("The pump leaks. The valve is old.", "The pump leaks because the valve is old.", "cause"),
@@ -41,7 +57,41 @@ def test_what_the_sources_say_is_faithful_in_another_order_and_other_words() -> 
     ],
 )
 def test_a_sentence_that_says_something_else_is_named_with_the_reason(source: str, text: str, why: str) -> None:
-    assert check(text, [Component("a", source)], complete=False).objections == (Objection(text, why),)  # pyright: ignore
+    last = text.rsplit(". ", maxsplit=1)[-1]
+    assert check(text, [Component("a", source)], complete=False).objections == (Objection(last, why),)  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("The counter is open from 9:00 to 12:30.", "The counter opens at 9:00 and closes at 12:30."),
+        ("30 kilograms were sold to the market.", "The market bought 30 kilograms."),
+        ("Linen is cheaper than wool.", "Linen is less expensive than wool."),
+        (
+            "The wind is weaker in the valley than at the summit.",
+            "At the summit the wind is stronger than in the valley.",
+        ),
+        ("Children under 14 pay nothing.", "For children under 14 it is free."),
+        ("The lorry carries at most 900 kilograms.", "The maximum load of the lorry is 900 kg."),
+        ("Fishing is forbidden in basin D. Visitors wait.", "In basin D fishing is forbidden. Visitors wait."),
+        ("Das Futter reicht noch 12 Tage.", "Das Futter reicht für 12 weitere Tage."),
+        ("The trousers have to be shortened.", "The trousers still need to be shortened."),
+        ("All clients need a pass. Some clients need a photo.", "Every client needs a pass, and some need a photo."),
+        ("Die Gebühr für einen Hund beträgt 35 Euro.", "Die Gebühr beträgt 35 Euro für Hunde."),
+        ("Die Filiale in Graz ist offen.", "Offen ist die Grazer Filiale."),
+        ("Celle ist fertig, Uelzen noch nicht.", "Fertig ist Celle, noch nicht aber Uelzen."),
+    ],
+)
+def test_the_same_from_another_side_is_faithful(source: str, text: str) -> None:
+    component = Component("a", source, None, "A")
+    assert check(text, [component]).objections == ()
+    assert hold(text, Blend(components=(component,))).whole
+
+
+def test_a_statement_with_nothing_of_its_own_left_is_missing() -> None:
+    source = Component("a", "Ballots sent by post must arrive by 3 June. Late ballots are not counted.")
+    told = check("Ballots sent by post must arrive by 3 June.", [source])
+    assert told.missing == ((0, "Late ballots are not counted."),)
 
 
 def test_a_sentence_without_a_source_is_dropped_and_the_rest_is_kept() -> None:

@@ -162,7 +162,7 @@ _COMMON = words_of("""
     eine einen einer er es für ich ihr ihre im in ist ja jede kein keine man mit nach nein nicht noch nun nur ob oder
     ohne sein seine sie so und uns unser vom von vor was weil wenn wer wie wir wird wo zu zum zur assistent nutzer
     benutzer zusammenfassung ab außerdem beim bereits damit danach derzeit durch gegen gestern heute ihren ihrem ins
-    insgesamt jetzt leider seit sind über uhr um unter während wegen zudem zuerst zwischen
+    insgesamt je jetzt leider pro seit sind über uhr um unter während wegen zudem zuerst zwischen
 """)
 _DETERMINERS = words_of("""
     der die das den dem des ein eine einen einem einer eines kein keine keinen keinem keiner im am beim zum zur vom ins
@@ -336,7 +336,7 @@ class _SourceIndex:
         """Return whether a single capitalised word at the start of a sentence is nevertheless a name."""
         word = run.words[0]
         bare = _bare(word).casefold()
-        if bare in self._plain or bare in REQUEST_VERBS:
+        if bare in self._plain or bare in REQUEST_VERBS or self._is_of_a_verb(bare):
             return False
         return (
             bare in _CALENDAR
@@ -345,6 +345,11 @@ class _SourceIndex:
             or run.then in _PERSONAL
             or (run.label and (not run.then or run.then in ",.;)" or run.then in {"and", "und", _PLACE}))
         )
+
+    def _is_of_a_verb(self, word: str) -> bool:
+        """Return whether a word is made from a verb of the source: "painting" from "painted"."""
+        stem = word.removesuffix("ing")
+        return stem != word and len(stem) > 3 and any(each.startswith(stem) for each in self._plain)
 
     def _is_german_noun(self, run: _Run) -> bool:
         """Say whether what has a capital is an ordinary noun: names have no article, and seldom these endings."""

@@ -62,12 +62,17 @@ _REASON_AFTER = re.compile(
     r"\s+(?P<said>[^,;.:()]{3,80})",
     re.IGNORECASE,
 )
+_REASON_IS = re.compile(
+    r"\b(?:(?:cause|reason)s?|(?P<german>ursachen?|gründe?)) (?:is|are|was|were|ist|sind|war|waren)"
+    r"\s+(?P<said>(?:an?|the|ein\w*|der|die|das)\s[^,;.:()]{3,80})",
+    re.IGNORECASE,
+)
 _NOUN = re.compile(r"\b[A-ZÄÖÜ]\w+")
 
 
 def reason_given(text: str) -> str:
     """Return the words that follow "because" or "due to" in a sentence; of German, the nouns. Empty if it has none."""
-    found = _REASON_AFTER.search(text)
+    found = _REASON_AFTER.search(text) or _REASON_IS.search(text)
     if found is None:
         return ""
     return " ".join(_NOUN.findall(found["said"])) if found["german"] else found["said"]
@@ -108,6 +113,20 @@ EXCEPTION = _phrases(rf"""
     außer|ausnahme|nur|fehl\w*|ohne|noch
 """)
 """What may leave something out; wide, because it is asked whether an exception was kept."""
+
+
+ONLY = re.compile(
+    r"\b(?:only|solely|exclusively|nur|ausschließlich|lediglich)\b"
+    r"(?! (?:\d|an?\b|few|some|one|two|three|wenige|ein\w*|zwei|drei))"
+)
+"""What leaves everything else out; before a number it says only that it is small."""
+
+RESTRICTS = _phrases(r"""
+    only|solely|exclusively|just|alone|nothing but|no one|nobody|none|never|not|no|without|except|unless|until|before
+    must|needs?|requires?d?|has to|have to|others?
+    allein|nur|ausschließlich|lediglich|erst|bloß|nicht|kein\w*|ohne|muss|müssen
+""")
+"""What may say that something holds in one case alone."""
 
 
 SUPPOSES = _phrases("would|würden?|wäre[n]?")

@@ -10,7 +10,7 @@ _KINDS = {
     "most": words_of("most majority meisten mehrheit"),
     "many": words_of("many numerous viele vielen zahlreiche"),
     "half": words_of("half halb halbe hälfte"),
-    "some": words_of("some several certain einige einigen manche manchen mehrere"),
+    "some": words_of("some several certain part portion teil einige einigen manche manchen mehrere"),
     "few": words_of("few wenige wenigen"),
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words}

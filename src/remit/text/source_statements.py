@@ -23,6 +23,7 @@ from remit.text.statement_comparison import (
     is_converse,
     is_other,
     is_state,
+    left_off,
     same_predicate,
     sense_differs,
     share_axis,
@@ -335,14 +336,19 @@ class SourceStatements:
         )
 
     def _number_against(self, segment: Segment) -> Why | None:
-        """Object to a statement about all where the sources speak of some, and the other way round."""
+        """Object to a statement about all where the sources speak of some, and to what comes first and not next."""
         for noun, kind in segment.quantified.items():
-            scores = self._scores(segment, {noun}, alone=True)
+            scores = self._scores(segment, {noun}, alone=True) or self._scores(segment, alone=True)
             top = max(scores.values(), default=0.0)
             there = [self._segments[place] for place, score in scores.items() if score >= top - 0.01]
             kinds = {each.quantified[noun] for each in there if noun in each.quantified}
             if kinds and kind not in kinds and not any(each.denies for each in (segment, *there)):
                 return "other word"
+        if segment.order and (scores := self._scores(segment, alone=True)):
+            top = max(scores.values())
+            there = [self._segments[place] for place, score in scores.items() if score >= max(2.0, top - 0.01)]
+            if there and all(each.order and (each.order > 1) != (segment.order > 1) for each in there):
+                return "direction"
         return None
 
     def _denied_against(self, segment: Segment) -> Why | None:
@@ -377,9 +383,9 @@ class SourceStatements:
             None if any(rule(segment, each) for rule in _SAME_OTHERWISE) else sense_differs(segment, each)
             for each in alike
         ]
-        if None in verdicts or (verdicts[0] == "negation" and self._denied_elsewhere(segment, alike, scores)):
-            return None
-        return verdicts[0]
+        if verdicts[0] == "negation" and None not in verdicts and self._denied_elsewhere(segment, alike, scores):
+            verdicts = [left_off(segment, each) for each in alike]
+        return None if None in verdicts else verdicts[0]
 
     def _denied_elsewhere(self, segment: Segment, alike: Iterable[Segment], scores: Iterable[int]) -> bool:
         """Return whether what is denied is not what the nearest statements speak of, but what another one does."""
@@ -388,7 +394,11 @@ class SourceStatements:
                 return False
             others = (self._segments[place] for place in scores)
             return any(each.denies and segment.denied in each.own for each in others)
-        return all(each.denied not in segment.own and each.denied not in segment.inherited for each in alike)
+        beside = {each.denied for each in segment.sentence.segments if each.denies}
+        return all(
+            each.denied in beside or (each.denied not in segment.own and each.denied not in segment.inherited)
+            for each in alike
+        )
 
     def _direction_against(self, segment: Segment) -> Why | None:
         for place, score in self._scores(segment).items():
@@ -448,8 +458,24 @@ class SourceStatements:
                 continue
             tokens = set(segment.own)
             most = max((len(tokens & each) for each in said), default=0)
-            if 3 * most < len(tokens):
+            alone = [token for token in tokens if token[-1:].isalpha() and self._is_alone(token, segment)]
+            if 3 * most < len(tokens) or (alone and not any(_is_said(token, segment, told) for token in alone)):
                 yield segment.source, segment.sentence.text
+
+    def _is_alone(self, token: str, segment: Segment) -> bool:
+        """Return whether no other statement of the sources speaks of something."""
+        return all(
+            self._segments[place] is segment or place >= self._essential or token not in self._segments[place].own
+            for place in self._having[token]
+        )
+
+
+def _is_said(token: str, segment: Segment, told: Sequence[ReadSentence]) -> bool:
+    """Return whether sentences speak of something, or of something with the same or the opposite meaning."""
+    sides = segment.sides.get(token, frozenset())
+    return any(
+        token in each.own or (sides and share_axis(sides, each)) for sentence in told for each in sentence.segments
+    )
 
 
 _FRAME = words_of("""

@@ -11,12 +11,13 @@ from remit.text.units import Unit, unit_of
 from remit.text.word_relations import concept_of
 
 # "The maximum load is 5": a limit that is named.
-_NAMED = r"[^,;:.\d]{0,16}(?:\bis|\bare|\bof|\bist|\bsind|\bvon|\bbeträgt|:)"
+_NAMED = r"[^,;:.\d]{0,24}(?:\bis|\bare|\bof|\bist|\bsind|\bvon|\bbeträgt|:)"
 
 _UPPER = re.compile(
     rf"\b(?P<noun>(?:maximum|maximal\w*|limit|capacity|höchst(?!ens)\w+|obergrenze)\b{_NAMED})"
     r"|\b(?P<strong>at most|up to|no more than|not more than|maximum(?: of)?|less than|fewer than|below|höchstens"
-    r"|maximal|bis zu|weniger als|nicht mehr als)"
+    r"|maximal|bis zu|weniger als|nicht mehr als"
+    r"|(?:short|low|small|young|light|narrow|earli)er than|(?:kürz|kleine|jüng|leicht|niedrig|früh)e?r als)"
     r"|\b(?:no later than|under|within|until|till|before|bis|unter|spätestens|vor)",
 )
 
@@ -24,6 +25,7 @@ _UPPER = re.compile(
 _LOWER = re.compile(
     rf"\b(?P<noun>(?:minimum|mindest(?!ens)\w+|untergrenze)\b{_NAMED})"
     r"|\b(?P<strong>at least|no less than|no fewer than|minimum(?: of)?|more than|above|mindestens|mehr als|wenigstens"
+    r"|(?:long|high|larg|bigg|great|old|heavi|wid|deep|tall|lat)er than|(?:läng|größ|höh|ält|schwer|breit|spät)er als"
     r"|exceed(?:s|ing|ed)?)|\b(?:no earlier than|over|after|since|from|über|ab|seit|nach)"
 )
 
@@ -56,7 +58,7 @@ _RATE = re.compile(
 )
 
 
-_BOUND_REACH = 24
+_BOUND_REACH = 40
 
 
 class StatedFigure(Struct, frozen=True):

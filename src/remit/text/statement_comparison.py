@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from remit.text.markers import CONDITION, DOUBT, EXCEPTION, POSSIBLY, STRICT_CONDITION, STRICT_EXCEPTION
+from remit.text.markers import (
+    CONDITION,
+    DOUBT,
+    EXCEPTION,
+    ONLY,
+    POSSIBLY,
+    RESTRICTS,
+    STRICT_CONDITION,
+    STRICT_EXCEPTION,
+)
 from remit.text.stated_figures import StatedFigure
 from remit.text.statements import EMPTY_WORDS, ReadSentence, Segment
 from remit.text.vocabulary import words_of
@@ -104,10 +113,23 @@ def sense_differs(one: Segment, other: Segment) -> Why | None:
             return None  # "cannot use it" and "it is closed"
         if _STILL.search(denied.sentence.text.lower()) and _TO_BE.search(plain.text):
             return None  # "still has to be done" and "has to be done"
+        if _BEFORE.search(denied.text) and _EARLIEST.search(plain.text):
+            return None  # "not before May" and "in May at the earliest"
         if _FREE.search(plain.text) and _PRICED.search(denied.text):
             return None  # "is free" and "pay nothing"
         return "opposite" if flips else "negation"
+    if one.lacks != other.lacks and not (one.denies or other.denies):
+        plain, lacking = (other, one) if one.lacks else (one, other)
+        if lacking.lacked in plain.own and not any(_is_negative(plain, concept) for concept in plain.sides):
+            return "opposite"
+    return left_off(one, other)
+
+
+def left_off(one: Segment, other: Segment) -> Why | None:
+    """Return what limits a statement and is left off: an exception, a doubt or a condition."""
     if STRICT_EXCEPTION.search(other.text) and not (one.denies or one.lacks or EXCEPTION.search(one.sentence.small)):
+        return "condition"
+    if ONLY.search(other.text) and not RESTRICTS.search(one.sentence.small):
         return "condition"
     if DOUBT.search(other.text) and not POSSIBLY.search(one.sentence.small):
         return "certainty"
@@ -200,6 +222,8 @@ def _comparison(segment: Segment) -> tuple[set[str], set[str]] | None:
 
 _STILL = re.compile(r"\b(?:still|yet|remains?|noch)\b")
 _TO_BE = re.compile(r"\b(?:ha(?:s|ve) to|must|needs? to|(?:is|are) to|muss|müssen)\b")
+_BEFORE = re.compile(r"\b(?:before|until|till|vor)\b")
+_EARLIEST = re.compile(r"\b(?:earliest|frühestens|erst|from|ab|starting)\b")
 _FREE = re.compile(r"\b(?:free|gratis|kostenlos|kostenfrei|umsonst)\b")
 _PRICED = re.compile(r"\b(?:pays?|paid|costs?|charged?|fees?|price|kostet|kosten|zahl\w*|bezahl\w*|gebühr\w*)\b")
 

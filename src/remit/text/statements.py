@@ -36,6 +36,7 @@ _SEPARATORS = words_of("""
 _SOFT_NEGATIONS = words_of("without ohne lacking")
 _DETERMINERS = words_of("the a an no all some both der die das den dem ein eine kein keine alle")
 _BREAKS = words_of("; while whereas because but wohingegen während weil aber")
+_RELATIVES = words_of("who which whose")
 _PRONOUNS = words_of("""
     it its they their them he his she her this these that those both er sie es ihr ihre sein seine dies diese dieser
     dieses beide
@@ -78,6 +79,15 @@ _FINITE = words_of("""
 """)
 
 
+_ORDER = {
+    word: order
+    for order, words in (
+        (1, "first firstly zuerst zunächst"),
+        (2, "then next afterwards thereafter dann danach anschließend"),
+        (3, "last lastly finally zuletzt schließlich"),
+    )
+    for word in words.split()
+}
 _LESSENING = words_of("less least weniger")
 _SUBJECTS = words_of("it they he she er sie es")
 
@@ -123,6 +133,12 @@ class Segment(Struct):
     """Whether it follows a semicolon, or "whereas", and so has a subject of its own."""
     lacks: bool = False
     """Whether something is said to be without something."""
+    lacked: str = ""
+    """What that is."""
+    order: int = 0
+    """1 if it is said to come first, 2 if next, 3 if last."""
+    relative: bool = False
+    """Whether it follows "who" or "which", and so speaks of what was said last."""
     quantified: dict[str, str] = {}
     """Nouns of which it speaks, or goes on to speak, by the kind of their quantifier: "all", "some"."""
 
@@ -173,6 +189,8 @@ class ReadSentence(Struct):
         kept: set[str] = set()
         known: dict[str, float] = {}
         of_how_many: dict[str, str] = {}
+        last: Segment | None = None
+        subjects: set[str] = set()
         if before is not None and self.refers:
             known = {token: weight for segment in before.segments for token in (*segment.inherited, *segment.own)}
             if source and self.hangs_on and (subject := before.subject):
@@ -183,6 +201,14 @@ class ReadSentence(Struct):
             of_how_many = segment.quantified
             if segment.anew and len(segment.own) > 1:
                 known = {token: at * _BREAK for token, at in known.items()}
+            subject = _leading_name(segment)
+            if subject and source:
+                # "Anna has 3, Ben 5": what has a name of its own does not speak of the one before.
+                known = {token: at * (_BREAK if token in subjects else 1.0) for token, at in known.items()}
+                subjects.add(subject)
+            if segment.relative and (meant := _said_last(last)):
+                known = {token: at * _BREAK for token, at in known.items()} | {meant: _MEANT}
+            last = segment
             # "The dessert does not": what, was said before.
             share = 0.9 / weight if len(segment.own) < 2 and source else 1.0
             around = dict.fromkeys(context, 0.3) | {token: min(0.9, share * at) for token, at in known.items()}
@@ -205,6 +231,18 @@ class ReadSentence(Struct):
         return (CAUSE.search(self.small) or _SO.search(self.small)) is not None
 
 
+def _leading_name(segment: Segment) -> str:
+    """Return the name that a part of a sentence begins with."""
+    first = next(iter(segment.own), "")
+    return first if segment.has_subject and first in segment.names and segment.names[first] == "" else ""
+
+
+def _said_last(segment: Segment | None) -> str:
+    """Return the last noun or name of a part of a sentence."""
+    found = [token for token in segment.own if token[-1:].isalpha()] if segment else []
+    return found[-1] if found else ""
+
+
 def _told_apart(segment: Segment, others: Iterable[Segment], before: ReadSentence | None) -> set[str]:
     """Return the labels of other segments: they cannot be meant in a segment with a label of its own."""
     if not segment.labels:
@@ -219,6 +257,7 @@ def _is_imperative(segment: Segment) -> bool:
         and words[0] in _IMPERATIVES
         and len(words) > 1
         and not words[1][0].isdigit()
+        and words[1] not in {"of", "for"}  # "repair of the gate"
         and _FINITE.isdisjoint(words[1:])
         and not words[0].startswith(_PLACE)
     )
@@ -249,9 +288,14 @@ class SentenceReader:
         small = line.lower().replace("’", "'")
         marked = THING.sub(put, line)
         sentence = ReadSentence(unmarked(text), small, [])
-        for items, anew in _split(_items(marked)):
+        bare_denial = False
+        for items, separators in _split(_items(marked)):
             segment = self._segment(sentence, items, figures)
-            segment.anew = anew
+            segment.anew = not _BREAKS.isdisjoint(separators)
+            segment.relative = not _RELATIVES.isdisjoint(separators)
+            if bare_denial:  # "not yet, however, the second one"
+                segment.denies = not segment.denies
+            bare_denial = segment.denies and not segment.own
             if segment.own:
                 sentence.segments.append(segment)
         words = re.findall(r"[^\W\d_]+", small)
@@ -261,6 +305,7 @@ class SentenceReader:
 
     def _segment(self, sentence: ReadSentence, items: Sequence[str], figures: Sequence[StatedFigure]) -> Segment:
         segment = Segment(sentence, [], {}, [], {}, False, {}, {}, [], {}, quantified=quantified(items))
+        segment.order = next((order for item in items if (order := _ORDER.get(item.lower()))), 0)
         before, lessened = "", False
         segment.has_subject = items[0].lower() in _DETERMINERS or items[0][:1].isupper()
         for place, item in enumerate(items):
@@ -287,6 +332,7 @@ class SentenceReader:
                 continue
             if word in _SOFT_NEGATIONS:
                 segment.lacks = True
+                segment.lacked = next((concept_of(each.lower()) for each in items[place + 1 :] if _says(each)), "")
             elif word in NEGATIONS and not _is_limit(items, place):
                 segment.denies = True
                 said = [item for item in items[place + 1 :] if _says(item)] or list(filter(_says, items[:place][::-1]))
@@ -417,19 +463,18 @@ def _items(marked: str) -> list[str]:
     return [found[0] for found in _ITEM.finditer(marked)]
 
 
-def _split(items: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
-    """Give the parts of a sentence, and whether each begins anew."""
+def _split(items: Sequence[str]) -> Iterator[tuple[list[str], set[str]]]:
+    """Give the parts of a sentence, each with the words and signs that separate it from the one before."""
     part: list[str] = []
-    anew = False
+    separators: set[str] = set()
     for item in items:
         word = item.lower()
         if word in _SEPARATORS:
             if part:
-                yield part, anew
-                anew = False
-            anew = anew or word in _BREAKS
-            part = []
+                yield part, separators
+                part, separators = [], set()
+            separators.add(word)
             continue
         part.append(item)
     if part:
-        yield part, anew
+        yield part, separators
