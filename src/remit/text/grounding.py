@@ -328,9 +328,9 @@ class _SourceIndex:
         return _in_a_row([word.casefold() for word in words]) in self._read or self.has_name(" ".join(words))
 
     def _knows(self, word: str) -> bool:
-        return word.casefold() in self._words or all(
-            part.casefold() in self._words or part.islower() for part in word.split("-")
-        )
+        if word.casefold() in self._words or word.casefold().removesuffix("s") in self._words:
+            return True  # "the Petrovs" are the Petrov family
+        return all(part.casefold() in self._words or part.islower() for part in word.split("-"))
 
     def _is_name_at_start(self, run: _Run) -> bool:
         """Return whether a single capitalised word at the start of a sentence is nevertheless a name."""
@@ -348,8 +348,9 @@ class _SourceIndex:
 
     def _is_of_a_verb(self, word: str) -> bool:
         """Return whether a word is made from a verb of the source: "painting" from "painted"."""
-        stem = word.removesuffix("ing")
-        return stem != word and len(stem) > 3 and any(each.startswith(stem) for each in self._plain)
+        ending = next((each for each in ("ation", "ment", "ing", "ion") if word.endswith(each)), "")
+        stem = word.removesuffix(ending)
+        return bool(ending) and len(stem) > 3 and any(each.startswith(stem) for each in self._plain)
 
     def _is_german_noun(self, run: _Run) -> bool:
         """Say whether what has a capital is an ordinary noun: names have no article, and seldom these endings."""

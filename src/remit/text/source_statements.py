@@ -8,7 +8,7 @@ from typing import cast
 
 from remit.protocol.envelope import Json
 from remit.text.components import Component, in_words, laid_out, said_shortly
-from remit.text.markers import OBLIGATION, SUPPOSES, reason_given
+from remit.text.markers import NEGATIONS, OBLIGATION, SUPPOSES, reason_given
 from remit.text.sentences import is_question, sentence_spans
 from remit.text.stated_figures import StatedFigure
 from remit.text.statement_comparison import (
@@ -32,7 +32,7 @@ from remit.text.statement_comparison import (
 )
 from remit.text.statements import EMPTY_WORDS, LONGEST_SENTENCE, ReadSentence, Segment, SentenceReader
 from remit.text.vocabulary import words_of
-from remit.text.word_relations import concept_of
+from remit.text.word_relations import concept_of, sides_of
 
 # A token of more statements than this tells nothing apart.
 _CROWD = 300
@@ -392,8 +392,9 @@ class SourceStatements:
         if segment.denies:
             if any(segment.denied in each.own for each in alike):
                 return False
-            others = (self._segments[place] for place in scores)
-            return any(each.denies and segment.denied in each.own for each in others)
+            others = [self._segments[place] for place in scores if self._segments[place].denies]
+            said = {token for token in segment.own if not any(token in each.own for each in alike)}
+            return any(segment.denied in each.own or not said.isdisjoint(each.own) for each in others)
         beside = {each.denied for each in segment.sentence.segments if each.denies}
         return all(
             each.denied in beside or (each.denied not in segment.own and each.denied not in segment.inherited)
@@ -434,7 +435,12 @@ class SourceStatements:
                 continue
             for there in self._worded[len(words)]:
                 apart = [(a, b) for a, b in zip(words, there, strict=True) if a != b]
-                if len(apart) == 1 and is_other(*apart[0]) and (one is sentence or is_state(words, apart[0][0])):
+                if (
+                    len(apart) == 1
+                    and is_other(*apart[0])
+                    and (one is sentence or is_state(words, apart[0][0]))
+                    and not _links_figure(sentence, words, apart[0])
+                ):
                     return "other word"
                 if len(apart) == 2 and apart[0] == apart[1][::-1] and trades_places(words, apart[0]):
                     return "direction"
@@ -500,6 +506,13 @@ _APART = re.compile(r"\b(?:rather|instead|only|statt|anstatt|nur|not|no|cannot|n
 
 
 _PASSIVE = words_of("by von vom durch")
+
+
+def _links_figure(sentence: ReadSentence, words: Sequence[str], verbs: tuple[str, str]) -> bool:
+    """Return whether a word only links a figure to its subject: "it lasts 2 years", "it is valid 2 years"."""
+    after = words[words.index(verbs[0]) + 1 :][:1]
+    figures = {figure.written.lower() for segment in sentence.segments for figure in segment.figures}
+    return bool(after) and after[0] in figures and not any(map(sides_of, verbs)) and NEGATIONS.isdisjoint(verbs)
 
 
 def _obliges(sentence: ReadSentence) -> bool:

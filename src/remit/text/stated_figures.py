@@ -17,7 +17,8 @@ _UPPER = re.compile(
     rf"\b(?P<noun>(?:maximum|maximal\w*|limit|capacity|höchst(?!ens)\w+|obergrenze)\b{_NAMED})"
     r"|\b(?P<strong>at most|up to|no more than|not more than|maximum(?: of)?|less than|fewer than|below|höchstens"
     r"|maximal|bis zu|weniger als|nicht mehr als"
-    r"|(?:short|low|small|young|light|narrow|earli)er than|(?:kürz|kleine|jüng|leicht|niedrig|früh)e?r als)"
+    r"|(?:short|low|small|young|light|narrow|earli|cool|cold|slow)er than"
+    r"|(?:kürz|kleine|jüng|leicht|niedrig|früh)e?r als)"
     r"|\b(?:no later than|under|within|until|till|before|bis|unter|spätestens|vor)",
 )
 
@@ -25,7 +26,8 @@ _UPPER = re.compile(
 _LOWER = re.compile(
     rf"\b(?P<noun>(?:minimum|mindest(?!ens)\w+|untergrenze)\b{_NAMED})"
     r"|\b(?P<strong>at least|no less than|no fewer than|minimum(?: of)?|more than|above|mindestens|mehr als|wenigstens"
-    r"|(?:long|high|larg|bigg|great|old|heavi|wid|deep|tall|lat)er than|(?:läng|größ|höh|ält|schwer|breit|spät)er als"
+    r"|(?:long|high|larg|bigg|great|old|heavi|wid|deep|tall|lat|warm|hott|fast)er than"
+    r"|(?:läng|größ|höh|ält|schwer|breit|spät)er als"
     r"|exceed(?:s|ing|ed)?)|\b(?:no earlier than|over|after|since|from|über|ab|seit|nach)"
 )
 
@@ -42,7 +44,7 @@ _AFTER_LOWER = re.compile(
 )
 
 
-_GAP = re.compile(r"\s*(?:the|a|an|dem|den|der)?\s*\Z")
+_GAP = re.compile(r"\s*(?:the|a|an|about|around|minus|dem|den|der|etwa|rund)?\s*-?\Z")
 
 
 # "9 Uhr", "17.30 Uhr", "5 o'clock"

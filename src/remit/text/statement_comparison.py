@@ -133,8 +133,12 @@ def left_off(one: Segment, other: Segment) -> Why | None:
         return "condition"
     if DOUBT.search(other.text) and not POSSIBLY.search(one.sentence.small):
         return "certainty"
-    if STRICT_CONDITION.search(other.text) and not CONDITION.search(one.sentence.small):
-        return "condition"
+    condition = STRICT_CONDITION.search(other.text)
+    if condition and not CONDITION.search(one.sentence.small):
+        # "If it rises above 5" and "above 5"
+        limits = [figure for figure in other.figures if figure.written.lower() in other.text[condition.end() :]]
+        if not any(figure.bound and any(map(figure.same, limits)) for figure in one.figures):
+            return "condition"
     return None
 
 
@@ -228,8 +232,14 @@ _FREE = re.compile(r"\b(?:free|gratis|kostenlos|kostenfrei|umsonst)\b")
 _PRICED = re.compile(r"\b(?:pays?|paid|costs?|charged?|fees?|price|kostet|kosten|zahl\w*|bezahl\w*|gebühr\w*)\b")
 
 
+# They stand on one side with "never" and "none", and say that there is something.
+_SELDOM = frozenset(
+    map(concept_of, words_of("sometimes seldom rarely some several few selten manchmal einige manche wenige"))
+)
+
+
 def _is_negative(segment: Segment, concept: str) -> bool:
-    return any(sign < 0 for _, sign in segment.sides[concept])
+    return concept not in _SELDOM and any(sign < 0 for _, sign in segment.sides[concept])
 
 
 def direction_of(segment: Segment, name: str) -> int:

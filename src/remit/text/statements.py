@@ -68,7 +68,10 @@ EMPTY_WORDS = (
     lassen uhr o'clock
 """)
 )
-_SO = re.compile(r",\s*so (?!far|that)\w|\bsince (?:the|it|they|he|she|there|no|this|these|its|we|you)\b|,\s*da\s")
+_SO = re.compile(
+    r",\s*so (?!far|that|das |der |die |herr |frau )\w"
+    r"|\bsince (?:the|it|they|he|she|there|no|this|these|its|we|you)\b|,\s*da\s"
+)
 _IMPERATIVES = REQUEST_VERBS | words_of("""
     avoid bring do don't never always drink eat bear wear carry stay leave choose switch talk speak contact see keep
     beware prefer insist ignore hire sell hold postpone delay
