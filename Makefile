@@ -94,6 +94,8 @@ test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and store
 test-frameworks: .venv-frameworks/.ready .venv-crewai/.ready ## Run the tests with agents of other frameworks
 	@.venv-frameworks/bin/pytest -q tests/frameworks
 	@.venv-crewai/bin/pytest -q tests/frameworks
+	@# CrewAI brings onnxruntime and tokenizers, which a second reader of conflicts needs.
+	@.venv-crewai/bin/pytest -q tests/hub/test_entailment_reader.py tests/config/test_team_models.py -k entailment
 
 test-model: .venv-model/.ready ## Run delegations with a real, small model, served on this machine
 	@.venv-model/bin/pytest -q tests/model

@@ -9,6 +9,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
+    "remit.agents.entailment": ("EntailmentModel",),
     "remit.agents.model": ("ModelAgent", "summarizer"),
     "remit.agents.sandbox": ("Sandbox",),
     "remit.detectors.pipeline": ("detector_pipeline",),

@@ -1,3 +1,4 @@
+from remit.agents.entailment import EntailmentModel as EntailmentModel
 from remit.agents.model import ModelAgent as ModelAgent
 from remit.agents.model import summarizer as summarizer
 from remit.agents.sandbox import Sandbox as Sandbox

@@ -9,43 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnx_files import FLOAT, INT8, NAME, OPSET, SIZES, TENSOR, TYPE, VERSION, model, node, number, said, tensor
 from remit.classifiers.integers import in_integers
 
-# As onnx.proto numbers them.
-GRAPH, NODE, TENSOR, INPUT, OUTPUT, OPERATOR, SIZES, TYPE, NAME, CONTENT = 7, 1, 5, 1, 2, 4, 1, 2, 8, 9
-VERSION, OPSET, FLOAT, INT8 = 1, 8, 1, 3
-
 WEIGHTS = bytes(range(125, 131))
-
-
-def number(field: int, value: int) -> bytes:
-    return bytes((field << 3, value))
-
-
-def said(field: int, content: bytes | str) -> bytes:
-    content = content.encode() if isinstance(content, str) else content
-    return bytes((field << 3 | 2, len(content) & 0x7F | 0x80, len(content) >> 7)) + content
-
-
-def node(operator: str, inputs: list[str], output: str) -> bytes:
-    names = b"".join(said(INPUT, name) for name in inputs)
-    return said(NODE, names + said(OUTPUT, output) + said(OPERATOR, operator))
-
-
-def tensor(name: str, kind: int, sizes: list[int], content: bytes) -> bytes:
-    each = b"".join(number(SIZES, size) for size in sizes)
-    return said(TENSOR, each + number(TYPE, kind) + said(NAME, name) + said(CONTENT, content))
-
 
 SCALE = tensor("scale", FLOAT, [1, 3], bytes(12))
 INTEGERS = tensor("integers", INT8, [2, 3], WEIGHTS)
 CAST = node("Cast", ["integers"], "fractions")
 SCALED = node("Mul", ["fractions", "scale"], "weights")
 MULTIPLIED = node("MatMul", ["given", "weights"], "result")
-
-
-def model(*graph: bytes) -> bytes:
-    return number(VERSION, 10) + said(GRAPH, b"".join(graph)) + said(OPSET, number(2, 17))
 
 
 def test_what_is_multiplied_with_scaled_integers_is_multiplied_as_integers() -> None:

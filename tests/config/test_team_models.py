@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -11,13 +12,17 @@ from typing import Any
 import pytest
 
 from command_line import remit
+from onnx_files import write_entailment_model
 from openai_server import OpenAIServer, call, say
 from remit import RemitError
+from remit.agents import entailment
 from remit.classifiers import embeddings
 from remit.cli.places import cards_of
 from remit.config.composition import hub_of, reload
 from remit.config.load import load_team
 from remit.config.team import Team
+
+ENTAILMENT = ("numpy", "onnxruntime", "tokenizers")
 
 CLERK = """\
     [store]
@@ -348,7 +353,27 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
             "remit.toml:4 orchestrator.api_key",
             "variable NO is not set",
         ),
-        ("[orchestrator]\nconflicts = {}", "remit.toml:2 orchestrator.conflicts.model", "required key is missing"),
+        ("[orchestrator]\nconflicts = {}", "remit.toml:2 orchestrator.conflicts", "needs one of two: a `model`, as in"),
+        (
+            '[orchestrator]\nconflicts = { model = "x", onnx = "m.onnx" }',
+            "remit.toml:2 orchestrator.conflicts",
+            "needs one of two: a `model`, as in",
+        ),
+        (
+            '[orchestrator]\nconflicts = { model = "x", labels = ["contradiction"] }',
+            "remit.toml:2 orchestrator.conflicts.labels",
+            "`labels` is for a second reader that has `onnx`",
+        ),
+        (
+            '[orchestrator]\nconflicts = { onnx = "m.onnx", base_url = "http://localhost:1" }',
+            "remit.toml:2 orchestrator.conflicts.base_url",
+            "`base_url` is for a second reader that has a `model`",
+        ),
+        (
+            '[orchestrator]\nconflicts = { onnx = "m.onnx", threshold = 2.0 }',
+            "remit.toml:2 orchestrator.conflicts.threshold",
+            "1",
+        ),
         (
             '[orchestrator]\nconflicts = { model = "gpt-5" }',
             "remit.toml:2 orchestrator.conflicts.model",
@@ -399,6 +424,60 @@ async def test_the_second_reader_of_conflicts_reads_the_results_of_workflows(fol
             response = await hub.ask("check", "Is it paid?", user="u")
     assert (response.metadata["second_reader"], response.metadata["pointed_out"]) == ("model", 0)
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer k-9"]
+
+
+@pytest.mark.skipif(not all(map(find_spec, ENTAILMENT)), reason="needs pip install 'remit[intent]'")
+async def test_an_entailment_model_is_found_beside_the_team_file(folder: Path) -> None:
+    """K9: a second reader that the user brings; its path is relative to the file."""
+    write_entailment_model(folder / "reader")
+    (folder / "two.py").write_text(
+        "async def one(brief):\n    return 'The invoice has been paid.'\n\n\n"
+        "async def other(brief):\n    return 'The invoice is still open.'\n"
+    )
+    said = """\
+    [store]
+    path = "hub.db"
+    durability = "process"
+
+    [orchestrator]
+    conflicts = { onnx = "reader/model.onnx", threshold = 0.95 }
+
+    [agents.a]
+    run = "two:one"
+
+    [agents.b]
+    run = "two:other"
+
+    [workflows.check]
+    compare = ["one", "two"]
+    steps = [{ name = "one", agent = "a" }, { name = "two", agent = "b" }]
+    """
+    async with hub_of(load(folder, said), environ={}) as hub:
+        response = await hub.ask("check", "Is it paid?", user="u")
+    assert (response.metadata["second_reader"], response.metadata["pointed_out"]) == ("entailment", 1)
+
+
+@pytest.mark.skipif(not all(map(find_spec, ENTAILMENT)), reason="needs pip install 'remit[intent]'")
+def test_an_entailment_model_that_cannot_be_used_is_named_in_its_line(folder: Path) -> None:
+    said = '[orchestrator]\nconflicts = { onnx = "reader/model.onnx" }'
+    [(path, message)] = wrong_in(folder, said)
+    assert path == "remit.toml:2 orchestrator.conflicts.onnx"
+    assert f"{folder / 'reader' / 'model.onnx'} does not exist" in message
+    file = write_entailment_model(folder / "reader")
+    assert load(folder, said).orchestrator is not None
+    file.write_bytes(b"no model")
+    [(path, message)] = wrong_in(folder, said)
+    assert (path, "not an ONNX model" in message) == ("remit.toml:2 orchestrator.conflicts.onnx", True)
+
+
+def test_without_its_packages_an_entailment_model_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(package: str) -> None:
+        assert package
+
+    monkeypatch.setattr(entailment, "find_spec", nothing)
+    [(path, message)] = wrong_in(folder, '[orchestrator]\nconflicts = { onnx = "m.onnx" }')
+    assert path == "remit.toml:2 orchestrator.conflicts.onnx"
+    assert "pip install 'remit[intent]'" in message
 
 
 def test_without_the_key_of_its_model_no_hub_with_an_orchestrator_is_made(folder: Path) -> None:

@@ -15,7 +15,7 @@ from remit.config import checks, mcp, peers, renamed_keys, shared_agents, teleme
 from remit.config.code import IMPORTING
 from remit.config.file_trust import FILE, is_trusted, trusted
 from remit.config.line_numbers import Place, TomlLines, dotted, value_at
-from remit.config.models import uncallable
+from remit.config.models import uncallable, undecided_reader
 from remit.config.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
 from remit.config.team import Team, TeamFile
 from remit.protocol.codec import MAX_NESTING
@@ -83,6 +83,7 @@ def load_team(
         found.append(checks.impossible_workflows(said, team, names))
         found.append(checks.unplaced(team, path.parent))
         found.append(checks.read_schemas(said, team, path.parent))
+        found.append(undecided_reader(said, team))
         found.append(peers.mistaken(said, team, names))
         found.append(shared_agents.mistaken(said, team, names))
         if secrets:
@@ -98,7 +99,9 @@ def load_team(
         found += [checks.unconfinable(team)] if code or thorough else []
         amiss = {each.place for each in wrong}
         if secrets and (code or thorough):  # without its URL, a model of a server looks like an unknown one
-            found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)
+            found.append(
+                each for each in uncallable(team, path.parent, environ) if (*each.place[:-1], "base_url") not in amiss
+            )
         wrong += [each for each in chain(*found) if each.place not in amiss]
     if wrong or unusable:
         problems = [Problem(each.source, each.message) for each in unusable] + source.problems(said, wrong)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from remit.config.checks import secret_of
 from remit.config.sections.agents import AgentSection
@@ -16,6 +17,7 @@ from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # it imports the event loop, which most commands do not need
+    from remit.agents.entailment import EntailmentModel
     from remit.agents.model import ModelAgent
     from remit.runtime.ports import Summarizer
 
@@ -64,10 +66,20 @@ def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) 
     return ModelAgent(section.model, base_url=section.base_url, api_key=key, settings=section.settings)
 
 
-def conflicts_model(team: TeamFile, environ: Mapping[str, str] = os.environ) -> ModelAgent | None:
+def conflicts_model(team: Team, environ: Mapping[str, str] = os.environ) -> ModelAgent | EntailmentModel | None:
     """Return the model that reads results for conflicts, or None."""
     section = None if team.orchestrator is None else team.orchestrator.conflicts
-    return None if section is None else model_agent(_as_agent(section), environ)
+    if section is None:
+        return None
+    if section.onnx is not None:
+        return _entailment_model(section, section.onnx, team.folder)
+    return model_agent(_as_agent(section), environ)
+
+
+def _entailment_model(section: ConflictsSection, onnx: str, folder: Path) -> EntailmentModel:
+    from remit.agents.entailment import EntailmentModel
+
+    return EntailmentModel(folder / onnx, labels=section.labels, threshold=section.threshold)
 
 
 def _as_agent(section: ConflictsSection) -> AgentSection:
@@ -76,8 +88,28 @@ def _as_agent(section: ConflictsSection) -> AgentSection:
     )
 
 
-def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
-    """Return models that cannot be called: unknown ones, and those whose package or API key is missing."""
+_OF_LANGUAGE_MODELS = {"base_url", "api_key", "settings"}
+_OF_ENTAILMENT_MODELS = {"labels", "threshold"}
+
+
+def undecided_reader(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
+    """Return a second reader of conflicts that is not of exactly one kind, and keys that its kind does not have."""
+    if team.orchestrator is None or team.orchestrator.conflicts is None:
+        return
+    place, keys = ("orchestrator", "conflicts"), said["orchestrator"]["conflicts"]
+    if ("model" in keys) == ("onnx" in keys):
+        why = 'needs one of two: a `model`, as in `model = "openai:gpt-5-mini"`, or `onnx`, the path of a model\'s file'
+        yield WrongPart(place, why)
+    elif "model" in keys:
+        for key in sorted(_OF_ENTAILMENT_MODELS & keys.keys()):
+            yield WrongPart((*place, key), f"`{key}` is for a second reader that has `onnx`")
+    else:
+        for key in sorted(_OF_LANGUAGE_MODELS & keys.keys()):
+            yield WrongPart((*place, key), f"`{key}` is for a second reader that has a `model`")
+
+
+def uncallable(team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[WrongPart]:
+    """Return models that cannot be called: unknown ones, and those whose package, file or API key is missing."""
     for name, agent in team.agents.items():
         if agent.model is not None and agent.run is None and _is_set(agent.api_key, environ):
             yield from _why_not(("agents", name, "model"), agent, environ)
@@ -94,7 +126,12 @@ def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart
         )
         yield from _why_not(("orchestrator", "model"), made, environ)
     reader = None if section is None else section.conflicts
-    if reader is not None and _is_set(reader.api_key, environ):
+    if reader is not None and reader.onnx is not None:
+        try:
+            _entailment_model(reader, reader.onnx, folder).check()
+        except RemitError as error:
+            yield WrongPart(("orchestrator", "conflicts", "onnx"), error.fault.message)
+    elif reader is not None and reader.model is not None and _is_set(reader.api_key, environ):
         yield from _why_not(("orchestrator", "conflicts", "model"), _as_agent(reader), environ)
     if section is not None and section.classifier == "embeddings":
         from remit.classifiers.embeddings import check

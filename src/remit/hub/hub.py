@@ -54,6 +54,7 @@ from remit.transports.local import LocalTransport
 if TYPE_CHECKING:  # most hubs have no telemetry, no servers and no models
     from pydantic_ai.models import Model
 
+    from remit.agents.entailment import EntailmentModel
     from remit.agents.mcp.settings import Settings
     from remit.agents.model import ModelAgent
     from remit.hub.telemetry import HubTelemetry, TelemetryOptions
@@ -357,7 +358,7 @@ class Hub(OldHubNames, Engine):
         classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer] = "words",
         model: "str | Model | ModelAgent | None" = None,
         narrate: Literal["template", "model"] = "template",
-        conflicts: "str | Model | ModelAgent | None" = None,
+        conflicts: "str | Model | ModelAgent | EntailmentModel | None" = None,
         confirm: Confirmation = "unsure",
         thresholds: Thresholds = THRESHOLDS,
         phrases: Mapping[str, str] | None = None,
@@ -370,9 +371,9 @@ class Hub(OldHubNames, Engine):
 
         The *model* classifies the text if it is the *classifier*, and combines several results into one text if it is
         to *narrate*. The model named by *conflicts* reads the results of the orchestrator and of all workflows for
-        contradictions, after the rules; what it quotes has to stand in them. *confirm* says when a user has to agree
-        before a capability that is not `read_only` is used. A decision is reused for *cache_ms* when the same user
-        repeats the same words.
+        contradictions, after the rules: a language model, which has to quote them, or an `EntailmentModel`. *confirm*
+        says when a user has to agree before a capability that is not `read_only` is used. A decision is reused for
+        *cache_ms* when the same user repeats the same words.
         """
         refuse_unused_model(name, classifier, narrate, model)
         self._orchestration.add_words(phrases, glossary)

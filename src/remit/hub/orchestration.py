@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from pydantic_ai.models import Model
 
     from remit.agents.conflict_reader import ConflictReader
+    from remit.agents.entailment import EntailmentModel
     from remit.agents.model import ModelAgent
     from remit.agents.orchestrator import Orchestrator
     from remit.agents.workflow import WorkflowAgent
@@ -87,7 +88,7 @@ class Orchestration:
         classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer],
         model: "str | Model | ModelAgent | None",
         narrate: Literal["template", "model"],
-        conflicts: "str | Model | ModelAgent | None",
+        conflicts: "str | Model | ModelAgent | EntailmentModel | None",
         confirm: Confirmation,
         thresholds: Thresholds,
         cache_ms: int,
@@ -100,9 +101,7 @@ class Orchestration:
 
         asked = None if model is None else model_agent(model)
         if conflicts is not None:
-            from remit.agents.conflict_reader import ConflictReader
-
-            self._reader = ConflictReader(model_agent(conflicts))
+            self._reader = _conflict_reader(conflicts)
         models = [each for each in (asked, self._reader) if each is not None]
 
         async def aclose() -> None:
@@ -181,6 +180,18 @@ class Orchestration:
             forbidden=hidden_names(cards.values()),
             data={each.code for each in capabilities if is_data(each.result_schema)},
         )
+
+
+def _conflict_reader(conflicts: "str | Model | ModelAgent | EntailmentModel") -> "ConflictReader":
+    """Return the second reader of conflicts: an entailment model, or a language model in any form."""
+    from remit.agents.entailment import EntailmentModel, EntailmentReader
+
+    if isinstance(conflicts, EntailmentModel):
+        return EntailmentReader(conflicts)
+    from remit.agents.conflict_reader import ModelReader
+    from remit.agents.model import model_agent
+
+    return ModelReader(model_agent(conflicts))
 
 
 def _confirmation(capability: Capability, team: Confirmation) -> Confirmation:

@@ -22,6 +22,7 @@ from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
 from remit.protocol.card import Confirmation
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.remit import Count
+from remit.text.components import ENTAILMENT_THRESHOLD
 from remit.text.intent import DECISION_MS, Thresholds
 
 _THRESHOLDS = Thresholds()
@@ -147,12 +148,31 @@ class WorkflowSection(Section, frozen=True, kw_only=True):
 
 
 class ConflictsSection(Section, frozen=True, kw_only=True):
-    """The second reader of results, which looks for contradictions after the rules."""
+    """The second reader of results, which looks for contradictions after the rules: a `model`, or an `onnx` file."""
 
-    model: Annotated[ModelName, Meta(description="The model that reads the results, named as for an agent.")]
+    model: Annotated[
+        ModelName | None, Meta(description="The language model that reads the results, named as for an agent.")
+    ] = None
     base_url: Annotated[Url | None, Meta(description="The server of that model, as for an agent.")] = None
     api_key: Annotated[Secret | None, Meta(description="The API key for that model, as for an agent.")] = None
     settings: Annotated[dict[str, Any], Meta(description="Settings of that model, as for an agent.")] = {}
+    onnx: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="In place of `model`: an entailment model (ONNX), relative to the team file's folder, with its "
+            "`tokenizer.json` beside it. It needs the extra `intent`."
+        ),
+    ] = None
+    labels: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The names of its outputs in their order, one of them `contradiction` (default: `id2label` of "
+            "the `config.json` beside it)."
+        ),
+    ] = ()
+    threshold: Annotated[
+        Share, Meta(description="How probable a contradiction has to be to be pointed out by that model.")
+    ] = ENTAILMENT_THRESHOLD
 
 
 class OrchestratorSection(Section, frozen=True, kw_only=True):
@@ -182,8 +202,9 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
     conflicts: Annotated[
         ConflictsSection | None,
         Meta(
-            description="A model that looks for contradictions as well, in the results of the orchestrator and of all "
-            "workflows (default: rules alone)."
+            description="A second reader that looks for contradictions as well, in the results of the orchestrator "
+            "and of all workflows: a `model`, with `base_url`, `api_key` and `settings`; or `onnx`, with `labels` "
+            "and `threshold` (default: rules alone)."
         ),
     ] = None
     cache: Annotated[
