@@ -17,11 +17,15 @@ PAIRS = labelled()
     [
         ("develop", 0.9),
         ("held", 0.9),
-        ("second", 0.7),
+        ("second", 0.8),
         ("third", 0.9),
         ("fourth", 0.9),
         ("fifth", 0.65),
-        ("sixth", 0.75),
+        ("sixth", 0.85),
+        ("seventh", 0.75),
+        ("eighth", 0.65),
+        ("ninth", 0.8),
+        ("tenth", 0.8),
     ],
 )
 def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: str, recall: float) -> None:
@@ -29,7 +33,7 @@ def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: s
     found = counts(PAIRS[part])
     assert found.precision >= 0.95
     assert found.recall >= recall
-    assert min(found.conflicting, found.harmless) > 20
+    assert min(found.conflicting, found.harmless) >= 20
 
 
 def test_answers_of_two_capabilities_never_contradict_each_other() -> None:

@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+from remit.text.word_forms import IRREGULAR_FORMS
+
 
 def words_of(text: str) -> frozenset[str]:
     """Return the words of a list as a set."""
@@ -60,6 +62,7 @@ WEAK = words_of("""
     still such than that the their them then there these they this those time to today under until upon us value values
     very via was we were what which who will with you your yes set comes amounts equals roughly approximately nearly
     almost over up between answer approx circa likely also again already too
+    everyone everybody everything
     yet always ever finally officially definitely certainly clearly fully completely entirely totally formally recently
     immediately simply really generally usually normally apparently reportedly remains remain remained stays stayed
     immer stets bereits endgültig offiziell vollkommen
@@ -110,6 +113,8 @@ LABELS = words_of("""
     group question claim contract account customer variant alternative candidate product supplier vendor class type
     building method approach
 """)
+# "Stand" is English as well as a form of "stehen".
+_PLAIN_FORMS = frozenset(IRREGULAR_FORMS.values())
 _SYNONYMS = {
     word: words.split()[0]
     for words in """
@@ -131,6 +136,8 @@ _SYNONYMS = {
 def stem(word: str) -> str:
     """Return the common stem of the forms of a word."""
     word = word.removesuffix("'s")
+    if word not in _PLAIN_FORMS:
+        word = IRREGULAR_FORMS.get(word, word)
     if len(word) > 3:
         if word.endswith("ies"):
             word = word[:-3] + "y"
@@ -196,9 +203,11 @@ AXES = {
             "abgelehnt verweigert gesperrt zurückgewiesen abgesagt storniert widerrufen ausgesetzt verschoben ungültig",
         ),
         "rise": (
-            "rose rise rises rising increased increase increases increasing grew grow grows climbed gained improved "
-            "improve steigen wachsen stieg steigt gestiegen wuchs wächst gewachsen zugenommen",
-            "fell fall falls falling decreased decrease decreases decreasing dropped drop drops shrank shrink worsened "
+            "rose rise rises rising increased increase increases increasing grew grow grows growing climbed "
+            "climbing gained gaining improved improving improve "
+            "steigen wachsen stieg steigt gestiegen wuchs wächst gewachsen zugenommen",
+            "fell fall falls falling decreased decrease decreases decreasing dropped drop drops dropping "
+            "shrank shrink shrinks shrinking declining worsened worsening "
             "sinken fallen fiel fällt gefallen sank sinkt gesunken abgenommen",
         ),
         "available": ("available verfügbar erhältlich lieferbar", "unavailable"),
@@ -231,8 +240,11 @@ AXES = {
         "guilty": ("guilty", "innocent"),
         "solvent": ("solvent", "insolvent bankrupt"),
         "online": ("online", "offline"),
-        "run": ("running operational working functioning", "stopped broken defective"),
-        "occupy": ("free vacant unoccupied frei", "occupied taken busy besetzt belegt"),
+        "run": (
+            "running operational working functioning läuft funktioniert",
+            "stopped broken defective ausgefallen kaputt defekt",
+        ),
+        "occupy": ("free vacant unoccupied frei", "occupied taken busy booked besetzt belegt"),
         "require": ("required mandatory compulsory obligatory", "optional voluntary freiwillig"),
         "positive": ("positive positiv", "negative negativ"),
         "present": ("present anwesend vorhanden", "absent missing abwesend"),
@@ -265,17 +277,25 @@ ADVICE = {
         words_of("""
             recommend recommends recommended advise advises advised suggest suggests suggested advisable should ought
             recommendable empfehlen empfehle empfiehlt empfohlen sollte sollten sollst soll sollen ratsam rate raten
-            empfehlenswert
+            empfehlenswert must muss müssen
         """),
         1,
     ),
     **dict.fromkeys(
         words_of("""
-            discourage discourages discouraged avoid refrain inadvisable warn warns abraten vermeiden warnen meiden
+            discourage discourages discouraged avoid refrain inadvisable warn warns abraten abgeraten vermeiden warnen
+            gewarnt meiden
         """),
         -1,
     ),
 }
+# Verbs that tell somebody what to do if a sentence begins with them.
+IMPERATIVES = words_of("""
+    take use choose pick buy sell accept book order keep leave stay go wait wear eat drink apply replace start stop
+    continue open close sign pay send call contact visit follow bring add remove install switch turn try prefer hire
+    invest raise lower increase reduce postpone cancel proceed repair store feed plant
+    nehmen nimm kaufen wählen nutzen verwenden
+""")
 # Verbs that add nothing to advice: "take the early flight" advises the same as "the early flight".
 LIGHT_VERBS = words_of("tak us do mak go get hav be choos pick perform undergo nehm mach")
 
@@ -284,9 +304,11 @@ PHRASES = {
     tuple(phrase.split()): word
     for word, phrases in {
         "not": "no longer/not any more/not any longer/nicht mehr/nicht länger/by no means",
-        "rose": "went up/goes up/gone up/going up/go up",
-        "fell": "went down/goes down/gone down/going down/go down",
+        "rose": "picking up/picks up/picked up/went up/goes up/gone up/going up/go up",
+        "fell": "dying down/dies down/died down/easing off/letting up/went down/goes down/gone down/going down/go down",
+        "not must": "need not/needn't/no need to/not necessary to/unnecessary to/no reason to/muss nicht/müssen nicht",
         "must": "have to/has to/had to/need to/needs to",
+        "insufficient": "not enough/too little/too few/nicht genug/zu wenig/zu wenige",
         "leftward": "on the left/to the left/left side",
         "rightward": "on the right/to the right/right side",
         "cancelled": "called off/call off/struck down",
@@ -295,10 +317,25 @@ PHRASES = {
         "lacks": "free of/free from/frei von/devoid of",
         "unavailable": "out of stock/sold out/nicht vorrätig/ausverkauft",
         "available": "in stock/auf lager/vorrätig",
-        "broken": "out of order/out of service/außer betrieb",
+        "broken": "out of order/out of service/out of action/in bad condition/in poor condition/in bad shape/"
+        "außer betrieb/in schlechtem zustand",
         "running": "up and running/in operation/in service/in betrieb",
-        "punctual": "on time/on schedule/im zeitplan",
+        "punctual": "on time/in time/on schedule/im zeitplan",
         "delayed": "behind schedule/im verzug",
+        "contains": "full of/voll von/voll mit",
+        "controlled": "under control/unter kontrolle",
+        "uncontrolled": "out of control/außer kontrolle",
+        "working": "in order/in working order/in good order/in good condition/in good shape/as good as new/in ordnung/"
+        "in gutem zustand",
+        "valid": "in force/in effect/in kraft",
+        "safe": "out of danger/außer gefahr/in sicherheit",
+        "dangerous": "in danger/at risk/in gefahr",
+        "suspended": "on hold/auf eis",
+        "proceeding": "under way/im gange/in gang",
+        "supports": "in favour of/in favor of/is for",
+        "opposes": "opposed to/is against",
+        "outdated": "out of date",
+        "current": "up to date/auf dem neuesten stand",
         "dearer": "more expensive",
         "cheaper": "less expensive",
         "abraten": "advise against/advises against/advised against/recommend against/recommends against/"

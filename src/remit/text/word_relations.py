@@ -3,129 +3,10 @@
 from functools import lru_cache
 
 from remit.text.vocabulary import words_of
+from remit.text.word_forms import IRREGULAR_FORMS
 
 # ── forms of one word ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-_IRREGULAR = {
-    form: forms.split()[0]
-    for forms in """
-        rise rose risen
-        fall fell fallen
-        grow grew grown growth
-        shrink shrank shrunk
-        sink sank sunk
-        go goes went gone
-        come came
-        leave left
-        take took taken
-        give gave given gift
-        get got gotten
-        lose lost loss
-        win won
-        sell sold sale sales
-        buy bought
-        pay paid payment payments payable
-        send sent
-        keep kept
-        hold held
-        make made
-        meet met
-        begin began begun
-        run ran
-        drive drove driven
-        break broke broken
-        choose chose chosen choice
-        speak spoke spoken
-        write wrote written
-        draw drew drawn
-        know knew known knowledge
-        see saw seen
-        show shown
-        bear bore borne
-        build built
-        find found
-        think thought
-        bring brought
-        teach taught
-        catch caught
-        tell told
-        say said
-        feel felt
-        stand stood
-        spend spent
-        beat beaten
-        eat ate eaten
-        sleep slept
-        wear wore worn
-        fly flew flown flight
-        lie lay lain
-        lead led
-        hear heard
-        steal stole stolen
-        swim swam swum
-        arrive arrival
-        depart departure
-        weigh weight
-        high height
-        long length
-        wide width
-        deep depth
-        hot heat
-        strong strength
-        true truth
-        die dead death
-        approve approval
-        refuse refusal
-        deny denial
-        deliver delivery
-        advise advice
-        prove proof proven
-        day daily days
-        week weekly weeks
-        month monthly months
-        year yearly annual annually years
-        hour hourly hours
-        person people persons
-        child children
-        man men
-        woman women
-        foot feet
-        steigen stieg stiegen gestiegen steigt anstieg
-        sinken sank sanken gesunken sinkt
-        fallen fiel fielen gefallen fällt
-        gehen ging gingen gegangen geht
-        kommen kam kamen gekommen kommt
-        nehmen nahm nahmen genommen nimmt
-        geben gab gaben gegeben gibt
-        bleiben blieb blieben geblieben bleibt
-        liegen lag lagen gelegen liegt
-        stehen stand standen gestanden steht
-        finden fand fanden gefunden findet
-        wachsen wuchs wuchsen gewachsen wächst
-        halten hielt gehalten hält
-        tragen trug getragen trägt
-        schließen schloss schlossen geschlossen schließt
-        verlieren verlor verloren verliert verlust
-        gewinnen gewann gewonnen gewinnt
-        fahren fuhr fuhren gefahren fährt
-        laufen lief liefen gelaufen läuft
-        treffen traf getroffen trifft
-        brechen brach gebrochen
-        sprechen sprach gesprochen
-        beginnen begann begonnen beginnt
-        bringen brachte gebracht
-        denken dachte gedacht
-        wissen wusste gewusst
-        entscheiden entschied entschieden entscheidung
-        hoch hohe hoher hohen höhe höher
-        lang lange länger länge
-        tag tage tagen täglich
-        woche wochen wöchentlich
-        monat monate monaten monatlich
-        jahr jahre jahren jährlich
-    """.strip().splitlines()
-    for form in forms.split()
-}
 _ENDINGS = (
     *(
         "ations",
@@ -163,7 +44,7 @@ def root_of(word: str) -> str:
     It is rough on purpose: it tells whether two texts speak of one thing, not whether they say the same of it.
     """
     word = word.removesuffix("'s").removesuffix("'").replace("ß", "ss")
-    if plain := _IRREGULAR.get(word):
+    if plain := IRREGULAR_FORMS.get(word):
         word = plain
     elif word.startswith("ge") and word.endswith(("t", "en")) and len(word) > 6:
         word = word[2:]  # a German participle
@@ -252,6 +133,8 @@ _SAME = """
 # ── the opposite ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # Sides of one axis; each side has words that mean the same. Not here: what is an opposite only in one trade.
+# A star marks states: of one thing, at one time, only one side can be so. A film begins and ends; a door is open or
+# shut.
 _OPPOSED = """
     rise increase grow climb gain up upward surge soar higher improve zunehmen steigen wachsen erhöhen anstieg
         zu | fall decrease decline drop shrink sink down downward plunge lower worsen reduce dip abnehmen sinken
@@ -263,23 +146,25 @@ _OPPOSED = """
     best beste | worst schlechteste;
     good fine gut | bad poor schlecht;
     well gut | badly poorly ill schlecht;
-    open reopen öffnen geöffnet offen | close closed shut locked schließen geschlossen gesperrt zu;
-    approve accept grant agree clear authorise authorize genehmigen zustimmen annehmen bewilligen | reject
+    * open reopen accessible passable öffnen geöffnet offen begehbar befahrbar zugänglich | close closed shut
+        locked sealed blocked impassable inaccessible schließen geschlossen gesperrt versperrt unpassierbar zu;
+    * approve accept grant agree clear authorise authorize genehmigen zustimmen annehmen bewilligen | reject
         refuse deny decline dismiss turn veto ablehnen verweigern zurückweisen;
-    allow permit may legal lawful erlauben zulassen gestatten dürfen legal | forbid prohibit ban illegal
+    * allow permit may legal lawful erlauben zulassen gestatten dürfen legal | forbid prohibit ban illegal
         unlawful disallow verbieten untersagen illegal;
-    available free vacant reachable verfügbar frei erreichbar | unavailable occupied taken busy unreachable
-        full besetzt belegt voll ausgebucht;
-    safe secure harmless sicher ungefährlich | dangerous unsafe hazardous risky harmful gefährlich unsicher;
-    succeed success pass successful bestehen gelingen erfolgreich | fail failure unsuccessful scheitern
+    * available free vacant reachable verfügbar frei erreichbar | unavailable occupied taken busy unreachable
+        besetzt belegt;
+    * safe secure harmless sicher ungefährlich | dangerous unsafe hazardous risky harmful gefährlich unsicher;
+    * succeed success pass successful bestehen gelingen erfolgreich | fail failure unsuccessful scheitern
         misslingen durchfallen;
-    true correct right valid wahr richtig korrekt gültig | false wrong incorrect invalid falsch ungültig;
-    complete finish done ready fertig abgeschlossen vollständig | incomplete unfinished pending outstanding
+    * true correct right accurate valid wahr richtig korrekt gültig | false wrong incorrect inaccurate invalid
+        expired lapsed falsch ungültig abgelaufen verfallen;
+    * complete finish done ready fertig abgeschlossen vollständig | incomplete unfinished pending outstanding
         ausstehend unvollständig;
-    enable active activate aktiv | disable inactive deactivate inaktiv;
-    include inbegriffen enthalten einschließlich | exclude ausgeschlossen exklusive;
-    possible feasible möglich | impossible infeasible unmöglich;
-    confirm valid bestätigen | cancel call revoke absagen stornieren;
+    * enable active activate aktiv | disable inactive deactivate inaktiv;
+    * include inbegriffen enthalten einschließlich | exclude ausgeschlossen exklusive;
+    * possible feasible möglich | impossible infeasible unmöglich;
+    * confirm valid bestätigen | cancel call revoke absagen stornieren;
     win beat gewinnen siegen | lose verlieren;
     profit surplus gewinn überschuss | loss deficit verlust defizit;
     early früh | late spät;
@@ -289,23 +174,23 @@ _OPPOSED = """
     longer länger | shorter kürzer;
     big large great huge groß | small little tiny klein;
     larger bigger greater größer | smaller kleiner;
-    fast quick rapid schnell rasch | slow langsam;
-    strong powerful stark | weak schwach;
-    heavy schwer | light leicht;
-    hot warm heiß | cold cool chilly kalt kühl;
+    * fast quick rapid schnell rasch | slow langsam;
+    * strong powerful stark | weak schwach;
+    * heavy schwer | light leicht;
+    * hot warm heiß | cold cool chilly kalt kühl;
     warmer wärmer | colder cooler kälter;
-    dry trocken | wet damp moist humid nass feucht;
-    full voll | empty leer;
+    * dry trocken | wet damp moist humid nass feucht;
+    * full voll | empty leer;
     new neu | old alt;
-    cheap inexpensive günstig billig | expensive dear teuer;
-    cheaper billiger günstiger | dearer teurer;
-    easy simple einfach leicht | difficult hard complicated schwierig;
-    positive positiv | negative negativ;
-    healthy gesund | sick ill unwell krank;
-    clean sauber | dirty contaminated polluted schmutzig verunreinigt;
-    calm quiet ruhig | rough stormy loud noisy stürmisch laut;
-    stable steady stabil | unstable volatile instabil;
-    present anwesend | absent abwesend;
+    * cheap inexpensive günstig billig | expensive costly dear teuer;
+    cheaper billiger günstiger | dearer costlier teurer;
+    * easy simple einfach leicht | difficult hard complicated schwierig;
+    * positive positiv | negative negativ;
+    * healthy gesund | sick ill unwell krank;
+    * clean sauber | dirty contaminated polluted schmutzig verunreinigt;
+    * calm quiet ruhig | rough stormy loud noisy stürmisch laut;
+    * stable steady stabil | unstable volatile instabil;
+    * present anwesend | absent abwesend;
     remember | forget;
     buy purchase kaufen | sell verkaufen;
     import | export;
@@ -321,22 +206,23 @@ _OPPOSED = """
     inside indoors indoor innen drinnen | outside outdoors outdoor außen draußen;
     upper top oben | lower bottom unten;
     begin start commence beginnen anfangen starten | end stop finish cease enden aufhören stoppen beenden;
-    continue proceed fortsetzen weitergehen | halt interrupt suspend pause unterbrechen;
+    * continue proceed ongoing resume fortsetzen fortgesetzt weitergehen weitergeführt | halt interrupt suspend
+        pause discontinue abort adjourn unterbrechen unterbrochen eingestellt abgebrochen beendet vertagt;
     add attach hinzufügen | remove delete entfernen löschen;
-    accelerate hasten beschleunigen | slow delay verlangsamen verzögern;
-    expand extend widen erweitern verlängern ausdehnen | contract narrow cut verkürzen kürzen;
-    strengthen stärken | weaken schwächen;
+    * accelerate hasten beschleunigen | slow delay verlangsamen verzögern;
+    * expand extend widen erweitern verlängern ausdehnen | contract narrow cut verkürzen kürzen;
+    * strengthen stärken | weaken schwächen;
     support favour favor recommend befürworten empfehlen | oppose discourage advise ablehnen abraten;
     love like mögen | hate dislike;
     agree zustimmen | disagree;
-    guilty schuldig | innocent unschuldig;
-    solvent zahlungsfähig | insolvent bankrupt zahlungsunfähig insolvent;
-    paid settled bezahlt beglichen | unpaid overdue owed unbezahlt offen;
+    * guilty schuldig | innocent unschuldig;
+    * solvent zahlungsfähig | insolvent bankrupt zahlungsunfähig insolvent;
+    * paid settled bezahlt beglichen | unpaid overdue owed unbezahlt offen;
     known bekannt | unknown unbekannt;
-    visible sichtbar | invisible hidden unsichtbar;
-    public öffentlich | private privat;
-    permanent dauerhaft | temporary vorübergehend;
-    voluntary optional freiwillig | mandatory compulsory obligatory required verpflichtend pflicht;
+    * visible sichtbar | invisible hidden unsichtbar;
+    * public öffentlich | private privat;
+    * permanent dauerhaft | temporary vorübergehend;
+    * voluntary optional freiwillig | mandatory compulsory obligatory required verpflichtend pflicht;
     maximum maximal höchst | minimum minimal mindest;
     major main | minor;
     majority mehrheit | minority minderheit;
@@ -354,45 +240,47 @@ _OPPOSED = """
     sender absender | recipient receiver empfänger;
     credit gutschrift | debit belastung;
     income revenue einnahmen | expense expenditure ausgaben;
-    alive lebendig | dead tot;
-    rich reich | poor arm;
-    thick dick | thin dünn;
-    wide broad breit | narrow eng schmal;
-    deep tief | shallow flach seicht;
-    soft weich | hard hart;
-    sharp scharf | blunt stumpf;
-    bright hell | dark dunkel;
+    * alive survive lebendig überleben überlebt | dead die died dies perish tot sterben gestorben verendet;
+    * rich reich | poor arm;
+    * thick dick | thin dünn;
+    * wide broad breit | narrow eng schmal;
+    * deep tief | shallow flach seicht;
+    * soft weich | hard hart;
+    * sharp scharf | blunt stumpf;
+    * bright hell | dark dunkel;
     young jung | old alt;
-    sweet süß | sour bitter sauer;
-    fresh frisch | stale rotten spoiled verdorben;
-    intact whole undamaged unbeschädigt heil | broken damaged defective faulty kaputt defekt beschädigt;
-    genuine real authentic echt | fake forged counterfeit gefälscht;
-    sufficient enough adequate ausreichend genügend | insufficient inadequate lacking unzureichend;
+    * sweet süß | sour bitter sauer;
+    * fresh frisch | stale rotten spoiled verdorben;
+    * intact whole undamaged repaired mended unbeschädigt heil repariert | broken damaged defective faulty
+        kaputt defekt beschädigt;
+    * genuine real authentic echt | fake forged counterfeit gefälscht;
+    * sufficient enough adequate ausreichend genügend | insufficient inadequate lacking unzureichend;
     gain win | lose forfeit;
     hire recruit einstellen | dismiss fire lay entlassen;
-    lock verriegelt | unlock entriegelt;
-    load beladen | unload entladen;
-    mild leicht | severe serious acute schwer ernst;
-    benign gutartig | malignant bösartig;
-    contagious infectious ansteckend | harmless;
+    * lock verriegelt | unlock entriegelt;
+    * load beladen | unload entladen;
+    * mild leicht | severe serious acute schwer ernst;
+    * benign gutartig | malignant bösartig;
+    * contagious infectious ansteckend | harmless;
     stop verhindern prevent avoid | cause allow trigger;
     attend teilnehmen | miss skip verpassen;
     on an eingeschaltet | off aus ausgeschaltet;
-    online | offline;
+    * online | offline;
     run operate work laufen läuft funktionieren | stop idle halt stillstehen;
     with mit | without ohne;
     toward towards hin | away weg;
     near close nahe | far distant weit fern;
     ascend aufsteigen | descend absteigen;
-    optimistic optimistisch | pessimistic pessimistisch;
-    certain sure sicher gewiss | uncertain unsure doubtful unsicher ungewiss;
-    punctual time pünktlich | late delayed verspätet;
-    domestic inland | foreign abroad ausland;
-    temporary befristet | permanent unbefristet;
-    compatible | incompatible;
-    married verheiratet | single divorced ledig;
+    * optimistic optimistisch | pessimistic pessimistisch;
+    * certain sure sicher gewiss | uncertain unsure doubtful unsicher ungewiss;
+    * punctual time pünktlich | late delayed verspätet;
+    * domestic inland | foreign abroad ausland;
+    * temporary befristet | permanent unbefristet;
+    * compatible | incompatible;
+    * found located recovered traced gefunden geortet | missing untraced vermisst verschollen;
+    * married verheiratet | single divorced ledig;
     vegetarian vegan | meat;
-    occupied besetzt | vacant frei;
+    * occupied besetzt | vacant frei;
 """
 # Words with another common meaning are on no side.
 _AMBIGUOUS = words_of("""
@@ -405,10 +293,25 @@ Sides = frozenset[tuple[int, int]]
 """The axes on which a word stands, each with its side: 1 or -1."""
 
 
+_LINES = [line.strip() for line in _OPPOSED.rstrip().rstrip(";").split(";")]
+STATES = tuple(
+    (tuple(one.split()), tuple(other.split()))
+    for line in _LINES
+    if line.startswith("*")
+    for one, other in [line.removeprefix("*").split("|")]
+)
+"""Words for states that exclude each other: those of one side, and those of the other."""
+
+
+def is_ambiguous(word: str) -> bool:
+    """Return whether a word has another common meaning, so that it stands on no side."""
+    return word in _AMBIGUOUS
+
+
 def _sides() -> dict[str, Sides]:
     sides: dict[str, set[tuple[int, int]]] = {}
-    for axis, line in enumerate(_OPPOSED.rstrip().rstrip(";").split(";")):
-        for sign, words in zip((1, -1), line.split("|"), strict=True):
+    for axis, line in enumerate(_LINES):
+        for sign, words in zip((1, -1), line.removeprefix("*").split("|"), strict=True):
             for word in words.split():
                 if word not in _AMBIGUOUS:
                     sides.setdefault(root_of(word), set()).add((axis, sign))

@@ -12,18 +12,22 @@ from msgspec.structs import replace
 
 from remit.text.clauses import DIGIT, FIGURE, Clause, small
 from remit.text.conflicts.clause_reading import (
-    DENYING,
+    ALL_OF,
     LEADS,
     NOW,
     OPPOSITES,
+    PAST,
     SCOPES,
     SOME_OF_THEM,
+    WAS_SO,
     WAYS,
     ClauseFigure,
     ClauseReading,
     counted_nouns,
+    denied_word,
 )
 from remit.text.conflicts.named_values import NamedValue, may_name_value, named_values
+from remit.text.conflicts.opposites import kind_of, state_of
 from remit.text.conflicts.reading import NO_LABELS, labels, words_said
 from remit.text.figures import NAMES, figures
 from remit.text.quantities import Amount, Figure, Quantity, agree, distance, figures_agree
@@ -32,6 +36,7 @@ from remit.text.vocabulary import (
     AXES,
     CLAUSE_VERBS,
     EVENTS,
+    IMPERATIVES,
     LABELS,
     LIGHT_VERBS,
     NEGATIONS,
@@ -79,6 +84,9 @@ class Claim(Struct, frozen=True, gc=False):
     """The words of a name or place that the claim gives to the subject."""
 
 
+# Why something is so is no part of what is so.
+_CAUSE = re.compile(r"(?<=\w),?\s(?:because|due to|owing to|on account of|wegen|weil|aufgrund)\b", re.IGNORECASE)
+
 # ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # With more figures in one clause, it is unclear which figure belongs to what.
@@ -86,7 +94,7 @@ _FIGURES = 8
 _WORD = re.compile(r"[a-zäöüß]++(?:['-][a-zäöüß]++)*+")
 
 
-_TELLING = NAMES | AXES.keys() | NEGATIONS | ADVICE.keys()
+_TELLING = NAMES | AXES.keys() | NEGATIONS | ADVICE.keys() | ALL_OF | IMPERATIVES | {"only"}
 _PHRASES_SAID = re.compile(rf"\b(?:{'|'.join(' '.join(words) for words in PHRASES)})\b", re.IGNORECASE)
 _FREE = re.compile(r"[a-zäöüß]{4}-?fr(?:ee|ei)", re.IGNORECASE)
 
@@ -97,9 +105,12 @@ def is_telling(clause: Clause) -> bool:
     if DIGIT.search(text) or may_name_value(text) or _PHRASES_SAID.search(text) or _FREE.search(text):
         return True
     plain = text.isascii() and text.replace(" ", "").isalpha()
-    return not _TELLING.isdisjoint(text.lower().split() if plain else _WORD.findall(small(text))) or any(
-        map(DENYING.fullmatch, text.lower().split())
-    )
+    words = text.lower().split() if plain else _WORD.findall(small(text))
+    return not _TELLING.isdisjoint(words) or any(map(_has_opposite, words))
+
+
+def _has_opposite(word: str) -> bool:
+    return bool(state_of(word) or kind_of(word) or denied_word(word))
 
 
 class Affirmed(Struct, frozen=True, gc=False):
@@ -125,12 +136,13 @@ class Affirmed(Struct, frozen=True, gc=False):
 
 def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     """Return each figure of a clause, and what it affirms or denies, with their subjects."""
-    text = clause.text
+    text = _CAUSE.split(clause.text, 1)[0]
     found = figures(text)[:_FIGURES]
     said = words_said(text, found)
     in_names = labels(text, said, found) if found else NO_LABELS
     values = [] if found and any(isinstance(each.quantity, Amount) for each in found) else named_values(text)
-    telling_more = in_names or values or not _TELLING_MORE.isdisjoint(said) or any(map(DENYING.fullmatch, said))
+    telling_more = in_names or values or not _TELLING_MORE.isdisjoint(said) or any(map(_has_opposite, said))
+    telling_more = telling_more or said[:1] == [] or said[0] in IMPERATIVES
     if len(found) < 2 and not telling_more and (plain := _plain_claims(clause, found, said)):
         return plain
     read = ClauseReading(text, said, found, in_names)
@@ -148,7 +160,9 @@ def _claims_of(
     """Return the claims of a clause about its subject."""
     text, senses, about = read.text, read.senses, tuple(read.words.items())
     made: list[Claim] = []
-    if read.stated and not read.negated:
+    # What rose in 2023 may have risen in 2022: the year is not the claim.
+    only_when = "rise" in senses and not any(isinstance(each.figure.quantity, Amount) for each in read.stated)
+    if read.stated and not read.negated and not only_when:
         made += _figure_claims(subject, read.stated, senses, about)
     if read.hedged:
         return made, None
@@ -156,7 +170,7 @@ def _claims_of(
         return [*made, *_advice(subject, senses, -1 if read.negated else read.advice, text, about)], None
     if not read.negated:
         # "Available in Norway" may be available elsewhere; "won by Riverside" is won by nobody else.
-        told = [value for value in values if not senses or value.lead == "by"]
+        told = [value for value in (*values, *read.kinds) if not senses or value.lead in ("by", "by the")]
         made += _value_claims(subject, told, found, about)
     made += [Claim(subject, none, nouns, text=text, about=about) for none, nouns in read.absent]
     made += _axis_claims(subject, read, about)
@@ -177,17 +191,20 @@ def _axis_claims(subject: Subject, read: ClauseReading, about: tuple[tuple[str, 
     senses = read.senses
     others = frozenset(senses.items()) if len(senses) > 1 else _NO_SENSES
     moments = tuple(each.figure.quantity for each in read.stated if not isinstance(each.figure.quantity, Amount))
-    for axis, side in senses.items():
+    for axis, side in (*senses.items(), *read.also):
         if side:
-            on = replace(subject, at=subject.at + moments)
-            yield Claim(on, senses=others, axis=axis, sign=side, text=read.text, about=about)
+            on = replace(subject, at=subject.at + moments + tuple(read.conditions))
+            lead = "no" if read.universal else ""
+            yield Claim(on, senses=others, axis=axis, sign=side, lead=lead, text=read.text, about=about)
 
 
 def _advice(
     subject: Subject, senses: dict[str, int], sign: int, text: str, about: tuple[tuple[str, str], ...]
 ) -> list[Claim]:
     """Return the claim of a clause that advises for something, or against it."""
-    on = replace(subject, words=subject.words.union(senses) - LIGHT_VERBS)
+    # "Raten zu", "raten von": the preposition belongs to the verb.
+    ways = frozenset(way for way in subject.ways if way[0] not in OPPOSITES)
+    on = replace(subject, words=subject.words.union(senses) - LIGHT_VERBS, ways=ways)
     # Who advises to sell advises against buying.
     whether = prod((sign, *filter(None, senses.values())))
     return [Claim(on, axis="recommend", sign=whether, text=text, about=about)] if on.words else []
@@ -284,11 +301,12 @@ _BEFORE_HEADS = frozenset({"the", "a", "an", "your", "my", "our", "his", "her", 
 # ── comparison ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def likeness(part: Subject, whole: Subject, least: int = 2) -> float:
+def likeness(part: Subject, whole: Subject, least: int = 2, *, everywhere: bool = False) -> float:
     """Return how certainly two subjects are the same, from 0 to 1, if all words of the first are among the second's.
 
     If each has words that the other lacks, they are two things: the morning train, the evening train.
-    They are also two if one says more and the other has fewer words than *least*.
+    They are also two if one says more and the other has fewer words than *least*. What is said of the first holds
+    *everywhere* if it limits nothing: "no cracks" are none in the north wall.
     """
     few, many = len(part.words), len(whole.words)
     if few != many and (few < least or 2 * few < many):
@@ -299,15 +317,26 @@ def likeness(part: Subject, whole: Subject, least: int = 2) -> float:
         return 0.0
     if part.ways and whole.ways and any((OPPOSITES.get(way), word) in whole.ways for way, word in part.ways):
         return 0.0
-    if few != many and whole.ways and any(way in SCOPES and word not in part.words for way, word in whole.ways):
+    limited = any(way in SCOPES and word not in part.words for way, word in whole.ways)
+    if few != many and limited and not everywhere:
         return 0.0
     if (part.at and NOW in whole.ways) or (whole.at and NOW in part.ways):
+        return 0.0
+    if (PAST in part.ways and NOW in whole.ways) or (PAST in whole.ways and NOW in part.ways):
+        return 0.0
+    if (WAS_SO in part.ways and _is_dated(part) and not whole.at) or (
+        WAS_SO in whole.ways and _is_dated(whole) and not part.at
+    ):
         return 0.0
     if part.at and whole.at:
         verdicts = [verdict for one in part.at for other in whole.at if (verdict := agree(one, other)) is not None]
         if verdicts and not any(verdicts):
             return 0.0
     return few / many
+
+
+def _is_dated(subject: Subject) -> bool:
+    return any(not isinstance(each, Amount) for each in subject.at)
 
 
 def compared(one: Claim, other: Claim) -> bool | None:

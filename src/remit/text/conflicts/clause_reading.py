@@ -6,17 +6,27 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 
 from remit.text.clauses import FIGURE
-from remit.text.conflicts.reading import tells_apart
+from remit.text.conflicts.named_values import NamedValue
+from remit.text.conflicts.opposites import action_of, kind_of, state_of
+from remit.text.conflicts.reading import is_predicate, is_told, tells_apart
 from remit.text.quantities import Amount, Figure, Quantity
 from remit.text.vocabulary import (
     ADVICE,
     AXES,
     CLAUSE_VERBS,
+    IMPERATIVES,
     LABELS,
     NOT_DENIED,
     ROLES,
     stem,
 )
+
+
+def denied_word(token: str) -> str:
+    """Return what a word denies by its prefix: `furnished` of `unfurnished`; an empty text if it denies nothing."""
+    found = DENYING.fullmatch(token)
+    return (found[1] or found[2]) if found else ""
+
 
 OPPOSITES = {"from": "to", "to": "from"}
 # What is true in Asia, or for adults, need not be true elsewhere.
@@ -25,7 +35,14 @@ WAYS = frozenset((*OPPOSITES, *SCOPES))
 LEADS = frozenset({"by", "to"})
 # A period after one of these words limits a claim and is not the claim: 7 % over five years.
 _SPANS = frozenset({"over", "for", "within", "after", "in", "during"})
+_OF_A_TIME = frozenset({"for", "in", "of", "from", "on", "since", "during"})
 NOW = ("now", "")
+# "Was closed", "is open again since noon": each at its time.
+PAST = ("past", "")
+# "Was critical on Monday" says nothing about now; what was paid on Monday is paid.
+WAS_SO = ("past", "state")
+_PAST = frozenset({"was", "were", "had"})
+_SINCE_THEN = frozenset({"again", "since", "meanwhile"})
 # "Some rooms are free", "some rooms are occupied": of several things, each may be so of a part.
 SOME_OF_THEM = ("some", "")
 _PART_OF = frozenset({"some", "many", "several", "einige", "manche", "mehrere"})
@@ -43,9 +60,14 @@ class ClauseFigure(Struct, frozen=True, gc=False):
 
 # "Unfurnished" denies "furnished"; "understand" denies nothing, and nobody says what would be left of it.
 DENYING = re.compile(
-    r"(?:un|in|im|ir|il|dis|non-?)(?=[a-zäöüß]{4})"
-    r"([a-zäöüß]*(?:able|ible|ed|ent|ant|al|ive|ate|ect|ful|ar|ic|ig|lich|bar|iv|iert|end|own|en))"
+    r"(?:in|im|ir|il|dis)(?=[a-zäöüß]{4})"
+    r"([a-zäöüß]*(?:able|ible|ed|ent|ant|al|ive|ate|ect|ful|ar|ic|ig|lich|bar|iv|iert|end|own|en|ous))"
+    r"|(?:un|non-?)([a-zäöüß]{4,})"
 )
+
+
+# They are no opposites of "covered" and "closed".
+_NOT_DENYING = frozenset({"uncovered", "discovered", "disclosed"})
 
 
 class ClauseReading:
@@ -62,72 +84,119 @@ class ClauseReading:
         """Days and periods that the clause is about."""
         self.senses: dict[str, int] = {}
         """What is affirmed (1) or denied (-1), by the axis of the opposites."""
+        self.also: list[tuple[str, int]] = []
+        """Further axes of words that stand on several: what is blocked is neither open nor approved."""
+        self.kinds: list[NamedValue] = []
+        """Words of a kind of which a thing has one: "marked blue"."""
         self.opposites: list[tuple[str, str]] = []
         """Words such as "unfurnished", with what they deny."""
         self.absent: list[tuple[Figure, frozenset[str]]] = []
         """Things of which there are none."""
+        self.conditions: list[Quantity] = []
+        """Figures under which something is so: "solid at 10 degrees"."""
         self.advice = 0
         self.universal = self.denied = self.negated = self.hedged = False
         self._in_names = in_names
         self._several = len(found) > 1
         self._numbers = iter(found)
         self._last = ""
+        self._reference = ""
+        """`than` after this word: what follows is not spoken of, but compared with."""
         verb = next((place for place, token in enumerate(said) if token in CLAUSE_VERBS), len(said))
+        self._verb = verb if verb < len(said) else 0
+        if said[0] in IMPERATIVES and verb in (0, len(said)) and is_told(said):
+            self.advice = 1
         for place, token in enumerate(said):
             role = ROLES.get(token)
             if role == "axis" and tells_apart(said, place, verb, bool(found)):
                 role = None
             if token == FIGURE:
                 self._read_figure(place)
+                if "only" in said[max(0, place - 1) : place + 3]:
+                    self.also.append(("all", -1))
             elif len(token) == 1 and self._last in LABELS and token.isalpha():
                 self.words[f"{self._last} {token}"] = token
+            elif token in _FEW and "only" in said[max(0, place - 2) : place + 3]:
+                self.also.append(("all", -1))
             elif role is None or (token == "this" and said[place + 1 : place + 2] in _PERIODS):
-                self._read_word(token, DENYING.fullmatch(token) if role is None else None)
+                plain = role is None and said[0] != "there" and is_predicate(said, place, verb)
+                state = action_of(token) if self.advice else state_of(token) if plain else None
+                if state is not None:
+                    self._read_state(*state)
+                else:
+                    self._read_word(token, denied_word(token) if role is None else "")
+                    self._read_kind(token, place, verb)
             else:
                 self._read_role(role, place)
+            if token == "than":
+                self._reference = "than "
+            if token in ALL_OF:
+                self.also.append(("all", -1 if self.denied else 1))
             if token in _PART_OF and place < verb:
                 self.ways.append(SOME_OF_THEM)
+            if token in _SINCE_THEN and verb < len(said) and said[verb] not in _PAST:
+                self.ways.append(NOW)
             if token != "the":
                 self._last = token
+        if verb < len(said) and said[verb] in _PAST:
+            self.ways.append(PAST)
+            if not any(token.endswith(("ed", "en")) for token in said[verb + 1 :]):
+                self.ways.append(WAS_SO)
 
     def _read_figure(self, place: int) -> None:
         figure, last = next(self._numbers), self._last
         written = self.text[figure.start : figure.end]
-        if last == "of" and self.said[max(0, place - 2) : place] == _AS_OF:
+        if (before := self.said[max(0, place - 2) : place]) == _AS_OF or (self._reference and before[0] == "than"):
             self.asides.append(figure.quantity)
+        elif place < self._verb and last in _OF_A_TIME and not isinstance(figure.quantity, Amount):
+            self.asides.append(figure.quantity)  # "the return for 2023 was late"
         elif self._several and last in _SPANS and (span := _span(figure.quantity)):
             self.asides.append(span)
         elif place in self._in_names:
             # Order 4411 is not order 4412.
             self.words[f"{last} {written}"] = written
         else:
+            if last == "at":
+                self.conditions.append(figure.quantity)
             self.stated.append(
                 ClauseFigure(figure, counted_nouns(self.said, place), last if last in LEADS else "", written)
             )
 
-    def _read_word(self, token: str, denying: re.Match[str] | None) -> None:
-        """Read a word about the subject; *denying* is the match of a prefix that denies the rest of it."""
-        if denying and denying[1] in AXES:
-            axis, sign = AXES[denying[1]]
-            self.senses[axis] = sign if self.denied else -sign
-            self.denied = False
+    def _read_word(self, token: str, denying: str) -> None:
+        """Read a word about the subject; *denying* is what its prefix denies."""
+        denied = AXES.get(denying)
+        if denied is None and token.startswith("un"):
+            denied = state_of(denying)  # "insured" is not the opposite of what is sure
+        if denied is not None and token not in _NOT_DENYING:
+            self._read_state(denied[0], -denied[1])
             return
-        root = stem(token)
+        root = self._reference + stem(token)
         self.words.setdefault(root, token)
         if self._last in WAYS:
             self.ways.append((self._last, root))
         if denying:
-            self.opposites.append((root, stem(denying[1])))
+            self.opposites.append((root, stem(denying)))
+
+    def _read_state(self, axis: str, sign: int) -> None:
+        """Read a word for a state that has an opposite."""
+        # "We do not recommend buying": the advice is denied, and not what it is about.
+        sign = -sign if self.denied and not self.advice else sign
+        # A clause that says both says neither.
+        self.senses[axis] = sign if self.senses.get(axis, sign) == sign else 0
+        self.denied = False
+
+    def _read_kind(self, token: str, place: int, verb: int) -> None:
+        """Read a word of a kind of which a thing has only one, such as a colour."""
+        if (kind := kind_of(token)) and is_predicate(self.said, place, verb):
+            self.kinds.append(NamedValue(kind, frozenset([token]), token, (token,)))
 
     def _read_role(self, role: str, place: int) -> None:
         """Read a word by its function in the sentence."""
         token = self.said[place]
         if role == "axis":
-            axis, sign = AXES[token]
-            sign = -sign if self.denied else sign
-            # A clause that says both says neither.
-            self.senses[axis] = sign if self.senses.get(axis, sign) == sign else 0
-            self.denied = False
+            if (more := state_of(token)) is not None:
+                self.also.append((more[0], -more[1] if self.denied else more[1]))
+            self._read_state(*AXES[token])
         elif role == "negation":
             self._read_negation(token, place)
         elif role == "advice":
@@ -151,6 +220,8 @@ class ClauseReading:
                 self.absent.append((none, frozenset(counted_nouns(self.said, place))))
 
 
+_FEW = frozenset({"one", "some", "few", "part", "half", "einig", "wenig"})
+ALL_OF = frozenset({"all", "every", "alle", "sämtliche"})
 # Denials of everything: if nothing was found, then no crack was found.
 _UNIVERSAL = frozenset({"no", "nothing", "none", "nobody"})
 

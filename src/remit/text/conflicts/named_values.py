@@ -8,7 +8,17 @@ from msgspec import Struct
 from remit.text.conflicts.result_fields import fold_text
 from remit.text.dates import MONTHS
 from remit.text.figures import NAMES
-from remit.text.vocabulary import CLAUSE_VERBS, EVENTS, GERMAN, GERMAN_SIGNS, ROLES, german_stem, stem, words_of
+from remit.text.vocabulary import (
+    CLAUSE_VERBS,
+    EVENTS,
+    GERMAN,
+    GERMAN_SIGNS,
+    ROLES,
+    german_stem,
+    stem,
+    words_of,
+)
+from remit.text.word_forms import IRREGULAR_FORMS
 
 
 class NamedValue(Struct, frozen=True, gc=False):
@@ -56,6 +66,13 @@ _TIMES = (
         vormittag mittag nachmittag abend nacht tag woche wochenende monat jahr moment
     """)
 )
+# What one does to a thing, no other does to it.
+_SOLE = words_of("""
+    won wins leads led heads chairs directs directed conducts conducted manages owns owned runs treats treated wrote
+    painted composed designed built founded invented discovered chaired organised organized supplies supplied operates
+    operated approved rejected signed scored broke caused started
+    gewann leitet leitete führt baute gründete malte schrieb entwarf behandelt besitzt betreibt
+""")
 # A name of more words is a description.
 _LONGEST = 4
 
@@ -83,6 +100,8 @@ def named_values(text: str) -> list[NamedValue]:
         return []
     if plain[verb] in _COPULAS and plain[verb + 1 : verb + 2] == ["the"] and _is_name(tokens, plain, 0, verb):
         return _value("is", tokens[:verb])  # "Ms. Thornton is the head teacher"
+    if plain[verb] in _SOLE and plain[verb + 1 : verb + 2] == ["the"] and _is_name(tokens, plain, 0, verb):
+        return _value("by", tokens[:verb])  # "Kiel won the final": the final was won by Kiel
     if plain[verb] in _COPULAS and (found := _of_attribute(tokens, plain, verb)):
         return found
     return _in_predicate(tokens, plain, verb, german)
@@ -148,7 +167,11 @@ def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german
         if plain[place] in _SOME:
             break  # of what there is one among many, there may be another
         start = place
-        while place < len(tokens) and (_is_capital(tokens[place]) or _is_particle(tokens, place, german)):
+        while place < len(tokens) and (
+            _is_capital(tokens[place])
+            or _is_particle(tokens, place, german)
+            or (place > start and _is_of_name(tokens, place))
+        ):
             place += 1
         if place > start:
             lead = _lead(plain, start, verb, german)
@@ -177,33 +200,63 @@ def _lead(plain: Sequence[str], start: int, verb: int, german: bool) -> str:
     if before == verb:
         # Who speaks Polish may speak Estonian: what is done to somebody may be done to others.
         return "is" if word in _COPULAS else ""
+    if word in ("called", "named") and before == verb + 1:
+        return "is"
     if word not in _LEADS:
         return ""
     between = plain[verb + 1 : before]
     # "Popular in Japan" may be popular elsewhere; "stored in Hall B" is stored there alone.
-    if plain[verb] in _HAVING or (plain[verb] in _COPULAS and not german and not _is_participle(between, word)):
+    sent = len(between) == 4 and between[1] in _LEADS and between[2] == "the"  # "sent to the lab in Basel"
+    stated = _is_participle(between[:1] if sent else between, word)
+    if plain[verb] in _HAVING or (plain[verb] in _COPULAS and not german and not stated):
         return ""
     return word  # "am Abend" says when, "im Saal" where
 
 
 def _is_participle(between: Sequence[str], lead: str = "") -> bool:
+    if between and between[-1] in _PARTICLES_OF_VERBS:
+        between = between[:-1]  # "handed over to"
     if not between or (lead == "by" and len(between) == 1):
         return True  # "made by"
-    return len(between) <= 2 and between[-1].endswith(("ed", "en", "ing"))
+    return len(between) <= 2 and (between[-1].endswith(("ed", "en", "ing")) or _is_past(between[-1]))
 
 
 def _definite_place(plain: Sequence[str], place: int, verb: int) -> int | None:
     """Return where "in the freezer" ends, if that is all that is said; None if it is no such place."""
-    if plain[place] not in _LEADS or plain[place + 1 : place + 2] != ["the"] or plain[verb] not in _COPULAS:
+    if plain[place] not in _LEADS or plain[place + 1 : place + 2] != ["the"]:
         return None
     rest = plain[place + 2 :]
-    # What is in the office may be in a corner of it; what is stored or held somewhere is said to be there alone.
+    if plain[verb] not in _COPULAS:
+        # What happened, happened in one place; what goes on may go on in several.
+        verbs = plain[verb:place]
+        once = verbs[0] in _PLACED or _is_past(verbs[0]) or plain[place] == "from"
+        if verbs[0] in _HAVING or not once or not (len(verbs) == 1 or verbs in _TAKING_PLACE):
+            return None
+        return len(plain) if 0 < len(rest) <= 3 and _are_plain(rest) else None
+    # What is in the office may be in a corner of it.
     between = plain[verb + 1 : place]
-    if not 0 < len(rest) <= 2 or not between or not _is_participle(between):
+    if not 0 < len(rest) <= 2 or (between and not _is_participle(between)):
         return None
-    return None if any(word in ROLES or not word.isalpha() for word in rest) else len(plain)
+    if not between and len(rest) == 1 and rest[0] in _PARTS_OF_PLACES:
+        return None
+    return len(plain) if _are_plain(rest) else None
 
 
+def _are_plain(words: Sequence[str]) -> bool:
+    return all(word.isalpha() and ROLES.get(word, "axis") == "axis" for word in words)
+
+
+_PARTS_OF_PLACES = words_of("corner middle centre center front back rear side top bottom area background north south")
+# Where something lies or lives, it does so alone.
+_PLACED = words_of("lies stands sits hangs lives stays starts begins ends happens belongs takes")
+_TAKING_PLACE = (["takes", "place"], ["took", "place"])
+
+
+def _is_past(verb: str) -> bool:
+    return verb.endswith("ed") or (verb in IRREGULAR_FORMS and IRREGULAR_FORMS[verb] != verb)
+
+
+_PARTICLES_OF_VERBS = words_of("over out up off down back away on")
 # A thing is made of one material, and caused by one cause.
 _ALONE = {"of": words_of("made built constructed woven carved cut"), "by": words_of("caused triggered started sparked")}
 
@@ -215,8 +268,7 @@ def _cause_or_material(plain: Sequence[str], place: int, verb: int) -> int | Non
         return None
     start = place + 2 if plain[place + 1 : place + 2] and plain[place + 1] in _ARTICLES else place + 1
     rest = plain[start:]
-    plain_words = all(word.isalpha() and ROLES.get(word, "axis") == "axis" for word in rest)
-    return start if plain_words and 0 < len(rest) <= _LONGEST else None
+    return start if _are_plain(rest) and 0 < len(rest) <= _LONGEST else None
 
 
 _PARTICLES = words_of("de van von da di del della le la du den")
@@ -225,6 +277,11 @@ _PARTICLES = words_of("de van von da di del della le la du den")
 def _is_particle(tokens: Sequence[str], place: int, german: bool) -> bool:
     """Say whether a word in small letters belongs to the name after it: "de Hooch"."""
     return not german and tokens[place] in _PARTICLES and place + 1 < len(tokens) and _is_capital(tokens[place + 1])
+
+
+def _is_of_name(tokens: Sequence[str], place: int) -> bool:
+    """Say whether "of" is within a name: "Museum of Trento"."""
+    return tokens[place] == "of" and place + 1 < len(tokens) and _is_capital(tokens[place + 1])
 
 
 def _is_name(tokens: Sequence[str], plain: Sequence[str], start: int, end: int) -> bool:

@@ -1,5 +1,6 @@
 """Compares claims about the same subject, from sentences and from fields."""
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import combinations, product
@@ -35,6 +36,8 @@ _SPOKEN_FIELDS = 3_000
 # one thing.
 _CROWD = 200
 _PAIRS = 2_000
+# "No vacancies in May" are not none at all.
+_LIMITED = re.compile(r"\b(?:in|on|at|for|of|among|within|from|to|im|am|auf|bei|für|von|vom)\b", re.IGNORECASE)
 # Nobody reads more.
 _QUOTED = 160
 
@@ -159,7 +162,11 @@ def _merged(made: Sequence[_Statement | _Affirmation]) -> list[_Statement]:
     """
     statements = [each for each in made if isinstance(each, _Statement)]
     denied = {each.claim.subject.words for each in statements if each.claim.sign < 0 and not each.claim.axis}
-    universal = {each.claim.subject.words for each in statements if each.claim.sign < 0 and each.claim.lead == "no"}
+    universal = {
+        each.claim.subject.words
+        for each in statements
+        if each.claim.sign < 0 and each.claim.lead == "no" and not each.claim.axis
+    }
     if denied:
         statements = [
             each if isinstance(each, _Statement) else _Statement(each[0].claim(), each[1], "sentence")
@@ -236,7 +243,9 @@ def _among(search: Search, crowds: Sequence[set[int]]) -> list[int]:
 def _judged(one: _Statement, other: _Statement) -> tuple[bool | None, float]:
     if one.owners == other.owners and one.owners.bit_count() == 1:
         return None, 0.0
-    like = likeness(one.claim.subject, other.claim.subject, 1 if one.claim.lead == "no" else 2)
+    none = one.claim.lead == "no"
+    everywhere = none and not _LIMITED.search(one.claim.text)
+    like = likeness(one.claim.subject, other.claim.subject, 1 if none else 2, everywhere=everywhere)
     # Fields at the same place have been compared; of the others, only those with exactly the same name may be the same.
     fields_only = one.kind != "sentence" != other.kind
     if not like or (fields_only and (like < 1 or one.kind == "shared" or other.kind == "shared")):

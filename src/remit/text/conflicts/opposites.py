@@ -1,0 +1,190 @@
+"""Knows which words exclude each other when they are said of one thing: `thick` and `thin`, `blue` and `red`."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+from remit.text.vocabulary import AXES, german_stem, words_of
+from remit.text.word_forms import IRREGULAR_FORMS
+from remit.text.word_relations import STATES, is_ambiguous
+
+# States of people and things, beyond those that every reader of statements knows; sides as there.
+_MORE_STATES = """
+    manual manuell | automatic automatisch
+    solid fest | liquid flüssig
+    frozen gefroren | thawed melted aufgetaut geschmolzen
+    awake wach | asleep schläft
+    horizontal waagerecht | vertical senkrecht
+    rural ländlich | urban städtisch
+    acidic sour sauer | alkaline basisch
+    ripe reif | unripe unreif
+    smooth glatt | rough bumpy uneven rau holprig
+    honest ehrlich | dishonest lying unehrlich
+    flexible biegsam | rigid stiff starr
+    unanimous einstimmig | divided gespalten
+    loose wobbly locker wackelig | firm tight festsitzend
+    attached befestigt montiert | detached removed abmontiert entfernt
+    tense angespannt | relaxed calm entspannt
+    polite friendly freundlich höflich | rude hostile unfriendly impolite unfreundlich unhöflich
+    ancient antique uralt | modern contemporary recent modern
+    natural natürlich | artificial synthetic künstlich synthetisch
+    straight gerade | curved crooked bent krumm gebogen
+    flat level eben | steep hilly sloping steil hügelig
+    plain schlicht | ornate decorated verziert
+    rare scarce selten knapp | common abundant plentiful frequent häufig reichlich
+    armed bewaffnet | unarmed unbewaffnet
+    pregnant trächtig schwanger | barren unfruchtbar
+    fertile fruchtbar | infertile sterile unfruchtbar
+    tame zahm | wild feral wild
+    edible essbar genießbar | poisonous toxic inedible giftig ungenießbar
+    willing bereit | reluctant unwilling unwillig
+    hopeful zuversichtlich | hopeless aussichtslos
+    satisfied happy pleased zufrieden glücklich | dissatisfied unhappy disappointed unzufrieden enttäuscht
+    praised gelobt | criticised criticized kritisiert
+    promoted befördert | demoted degradiert
+    hired employed eingestellt angestellt | fired dismissed unemployed entlassen
+    arrested detained verhaftet festgenommen | released freed freigelassen
+    convicted verurteilt | acquitted freigesprochen
+    rescued saved gerettet | drowned killed ertrunken getötet
+    injured hurt wounded verletzt | unhurt uninjured unharmed unscathed unverletzt
+    infected infiziert | uninfected cured cleared geheilt
+    vaccinated geimpft | unvaccinated ungeimpft
+    signed unterschrieben unterzeichnet | unsigned ununterschrieben
+    published released veröffentlicht | unpublished withheld unveröffentlicht
+    extended prolonged verlängert | shortened curtailed verkürzt
+    doubled verdoppelt | halved halbiert
+    upgraded aufgewertet | downgraded herabgestuft
+    profitable rentabel | unprofitable lossmaking unrentabel
+    inflated aufgepumpt | deflated punctured platt
+    heated beheizt | unheated unbeheizt
+    furnished möbliert | unfurnished unmöbliert
+    inhabited bewohnt | uninhabited deserted abandoned unbewohnt verlassen
+    cultivated bewirtschaftet | fallow neglected brachliegend
+    navigable schiffbar | unnavigable
+    worn abgenutzt verschlissen | unworn neuwertig
+    seated sitzend | standing stehend
+    salted salzig gesalzen | unsalted ungesalzen
+    spicy hot scharf | mild bland mild
+    tender zart | tough chewy zäh
+    burnt burned verbrannt | undercooked raw roh
+    watertight waterproof dicht wasserdicht | leaky leaking undicht
+    rusty rostig | stainless rostfrei
+    blunt stumpf | pointed spitz
+    coarse grob | fine fein
+    dense dicht | sparse spärlich
+    opaque undurchsichtig | see-through durchsichtig
+    electric elektrisch | petrol-driven diesel-powered
+    controlled beherrscht | uncontrolled unbeherrscht
+    decided entschieden | undecided open unentschieden
+    proven proved bewiesen | disproved refuted widerlegt
+    legible lesbar | illegible unreadable unleserlich
+    audible hörbar | inaudible unhörbar
+    kept retained preserved behalten aufbewahrt | deleted erased destroyed discarded gelöscht vernichtet entsorgt
+    reversible umkehrbar | irreversible unumkehrbar
+    refundable erstattungsfähig | nonrefundable non-refundable
+    deductible absetzbar | nondeductible
+    exempt befreit | liable taxable steuerpflichtig
+"""
+# What is advised: whoever advises one side advises against the other.
+_ACTIONS = """
+    stay remain bleiben | leave evacuate vacate verlassen räumen
+    keep retain preserve behalten erhalten | discard scrap remove drop demolish sell wegwerfen entfernen abreißen
+    continue proceed fortsetzen weitermachen | stop halt pause postpone wait delay abandon cancel warten abbrechen
+    start begin launch beginnen anfangen | end cease finish aufhören beenden
+    raise increase expand extend erhöhen verlängern | lower reduce cut shorten decrease senken kürzen
+    add include hinzufügen | omit exclude weglassen
+    accept approve approval acceptance annehmen zustimmen | reject rejection decline refuse refusal ablehnen
+    repair fix mend reparieren | replace ersetzen austauschen
+    hire employ | fire dismiss entlassen
+    lock verriegeln | unlock entriegeln
+    tighten anziehen | loosen lockern
+    fill füllen | drain empty leeren
+    heat erhitzen | cool chill kühlen
+"""
+# Of each kind a thing has one at a time.
+_KINDS = {
+    "colour": """
+        red blue green yellow orange purple violet pink brown black white grey gray beige turquoise silver golden
+        rot blau grün gelb lila violett rosa braun schwarz weiß grau
+    """,
+    "sex": "male female männlich weiblich",
+    "shape": "round square triangular oval rectangular rund eckig quadratisch oval",
+}
+_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words_of(words)}
+# Endings that make opposites of one stem: harmful and harmless, fettreich and fettarm.
+_ENDINGS = (
+    (re.compile(r"(.{3,})(?:ful|voll)"), re.compile(r"(.{3,})(?:less|los)")),
+    (re.compile(r"(.{3,})reich(?:er)?"), re.compile(r"(.{3,})(?:arm|ärmer|ärm)")),
+    (re.compile(r"(.{3,})st[aä]rk(?:er)?"), re.compile(r"(.{3,})schw[aä]ch(?:er)?")),
+)
+
+
+def kind_of(word: str) -> str:
+    """Return the kind of which a thing has only one, if a word is of one: `blue` is a colour; else an empty text."""
+    return _KIND_OF.get(word, "")
+
+
+@lru_cache(maxsize=4096)
+def state_of(word: str) -> tuple[str, int] | None:
+    """Return the axis on which a word for a state stands, and its side; None if it is no such word.
+
+    For a word that `AXES` has, it is another axis on which it stands as well: what is blocked is not open.
+    """
+    known = AXES.get(word)
+    found = _state_of(word)
+    return None if known and found and found[0] == known[0] else found
+
+
+def _state_of(word: str) -> tuple[str, int] | None:
+    for positive, negative in _ENDINGS:
+        for pattern, sign in ((positive, 1), (negative, -1)):
+            if found := pattern.fullmatch(word):
+                return f"-{found[1]}", sign
+    return _STATE_OF.get(word)
+
+
+def action_of(word: str) -> tuple[str, int] | None:
+    """Return the axis on which an action stands that is advised, and its side; None if it has no known opposite."""
+    return _ACTION_OF.get(word)
+
+
+def _named(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> tuple[str, int]:
+    """Return the axis of two sides: the one on which most of their words stand already, or one of their own."""
+    votes = Counter(
+        (AXES[word][0], AXES[word][1] * sign)
+        for sign, words in zip((1, -1), sides, strict=True)
+        for word in words
+        if word in AXES and not is_ambiguous(word)
+    )
+    return votes.most_common(1)[0][0] if votes else (sides[0][0], 1)
+
+
+def _sides_in(table: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    lines = [line.split("|") for line in table.strip().splitlines()]
+    return [(tuple(one.split()), tuple(other.split())) for one, other in lines]
+
+
+def _table(several: Iterable[tuple[tuple[str, ...], tuple[str, ...]]]) -> dict[str, tuple[str, int]]:
+    found: dict[str, tuple[str, int]] = {}
+    for sides in several:
+        axis, way = _named(sides)
+        for sign, words in zip((way, -way), sides, strict=True):
+            for word in words:
+                for form in () if is_ambiguous(word) else _forms(word):
+                    found.setdefault(form, (axis, sign))
+    return found
+
+
+def _forms(word: str) -> set[str]:
+    """Return the forms in which a word is said of something; no derived nouns: there may be damage to what is whole."""
+    short = word.removesuffix("e")
+    forms = {word, f"{word}s", f"{short}es", f"{short}ed", f"{short}ing", f"{short}er", f"{short}est"}
+    forms |= {form for form, plain in IRREGULAR_FORMS.items() if plain == word}
+    if word.endswith("y"):
+        forms |= {word[:-1] + ending for ending in ("ies", "ied", "ier", "iest")}
+    return forms | {german_stem(form) for form in forms if len(form) > 5}
+
+
+_STATE_OF = _table((*STATES, *_sides_in(_MORE_STATES)))
+_ACTION_OF = _table(_sides_in(_ACTIONS))
