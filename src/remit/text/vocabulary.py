@@ -317,7 +317,8 @@ PHRASES = {
         "lacks": "free of/free from/frei von/devoid of",
         "unavailable": "out of stock/sold out/nicht vorrätig/ausverkauft",
         "available": "in stock/auf lager/vorrätig",
-        "broken": "out of order/out of service/out of action/in bad condition/in poor condition/in bad shape/"
+        "broken": "broken down/broke down/breaks down/"
+        "out of order/out of service/out of action/in bad condition/in poor condition/in bad shape/"
         "außer betrieb/in schlechtem zustand",
         "running": "up and running/in operation/in service/in betrieb",
         "punctual": "on time/in time/on schedule/im zeitplan",

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from remit.text.clauses import FIGURE
 from remit.text.conflicts.named_values import NamedValue
-from remit.text.conflicts.opposites import action_of, kind_of, state_of
+from remit.text.conflicts.opposites import WEEKDAY, action_of, kind_of, state_of
 from remit.text.conflicts.reading import is_predicate, is_told, tells_apart
 from remit.text.quantities import Amount, Figure, Quantity
 from remit.text.vocabulary import (
@@ -187,7 +187,9 @@ class ClauseReading:
 
     def _read_kind(self, token: str, place: int, verb: int) -> None:
         """Read a word of a kind of which a thing has only one, such as a colour."""
-        if (kind := kind_of(token)) and is_predicate(self.said, place, verb):
+        kind = kind_of(token)
+        on_a_day = kind == WEEKDAY and (place > verb or verb == len(self.said))
+        if on_a_day or (kind and is_predicate(self.said, place, verb)):
             self.kinds.append(NamedValue(kind, frozenset([token]), token, (token,)))
 
     def _read_role(self, role: str, place: int) -> None:

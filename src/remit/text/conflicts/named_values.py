@@ -114,8 +114,9 @@ def _verb(tokens: Sequence[str], plain: Sequence[str]) -> int | None:
             return place
     for place in range(1, len(plain) - 1):
         word, before, after = plain[place], plain[place - 1], plain[place + 1]
+        plural = place == 2 and plain[0] == "the" and before.endswith("s") and after in _LEADS  # "the roses come from"
         if (
-            word.endswith(("s", "ed", "t"))
+            (plural or word.endswith(("s", "ed", "t")))
             and tokens[place][0].islower()
             and before not in _ARTICLES
             and before not in ROLES
@@ -126,8 +127,10 @@ def _verb(tokens: Sequence[str], plain: Sequence[str]) -> int | None:
 
 
 def _is_plural(plain: Sequence[str], verb: int) -> bool:
-    """Say whether several things are spoken of: of each of them something else may be so."""
+    """Say whether several things are spoken of, but not all of them: of each something else may be so."""
     noun, said = plain[verb - 1], plain[verb]
+    if plain[0] == "the" and (plain[verb - 1] in ROLES or verb == 2):
+        return False  # "the posters": all that are meant
     return said in ("are", "were", "have") or (
         noun.endswith("s") and not noun.endswith(("ss", "us", "is")) and not said.endswith(("s", "ed"))
     )

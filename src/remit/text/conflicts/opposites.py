@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from remit.text.vocabulary import AXES, german_stem, words_of
 from remit.text.word_forms import IRREGULAR_FORMS
@@ -81,6 +81,8 @@ _MORE_STATES = """
     legible lesbar | illegible unreadable unleserlich
     audible hörbar | inaudible unhörbar
     kept retained preserved behalten aufbewahrt | deleted erased destroyed discarded gelöscht vernichtet entsorgt
+    glossy shiny glänzend | matt matte dull
+    blooming blühend | wilted withered faded verwelkt verblüht
     reversible umkehrbar | irreversible unumkehrbar
     refundable erstattungsfähig | nonrefundable non-refundable
     deductible absetzbar | nondeductible
@@ -102,12 +104,14 @@ _ACTIONS = """
     fill füllen | drain empty leeren
     heat erhitzen | cool chill kühlen
 """
-# Of each kind a thing has one at a time.
+WEEKDAY = "weekday"
+# Of each kind a thing has one at a time. Weekdays in English are read as dates.
 _KINDS = {
     "colour": """
         red blue green yellow orange purple violet pink brown black white grey gray beige turquoise silver golden
         rot blau grün gelb lila violett rosa braun schwarz weiß grau
     """,
+    WEEKDAY: "montag dienstag mittwoch donnerstag freitag samstag sonnabend sonntag",
     "sex": "male female männlich weiblich",
     "shape": "round square triangular oval rectangular rund eckig quadratisch oval",
 }
@@ -141,12 +145,12 @@ def _state_of(word: str) -> tuple[str, int] | None:
         for pattern, sign in ((positive, 1), (negative, -1)):
             if found := pattern.fullmatch(word):
                 return f"-{found[1]}", sign
-    return _STATE_OF.get(word)
+    return _states().get(word)
 
 
 def action_of(word: str) -> tuple[str, int] | None:
     """Return the axis on which an action stands that is advised, and its side; None if it has no known opposite."""
-    return _ACTION_OF.get(word)
+    return _actions().get(word)
 
 
 def _named(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> tuple[str, int]:
@@ -176,15 +180,29 @@ def _table(several: Iterable[tuple[tuple[str, ...], tuple[str, ...]]]) -> dict[s
     return found
 
 
+_IRREGULAR: dict[str, set[str]] = {}
+for _form, _plain in IRREGULAR_FORMS.items():
+    _IRREGULAR.setdefault(_plain, set()).add(_form)
+
+
 def _forms(word: str) -> set[str]:
     """Return the forms in which a word is said of something; no derived nouns: there may be damage to what is whole."""
     short = word.removesuffix("e")
     forms = {word, f"{word}s", f"{short}es", f"{short}ed", f"{short}ing", f"{short}er", f"{short}est"}
-    forms |= {form for form, plain in IRREGULAR_FORMS.items() if plain == word}
+    forms |= _IRREGULAR.get(word, set())
     if word.endswith("y"):
         forms |= {word[:-1] + ending for ending in ("ies", "ied", "ier", "iest")}
     return forms | {german_stem(form) for form in forms if len(form) > 5}
 
 
-_STATE_OF = _table((*STATES, *_sides_in(_MORE_STATES)))
-_ACTION_OF = _table(_sides_in(_ACTIONS))
+# They are made when the first text is read: most commands read none.
+
+
+@cache
+def _states() -> dict[str, tuple[str, int]]:
+    return _table((*STATES, *_sides_in(_MORE_STATES)))
+
+
+@cache
+def _actions() -> dict[str, tuple[str, int]]:
+    return _table(_sides_in(_ACTIONS))
