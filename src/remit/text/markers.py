@@ -2,14 +2,10 @@
 
 import re
 
+from remit.text import vocabulary
 from remit.text.vocabulary import words_of
 
-NEGATIONS = words_of("""
-    not no never cannot none neither nor nothing nobody nowhere without lack lacks lacking unable
-    isn't aren't wasn't weren't don't doesn't didn't won't wouldn't can't couldn't shouldn't hasn't haven't hadn't
-    mustn't needn't
-    nicht kein keine keinen keiner keinem keines nie niemals nichts niemand weder noch ohne
-""") - {"noch"}
+NEGATIONS = vocabulary.NEGATIONS | words_of("nowhere without lack lacks lacking unable mustn't needn't weder ohne")
 
 
 _NEGATIVE_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non-", "non", "mis")

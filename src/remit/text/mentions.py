@@ -8,7 +8,8 @@ import re
 
 from remit.text.vocabulary import COMMON_WORDS, REQUEST_VERBS, words_of
 
-# Whoever only names something takes a line for it.
+# Longer texts say more than a name. In words: "the invoice from last week" has five, what follows "a question about"
+# may have one more, and "invoice 4411 please" has three.
 _LONGEST = 160
 _MOST_WORDS = 5
 _MOST_AFTER_OPENING = 6
@@ -62,7 +63,11 @@ def content_words(text: str) -> list[str]:
 
 
 def only_mentions(text: str) -> bool:
-    """Say whether a text names a subject, or nothing at all, without saying what is to be done about it."""
+    """Say whether a text only names a subject ("my appointment", "a question about ward 3"), or nothing at all.
+
+    Such a text does not say what is to be done, however well it fits the examples of a capability. A text with a verb,
+    or with more words than a name has, is not one.
+    """
     said = text.strip()
     if len(said) > _LONGEST:
         return False

@@ -92,6 +92,8 @@ COMMON_WORDS = words_of("""
 """)
 """Words in seven languages that say nothing about what is wanted."""
 PUNCTUATION = frozenset(",:;()")
+DETERMINERS = words_of("the a an his her its their your my our this that")
+GERMAN_WEEKDAYS = words_of("montag dienstag mittwoch donnerstag freitag samstag sonnabend sonntag")
 NEGATIONS = words_of("""
     not no never cannot none neither nor nothing nobody
     isn't aren't wasn't weren't don't doesn't didn't won't wouldn't can't couldn't shouldn't hasn't haven't hadn't
@@ -297,7 +299,7 @@ IMPERATIVES = words_of("""
     nehmen nimm kaufen wählen nutzen verwenden
 """)
 # Verbs that add nothing to advice: "take the early flight" advises the same as "the early flight".
-LIGHT_VERBS = words_of("tak us do mak go get hav be choos pick perform undergo nehm mach")
+LIGHT_VERBS = words_of("tak us use do mak go get hav be choos pick perform undergo nehm mach")
 
 # Several words that are read as one.
 PHRASES = {

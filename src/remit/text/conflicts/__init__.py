@@ -1,5 +1,8 @@
-"""Where the results of several agents contradict each other: found without a model, so that 9:40 never passes
-for 10:40.
+"""Finds where the results of several agents contradict each other, without a model.
+
+`search` is the way in. Fields at the same place are compared by `fields`, sentences by `statements`: `reading` gives
+the words of a clause, `clause_reading` and `named_values` what they say, `opposites` which words exclude each other,
+and `claims` what can be compared. `second_reader` and `statement_pairs` are for models that read after the rules.
 """
 
 from remit.text.conflicts.search import find

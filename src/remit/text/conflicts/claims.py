@@ -1,6 +1,10 @@
-"""Extracts claims from clauses: subject, figure, and whether it is affirmed or denied.
+"""Turns a clause into claims, and says whether two claims can both be true.
 
-The word lists are English. Figures, and texts that differ in nothing else, are compared in any language.
+"Ward 3 has 12 free beds" claims a figure about a subject (the words `ward 3`, `bed`). "The lock is open" claims a side
+of an axis: `open` and `closed` are the two sides of the axis `open`. "The carrier is Hansen Lines" claims a value. A
+sentence that denies something claims the opposite of the whole sentence.
+
+The word lists are English and German. Figures, and texts that differ in nothing else, are compared in any language.
 """
 
 import re
@@ -35,6 +39,7 @@ from remit.text.vocabulary import (
     ADVICE,
     AXES,
     CLAUSE_VERBS,
+    DETERMINERS,
     EVENTS,
     IMPERATIVES,
     LABELS,
@@ -51,11 +56,11 @@ class Subject(Struct, frozen=True, gc=False):
     """What a claim is about."""
 
     words: frozenset[str]
-    """Stems, so that `leaves` and `departure` are equal."""
+    """Stems of the words that say what it is about; `leaves` and `departure` have the same."""
     context: frozenset[str] = frozenset()
     """The words of the heading above it."""
     ways: frozenset[tuple[str, str]] = frozenset()
-    """Its `from` and `to`, the `in` and `for` that limit it, and whether it is about now."""
+    """What limits it: a word after `from`, `to`, `in` or `for`, as `("in", "asia")`, and `NOW`, `PAST` and others."""
     at: tuple[Quantity, ...] = ()
     """The day, time or period that it is about, if that is not the claim itself."""
     head: str = ""
@@ -72,10 +77,11 @@ class Claim(Struct, frozen=True, gc=False):
     lead: str = ""
     """`by` or `to`: falling by a tenth is not falling to it. For a value, the word before it; for a denial, `no`."""
     senses: frozenset[tuple[str, int]] = frozenset()
-    """What the clause around a figure affirms and denies: rising by a tenth is not falling by a fifth."""
+    """The other axes of its clause, with their sides: "rose by a tenth" and "fell by a fifth" are not compared."""
     axis: str = ""
-    """The thing that is affirmed or denied: `approve`; empty for the whole sentence."""
+    """The pair of opposites on which it takes a side: `approve` for "rejected"; empty if it is the whole sentence."""
     sign: int = 0
+    """The side: 1 or -1. For a whole sentence, 1 affirms it and -1 denies it; 0 for figures and values."""
     text: str = ""
     """As written."""
     about: tuple[tuple[str, str], ...] = ()
@@ -114,20 +120,25 @@ def _has_opposite(word: str) -> bool:
 
 
 class Affirmed(Struct, frozen=True, gc=False):
-    """A sentence that denies nothing; as a whole it is a claim only if another sentence denies exactly the same."""
+    """A sentence that denies nothing.
+
+    Most sentences are such, and nobody denies them. So it becomes a claim only if another sentence denies the same.
+    """
 
     subject: Subject
     senses: dict[str, int]
+    """The axes of its words, with their sides."""
     stated: Sequence[Figure]
     text: str
     about: tuple[tuple[str, str], ...]
+    """The stems of the subject with their original words, in order."""
 
     @property
     def words(self) -> frozenset[str]:
         return self.subject.words.union(self.senses)
 
     def claim(self, sign: int = 1, lead: str = "") -> Claim:
-        """Return the whole sentence as a claim."""
+        """Return the whole sentence as a claim that affirms it (1) or denies it (-1)."""
         subject = self.subject
         everything = subject.at + tuple(figure.quantity for figure in self.stated)
         whole = Subject(self.words, subject.context, subject.ways, everything, subject.head)
@@ -135,7 +146,7 @@ class Affirmed(Struct, frozen=True, gc=False):
 
 
 def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
-    """Return each figure of a clause, and what it affirms or denies, with their subjects."""
+    """Return the claims of a clause, and the whole clause if it denies nothing."""
     text = _CAUSE.split(clause.text, 1)[0]
     found = figures(text)[:_FIGURES]
     said = words_said(text, found)
@@ -213,7 +224,7 @@ def _advice(
 def _value_claims(
     subject: Subject, values: Sequence[NamedValue], found: Sequence[Figure], about: tuple[tuple[str, str], ...]
 ) -> Iterator[Claim]:
-    """Return the names and places that a clause gives to a role."""
+    """Return a claim for each name or place; what it is about are the other words of the clause."""
     at = subject.at + tuple(each.quantity for each in found)
     for value in values:
         roots = value.roots()
@@ -226,7 +237,17 @@ def _value_claims(
 
 # Signs that a clause is more than words and a figure.
 _TELLING_MORE = frozenset(
-    (*(word for word, role in ROLES.items() if role != "weak"), *WAYS, *LEADS, "this", "as", "here", *ON_ITSELF)
+    (
+        *(word for word, role in ROLES.items() if role != "weak"),
+        *WAYS,
+        *LEADS,
+        *ALL_OF,
+        "only",
+        "this",
+        "as",
+        "here",
+        *ON_ITSELF,
+    )
 )
 
 
@@ -295,7 +316,7 @@ def _head(said: Sequence[str]) -> str:
     return stem(head) if head else ""
 
 
-_BEFORE_HEADS = frozenset({"the", "a", "an", "your", "my", "our", "his", "her", "its", "their", "this", "all", "each"})
+_BEFORE_HEADS = (DETERMINERS - {"that"}) | {"all", "each"}
 
 
 # ── comparison ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,8 @@
-"""What the words of one clause say: figures, subject, opposites and negations."""
+"""Reads the words of one clause, and collects what they say of its subject.
+
+An *axis* is a pair of opposites with a name: `rise` has "rose" on its side 1 and "fell" on its side -1. A *way* limits
+what a clause is about: "in Asia", "now".
+"""
 
 import re
 from collections.abc import Collection, Sequence
@@ -50,12 +54,15 @@ _PERIODS = (["year"], ["month"], ["week"], ["quarter"], ["season"])
 
 
 class ClauseFigure(Struct, frozen=True, gc=False):
-    """A figure of a clause."""
+    """A figure that a clause states."""
 
     figure: Figure
     nouns: tuple[str, ...]
+    """The things that it counts: `bed` in "12 beds"."""
     lead: str
+    """`by` or `to` before it, else empty."""
     text: str
+    """As written."""
 
 
 # "Unfurnished" denies "furnished"; "understand" denies nothing, and nobody says what would be left of it.
@@ -79,11 +86,12 @@ class ClauseReading:
         self.words: dict[str, str] = {}
         """The stems of the subject, with their original words."""
         self.ways: list[tuple[str, str]] = []
+        """What limits the clause: `("in", "asia")`, `NOW`, `PAST`."""
         self.stated: list[ClauseFigure] = []
         self.asides: list[Quantity] = []
         """Days and periods that the clause is about."""
         self.senses: dict[str, int] = {}
-        """What is affirmed (1) or denied (-1), by the axis of the opposites."""
+        """The axes of its words, with their sides; a denial turns the side: "not open" is -1 on `open`."""
         self.also: list[tuple[str, int]] = []
         """Further axes of words that stand on several: what is blocked is neither open nor approved."""
         self.kinds: list[NamedValue] = []
@@ -95,6 +103,7 @@ class ClauseReading:
         self.conditions: list[Quantity] = []
         """Figures under which something is so: "solid at 10 degrees"."""
         self.advice = 0
+        """1 if it advises for something, -1 if against it."""
         self.universal = self.denied = self.negated = self.hedged = False
         self._in_names = in_names
         self._several = len(found) > 1

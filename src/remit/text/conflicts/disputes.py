@@ -1,4 +1,7 @@
-"""The state of a conflict search: disputes found so far, and the components on each side."""
+"""The state of a search for conflicts, and how components are divided into sides.
+
+Owners are components, as the bits of a number: 0b101 is the first and the third.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -28,22 +31,28 @@ S = TypeVar("S", bound=OwnedStatement)
 
 
 class Dispute(Struct, frozen=True, gc=False):
-    """A point with several sides: what each says, and who is on it."""
+    """A point on which components contradict each other."""
 
     path: str
+    """The place in the results, or the words that the texts share."""
     about: str
+    """The same for people to read."""
     distance: float
+    """How far apart the sides are: 0 is nearly the same, 1 or more has nothing in common."""
     sides: list[list[tuple[Json, int]]]
+    """For each side, its values, each with its owners."""
 
 
 class Search:
-    """The results of the search so far."""
+    """What a search has found so far, with what it has read once and needs again."""
 
     def __init__(self) -> None:
         self.disputes: list[Dispute] = []
         self.agreeing = 0
+        """How many comparisons of two components agreed."""
         self.comparisons = 0
         self.complete = True
+        """False if there was more to compare than the limits allow."""
         self._meanings: dict[PlacedValue, Meaning | None] = {}
         self._words: dict[str, tuple[tuple[str, str], ...]] = {}
 
@@ -65,7 +74,7 @@ class Search:
 
 
 def everybody(side: Iterable[OwnedStatement]) -> int:
-    """Return all owners on any side."""
+    """Return all owners of the statements of a side."""
     return union([each.owners for each in side])
 
 
@@ -84,7 +93,11 @@ def members(owners: int) -> tuple[int, ...]:
 
 
 def sides_of(said: Iterable[S], verdict: Callable[[S, S], bool | None]) -> list[list[S]]:
-    """Return the sides, that is, who agrees with whom; owners that cannot be compared with anybody are left out."""
+    """Divide statements into sides: each joins the first side with whose first statement it agrees.
+
+    One that agrees with none opens a side of its own if it contradicts another side, and is left out if it cannot be
+    compared with any.
+    """
     sides: list[list[S]] = []
     for each in said:
         opposed = not sides

@@ -33,9 +33,13 @@ class Meaning(Struct, frozen=True, gc=False):
 
     figures: tuple[Figure, ...] = ()
     words: frozenset[str] = frozenset()
+    """The words beside the figures."""
     denied: bool = False
+    """Whether it has a negation: "not available"."""
     truth: bool | None = None
+    """For a value that says yes or no."""
     several: "tuple[Meaning, ...] | None" = None
+    """For a list, what its items mean."""
     prose: bool = False
     """Whether to read it sentence by sentence."""
 

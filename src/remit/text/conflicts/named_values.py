@@ -10,9 +10,11 @@ from remit.text.dates import MONTHS
 from remit.text.figures import NAMES
 from remit.text.vocabulary import (
     CLAUSE_VERBS,
+    DETERMINERS,
     EVENTS,
     GERMAN,
     GERMAN_SIGNS,
+    GERMAN_WEEKDAYS,
     ROLES,
     german_stem,
     stem,
@@ -22,12 +24,16 @@ from remit.text.word_forms import IRREGULAR_FORMS
 
 
 class NamedValue(Struct, frozen=True, gc=False):
-    """A name or place, and what stands before it."""
+    """A name or place that a clause gives to its subject: `Hall B` in "the samples are stored in Hall B"."""
 
     lead: str
+    """The role that it has: the preposition before it (`in`), `is` after a verb such as "is", or a kind (`colour`)."""
     words: frozenset[str]
+    """Its words, folded, for comparison."""
     text: str
+    """As written."""
     raw: tuple[str, ...]
+    """Its words in small letters."""
 
     def roots(self) -> frozenset[str]:
         """Return the stems by which the words of the value are known in the subject of its clause."""
@@ -35,7 +41,9 @@ class NamedValue(Struct, frozen=True, gc=False):
 
 
 _TOKEN = re.compile(r"[^\W_][\w&'’-]*(?:\.(?=[A-Z]))?|[,:;()]")
-_MAY_NAME = re.compile(r"\s[A-ZÄÖÜ]|:\s|\b(?:in|at|on|from|to|into|by) the\b|^The \w+ (?:is|was) |\b(?:of|by)\b")
+_MAY_NAME = re.compile(
+    r"\s[A-ZÄÖÜ]|:\s|\b(?:in|at|on|from|to|into|by) the\b|^The \w+ (?:is|was) |^[A-ZÄÖÜ]\w+ \w+ the |\b(?:of|by)\b"
+)
 # Where something is, comes from and goes to. What is in a town is on one of its streets: each is a role of its own.
 _LEADS = words_of("in at on from to into by via with near through")
 _COPULAS = words_of("is was are were be been becomes became remains named called heißt")
@@ -43,7 +51,6 @@ _COPULAS = words_of("is was are were be been becomes became remains named called
 _HAVING = words_of(
     "has have had includes include offers sells serves uses covers contains needs requires owns makes enthält"
 )
-_ARTICLES = words_of("the a an his her its their your my our this that")
 _SOME = words_of("a an some several many most other another also including either both one")
 _TITLES = words_of("dr mr mrs ms prof frau herr herrn sir")
 _HEDGED = frozenset(word for word, role in ROLES.items() if role == "hedge")
@@ -61,8 +68,9 @@ _UNIQUE = words_of("only main best worst first last next final sole primary near
 _TIMES = (
     NAMES
     | MONTHS
+    | GERMAN_WEEKDAYS
     | words_of("""
-        montag dienstag mittwoch donnerstag freitag samstag sonnabend sonntag sommer winter frühling herbst morgen
+        sommer winter frühling herbst morgen
         vormittag mittag nachmittag abend nacht tag woche wochenende monat jahr moment
     """)
 )
@@ -78,7 +86,7 @@ _LONGEST = 4
 
 
 def may_name_value(text: str) -> bool:
-    """Say whether it is worth a look what a clause names."""
+    """Say whether a clause may name a value, from its signs alone: most do not, and need not be read closely."""
     return _MAY_NAME.search(text) is not None
 
 
@@ -118,9 +126,9 @@ def _verb(tokens: Sequence[str], plain: Sequence[str]) -> int | None:
         if (
             (plural or word.endswith(("s", "ed", "t")))
             and tokens[place][0].islower()
-            and before not in _ARTICLES
+            and before not in DETERMINERS
             and before not in ROLES
-            and (after in _LEADS or after in _ARTICLES or tokens[place + 1][0].isupper())
+            and (after in _LEADS or after in DETERMINERS or tokens[place + 1][0].isupper())
         ):
             return place
     return None
@@ -150,7 +158,7 @@ def _after_colon(tokens: Sequence[str], plain: Sequence[str]) -> list[NamedValue
 def _of_attribute(tokens: Sequence[str], plain: Sequence[str], verb: int) -> list[NamedValue]:
     """Return what an attribute is that a thing has only one of: "the diagnosis is pneumonia"."""
     subject, said = plain[:verb], plain[verb + 1 :]
-    if subject[:1] and subject[0] not in _ARTICLES:
+    if subject[:1] and subject[0] not in DETERMINERS:
         return []
     if subject[-1] not in _ATTRIBUTES and _UNIQUE.isdisjoint(subject):
         return []
@@ -269,7 +277,7 @@ def _cause_or_material(plain: Sequence[str], place: int, verb: int) -> int | Non
     between = plain[verb + 1 : place]
     if plain[verb] not in _COPULAS or not between or between[-1] not in _ALONE.get(plain[place], ()):
         return None
-    start = place + 2 if plain[place + 1 : place + 2] and plain[place + 1] in _ARTICLES else place + 1
+    start = place + 2 if plain[place + 1 : place + 2] and plain[place + 1] in DETERMINERS else place + 1
     rest = plain[start:]
     return start if _are_plain(rest) and 0 < len(rest) <= _LONGEST else None
 

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from remit.text.vocabulary import AXES, german_stem, words_of
+from remit.text.vocabulary import AXES, GERMAN_WEEKDAYS, german_stem, words_of
 from remit.text.word_forms import IRREGULAR_FORMS
 from remit.text.word_relations import STATES, is_ambiguous
 
-# States of people and things, beyond those that every reader of statements knows; sides as there.
+# States of people and things, beyond the `STATES` of `word_relations`: one line for each, with its two sides.
 _MORE_STATES = """
     manual manuell | automatic automatisch
     solid fest | liquid flüssig
@@ -111,11 +111,13 @@ _KINDS = {
         red blue green yellow orange purple violet pink brown black white grey gray beige turquoise silver golden
         rot blau grün gelb lila violett rosa braun schwarz weiß grau
     """,
-    WEEKDAY: "montag dienstag mittwoch donnerstag freitag samstag sonnabend sonntag",
     "sex": "male female männlich weiblich",
     "shape": "round square triangular oval rectangular rund eckig quadratisch oval",
 }
-_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words_of(words)}
+_KIND_OF = {
+    **{word: kind for kind, words in _KINDS.items() for word in words_of(words)},
+    **dict.fromkeys(GERMAN_WEEKDAYS, WEEKDAY),
+}
 # Endings that make opposites of one stem: harmful and harmless, fettreich and fettarm.
 _ENDINGS = (
     (re.compile(r"(.{3,})(?:ful|voll)"), re.compile(r"(.{3,})(?:less|los)")),
@@ -131,9 +133,10 @@ def kind_of(word: str) -> str:
 
 @lru_cache(maxsize=4096)
 def state_of(word: str) -> tuple[str, int] | None:
-    """Return the axis on which a word for a state stands, and its side; None if it is no such word.
+    """Return the axis and side of a word for a state, `("deep", -1)` for `shallow`; None if it is no such word.
 
-    For a word that `AXES` has, it is another axis on which it stands as well: what is blocked is not open.
+    Two words on two sides of one axis cannot both be said of one thing. Some words of `AXES` stand on a second axis,
+    and for them it is that one: what is blocked is neither approved nor open.
     """
     known = AXES.get(word)
     found = _state_of(word)
@@ -149,12 +152,15 @@ def _state_of(word: str) -> tuple[str, int] | None:
 
 
 def action_of(word: str) -> tuple[str, int] | None:
-    """Return the axis on which an action stands that is advised, and its side; None if it has no known opposite."""
+    """Return the axis and side of an action that may be advised: whoever advises to stay advises against leaving."""
     return _actions().get(word)
 
 
 def _named(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> tuple[str, int]:
-    """Return the axis of two sides: the one on which most of their words stand already, or one of their own."""
+    """Return the name of the axis for two sides, and which side is its positive one.
+
+    It is the axis of `AXES` on which most of their words stand, so that both tables can be compared; else a new one.
+    """
     votes = Counter(
         (AXES[word][0], AXES[word][1] * sign)
         for sign, words in zip((1, -1), sides, strict=True)

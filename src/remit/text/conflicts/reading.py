@@ -9,6 +9,7 @@ from remit.text.quantities import Amount, Figure
 from remit.text.vocabulary import (
     CLAUSE_VERBS,
     DEGREES,
+    DETERMINERS,
     GERMAN,
     GERMAN_SIGNS,
     LABELS,
@@ -20,7 +21,11 @@ from remit.text.vocabulary import (
 
 
 def words_said(text: str, found: Sequence[Figure]) -> list[str]:
-    """Return the words of a clause in small letters, with a sign for each figure, as they are compared."""
+    """Return the words of a clause in the form in which they are compared.
+
+    They are in small letters. `FIGURE` stands for each figure, a phrase is one word (`went up` is `rose`), and German
+    function words are in English (`nicht` is `not`).
+    """
     return _read(_tokens(text, found))
 
 
@@ -204,8 +209,9 @@ def is_predicate(said: Sequence[str], place: int, verb: int) -> bool:
     return not following.isalpha() or following in ROLES or following in CLAUSE_VERBS or following in _BEFORE_NOUNS
 
 
-_BEFORE_NOUNS = frozenset(
-    {"the", "a", "an", "another", "his", "her", "its", "their", "your", "my", "our", "this", "that", "of", "in", "on"}
+# After these comes a noun, which is not said of the subject.
+_BEFORE_NOUNS = DETERMINERS | frozenset(
+    {"another", "of", "in", "on"}
     | {"at", "by", "for", "from", "to", "into", "via", "with", "near", "through", "over", "under", "between", "against"}
     | {"about", "during", "without", "within", "per", "no", "some", "any", "one"}
 )

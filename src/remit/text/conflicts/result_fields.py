@@ -37,9 +37,12 @@ class PlacedValue(Struct, eq=False, gc=False):
     """A value, its place and its owners."""
 
     path: str
+    """`flights[AF12].departure`"""
     name: tuple[str, ...]
+    """The words of the field's name."""
     value: Value
     owners: int
+    """The components that have it, one bit for each."""
 
 
 Places = dict[str, dict[Hashable, PlacedValue]]

@@ -1,4 +1,9 @@
-"""Compares claims about the same subject, from sentences and from fields."""
+"""Compares the claims of all components, from sentences and from fields, and records which contradict each other.
+
+Each claim is held once, with its owners: the components that make it, one bit for each. Two claims are compared if all
+words of one subject are among those of the other. A component that agrees with any claim of another about a subject
+does not contradict it. Claims that contradict each other, and those that agree with one of them, are one dispute.
+"""
 
 import re
 from collections import defaultdict
