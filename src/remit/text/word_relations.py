@@ -153,7 +153,7 @@ _OPPOSED = """
     * allow permit may legal lawful erlauben zulassen gestatten dürfen legal | forbid prohibit ban illegal
         unlawful disallow verbieten untersagen illegal;
     * available free vacant reachable verfügbar frei erreichbar | unavailable occupied taken busy unreachable
-        besetzt belegt;
+        full besetzt belegt voll ausgebucht;
     * safe secure harmless sicher ungefährlich | dangerous unsafe hazardous risky harmful gefährlich unsicher;
     * succeed success pass successful bestehen gelingen erfolgreich | fail failure unsuccessful scheitern
         misslingen durchfallen;
@@ -182,8 +182,8 @@ _OPPOSED = """
     * dry trocken | wet damp moist humid nass feucht;
     * full voll | empty leer;
     new neu | old alt;
-    * cheap inexpensive günstig billig | expensive costly dear teuer;
-    cheaper billiger günstiger | dearer costlier teurer;
+    * cheap inexpensive günstig billig | expensive dear teuer;
+    cheaper billiger günstiger | dearer teurer;
     * easy simple einfach leicht | difficult hard complicated schwierig;
     * positive positiv | negative negativ;
     * healthy gesund | sick ill unwell krank;
