@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import judgement_conflicts
+import judgement_constraints
 import judgement_rewrites
 from harness import Figure, at_least, at_most, main
 from intent import classifiers
@@ -86,7 +87,14 @@ def parts() -> Iterator[Figure]:
 
 
 def measure() -> list[Figure]:
-    return [*acting(), *parts(), *fields(), *judgement_conflicts.measure(), *judgement_rewrites.measure()]
+    return [
+        *acting(),
+        *parts(),
+        *fields(),
+        *judgement_constraints.measure(),
+        *judgement_conflicts.measure(),
+        *judgement_rewrites.measure(),
+    ]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 import pytest
 
 from remit.protocol.envelope import Json, Note
-from remit.text.constraints import breaches, demands_of
+from remit.text.constraints import breaches
+from remit.text.demands import demands_of
+from remit.text.summaries import notes_of
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,59 @@ def test_a_later_bound_takes_the_place_of_an_earlier_one_and_only_the_user_deman
         Note("constraint", "At most 10 euros.", "some-agent"),
     ]
     assert breaches(demands_of(notes), [{"price": "6,200 EUR"}]) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "result", "broken"),
+    [
+        # A rate is compared with the same rate.
+        ("at most 300 euros a day", "It costs 390 euros a day.", 1),
+        ("at most 300 euros a day", "It costs 900 euros a week.", 0),
+        ("at least three rooms", {"rooms": 2}, 1),
+        ("at least three rooms", {"rooms": 4, "doors": 2}, 0),
+        # The number of a year is no price, and a sum that nobody pays neither.
+        ("under 900", "The house was built in 1968.", 0),
+        ("under 900", "It costs 400 euros. The insured value is 5,000 euros.", 0),
+        ("not before ten", "It begins at 9:15.", 1),
+        ("not before ten", "We are open from 8:00 to 16:00.", 0),
+        ("no later than 3 January", "It is ready on 30 December.", 0),
+        ("nothing with nuts", {"contains_nuts": True}, 1),
+        ("nothing with nuts", {"contains_nuts": False}, 0),
+        ("nothing with nuts", "Would you like nuts?", 0),
+        ("only organic", {"organic": False}, 1),
+        ("non-smoking, please", "It is a smoking room.", 1),
+        ("not on Mondays", "We are open from Monday to Friday.", 0),
+        ("by sea", "The contract was checked by lawyers.", 0),
+        ("by sea", "It goes by lorry.", 1),
+        ("by sea", "It goes by ship, and the rest by lorry.", 0),
+        ("pay by invoice", {"payment": "card"}, 1),
+    ],
+)
+def test_a_constraint_is_compared_with_what_it_is_about(said: str, result: Json, broken: int) -> None:
+    assert len(breaches(demands_of(notes_of(said)), [result])) == broken
+
+
+@pytest.mark.parametrize(
+    ("texts", "price", "broken"),
+    [
+        (["at most 500 euros", "now up to 800"], "700 EUR", 0),
+        (["at most 500 euros", "now up to 800"], "900 EUR", 1),
+        (["at most 500 euros", "forget all limits"], "900 EUR", 0),
+        (["at most 500 euros", "raise the limit to 1,000 euros"], "900 EUR", 0),
+        (["at most 500 euros", "there is no limit any more"], "900 EUR", 0),
+        (["at most 500 euros", "please drop these conditions"], "900 EUR", 0),
+        (["at most 500 euros", "the time does not matter"], "900 EUR", 1),
+        (["at most 500 euros", "that is fine"], "900 EUR", 1),
+        (["at most 500 euros", "is 800 euros fine?"], "900 EUR", 1),
+        (["at most 500 euros", "200 euros are fine"], "450 EUR", 0),
+    ],
+)
+def test_a_later_word_changes_or_lifts_a_limit(texts: list[str], price: str, broken: int) -> None:
+    notes = [note for text in texts for note in notes_of(text)]
+    assert len(breaches(demands_of(notes), [{"price": price}])) == broken
+
+
+def test_the_reply_to_a_question_is_a_constraint_and_the_question_is_none() -> None:
+    notes = [Note("answer", "Is at most 100 euros enough? → at most 300 euros")]
+    assert len(breaches(demands_of(notes), [{"price": "200 EUR"}])) == 0
+    assert len(breaches(demands_of(notes), [{"price": "350 EUR"}])) == 1

@@ -1,4 +1,4 @@
-"""Finds what in a result breaks what the user demanded or decided: "at most 5,000 euros", "by sea"."""
+"""Finds what in a result breaks what the user demanded or decided: "at most 5,000 euros", "by sea", "no nuts"."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,48 +8,45 @@ from msgspec.structs import replace
 
 from remit.protocol.envelope import Answer, Json, Note, Response
 from remit.text.components import in_words, name_words, said_shortly
-from remit.text.conflicts.decided import DecidedConflict, decided_conflicts
+from remit.text.conflicts.decided import DecidedConflict
+from remit.text.demands import Demands, demands_of, groups_of, is_beyond
 from remit.text.figures import figure_in, figures
-from remit.text.quantities import Amount, Day, Figure
-from remit.text.sentences import sentences
-from remit.text.vocabulary import COMMON_WORDS, stem, words_of
+from remit.text.markers import NEGATIONS, positive_of
+from remit.text.quantities import Amount, Day, Figure, Quantity, TimeOfDay, Weekday
+from remit.text.sentences import is_question, sentences
+from remit.text.spoken_times import spoken_times
+from remit.text.stated_constraints import BY, MEANS, Prohibition, Requirement, roots_of
+from remit.text.stated_limits import Limit, rate_of
+from remit.text.vocabulary import words_of
+from remit.text.word_relations import root_of, sides_of
 
 _MOST_STATEMENTS = 500
 _DEEPEST = 8
-_GERMAN_MOST = re.compile(r"\b(?:höchstens|maximal|nicht mehr als|bis zu|unter)\s$", re.IGNORECASE)
-_GERMAN_LEAST = re.compile(r"\b(?:mindestens|wenigstens|nicht weniger als)\s$", re.IGNORECASE)
-# "By sea", "per Bahn": a noun without an article says how; a day or a person has another form.
-_BY = re.compile(r"\b(?:only |nur )?(?:by|via|per) ([a-zäöü]{3,20}|(?<=per )[A-ZÄÖÜ][a-zäöüß]{2,20})\b(?! \d)")
-_NO_MANNER = words_of("""
-    the then now noon midnight today tomorrow tonight monday tuesday wednesday thursday friday saturday sunday next end
-    far default mistake accident hand chance law weight person day week month year
+_MEANS_FIELDS = words_of(
+    "mode means method transport transportation via carrier way shipping delivery payment versandart transportmittel"
+    " zahlung zahlungsart"
+)
+_PAYING = words_of("""
+    cost costs price prices fee fees total charge charges amount pay paid pays rent rate kosten kostet preis gebühr
+    summe betrag miete zahlen
 """)
-_MEANS = words_of(
-    "mode means method transport transportation via carrier way shipping delivery versandart transportmittel"
+# Sums of money that nobody has to pay for what was asked.
+_NO_PRICE = words_of("""
+    value worth insured turnover revenue income salary profit balance savings deductible wert umsatz einkommen gehalt
+    gewinn guthaben versicherungssumme selbstbeteiligung
+""")
+_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+_CLAUSE = re.compile(r"[;,](?!\d)|\s(?:but|while|whereas|aber|sondern|während)\s", re.IGNORECASE)
+_EXCLUDING = re.compile(
+    r"\b(?:free (?:of|from)|frei von|instead of|rather than|except|exclud\w+|avoid\w*|statt|anstatt|anstelle|außer)\b"
+    r"|\w-free\b|\w(?:frei|los)\b",
+    re.IGNORECASE,
 )
-_PAYING = words_of(
-    "cost costs price fee total charge amount pay paid rent kosten kostet preis gebühr summe betrag miete"
+# "Open from Monday to Friday", "from 8:00 to 16:00": a span of which a part is enough.
+_OPENING = re.compile(
+    r"\b(?:open|opens|opening|close[sd]?|geöffnet|offen|öffnungszeiten|öffnet|schließt)\b", re.IGNORECASE
 )
-_WORD = re.compile(r"[^\W\d_]+")
-_BUDGET = words_of("budget limit most least more less than spend may must should only maximum minimum cost costs price")
-
-
-class Limit(NamedTuple):
-    """A bound that the user set: the words, the figure, and what it is about."""
-
-    text: str
-    figure: Figure
-    most: bool
-    subject: frozenset[str]
-
-
-class Demands(NamedTuple):
-    """What the user demanded and decided in a conversation."""
-
-    limits: tuple[Limit, ...] = ()
-    manners: tuple[tuple[str, str], ...] = ()
-    """How something is to be done: the word, and the sentence with it."""
-    decided: tuple[DecidedConflict, ...] = ()
+_SPAN = re.compile(r"(?:to|until|till|through|bis|-|–)", re.IGNORECASE)
 
 
 class ResultStatement(NamedTuple):
@@ -59,44 +56,21 @@ class ResultStatement(NamedTuple):
     name: tuple[str, ...]
     value: Json
 
+    @property
+    def said(self) -> str:
+        whole = f"{in_words('_'.join(self.name))}: {said_shortly(self.value)}" if self.name else self.text
+        return whole.rstrip(".")
 
-def demands_of(notes: Sequence[Note]) -> Demands:
-    """Return what the user's notes demand; a later bound of the same kind and subject takes the place of an earlier."""
-    limits: dict[tuple[object, ...], Limit] = {}
-    manner: tuple[tuple[str, str], ...] = ()
-    for note in notes:
-        if note.by or note.kind == "fact":
-            continue
-        for each in _limits(note.text):
-            limits[type(each.figure.quantity), getattr(each.figure.quantity, "kind", ""), each.most, each.subject] = (
-                each
-            )
-        if (how := _manner(note.text)) is not None:
-            manner = ((how, note.text),)
-    decided = decided_conflicts(note.text for note in notes if note.kind == "decision")
-    return Demands(tuple(limits.values()), manner, tuple(decided.values()))
+    @property
+    def words(self) -> set[str]:
+        return {*self.name, *(word.casefold() for word in _WORD.findall(self.text))}
 
 
-def _limits(text: str) -> Iterator[Limit]:
-    subject = frozenset(stem(word) for word in _WORD.findall(text.casefold()) if _is_subject(word))
-    for figure in figures(text):
-        quantity, before = figure.quantity, text[max(0, figure.start - 30) : figure.start]
-        if isinstance(quantity, Amount) and quantity.kind != "number":
-            if quantity.form in {"limit", "loose"}:
-                yield Limit(text, figure, quantity.low == float("-inf"), subject)
-            elif _GERMAN_MOST.search(before) or _GERMAN_LEAST.search(before):
-                yield Limit(text, figure, bool(_GERMAN_MOST.search(before)), subject)
-        elif isinstance(quantity, Day) and quantity.form in {"limit", "loose"} and quantity.before:
-            yield Limit(text, figure, True, subject)
-
-
-def _is_subject(word: str) -> bool:
-    return len(word) > 2 and word not in COMMON_WORDS and word not in _BUDGET
-
-
-def _manner(text: str) -> str | None:
-    found = [match[1].casefold() for match in _BY.finditer(text) if match[1].casefold() not in _NO_MANNER]
-    return found[-1] if found else None
+class _MeasuredFigure(NamedTuple):
+    statement: ResultStatement
+    quantity: Quantity
+    per: str = ""
+    counted: frozenset[str] = frozenset()
 
 
 def breaches(demands: Demands, results: Sequence[Json]) -> list[str]:
@@ -104,10 +78,17 @@ def breaches(demands: Demands, results: Sequence[Json]) -> list[str]:
     told: dict[str, None] = {}
     for result in results:
         statements = list(_statements(result, (), 0))[:_MOST_STATEMENTS]
-        for limit in demands.limits:
-            told |= dict.fromkeys(_over(limit, statements))
-        for how, text in demands.manners:
-            told |= dict.fromkeys(_otherwise(how, text, statements))
+        for each in demands.constraints:
+            match each:
+                case Limit():
+                    broken = _over(each, statements)
+                case Prohibition():
+                    broken = _forbidden(each, statements)
+                case Requirement():
+                    broken = _otherwise(each, statements)
+            told |= dict.fromkeys(
+                f"You said “{each.text}”, but this does not keep to it: “{statement.said}”." for statement in broken
+            )
         for decided in demands.decided:
             told |= dict.fromkeys(_undone(decided, statements))
     return list(told)
@@ -135,70 +116,161 @@ def _statements(value: Json, name: tuple[str, ...], depth: int) -> Iterator[Resu
                 yield from _statements(each, name, depth + 1)
         case str():
             yield from (ResultStatement(each, name, each) for each in sentences(value))
-        case bool() | None | dict() | list():
+        case None | dict() | list():
             return
+        case bool():
+            yield ResultStatement(f"{'' if value else 'no '}{in_words('_'.join(name))}", name, value)
         case _:
             yield ResultStatement(f"{in_words('_'.join(name))} {value}", name, value)
 
 
-def _over(limit: Limit, statements: Sequence[ResultStatement]) -> Iterator[str]:
-    bound = limit.figure.quantity
-    found: list[tuple[ResultStatement, Figure]] = []
-    for each in statements:
-        if isinstance(each.value, str):
-            found += [(each, figure) for figure in figures(each.value)]
-        elif (figure := figure_in(each.value, each.name)) is not None:
-            found.append((each, figure))
-    alike = [(each, figure) for each, figure in found if _comparable(bound, figure.quantity)]
-    for each, figure in alike:
-        if _breaks(bound, figure.quantity, most=limit.most) and _is_about(limit, each, alone=len(alike) == 1):
-            said = f"{in_words('_'.join(each.name))}: {each.value}" if each.name else each.text
-            yield f"You said “{limit.text}”, but this does not keep to it: “{said.rstrip('.')}”."
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _comparable(bound: object, other: object) -> bool:
+def _over(limit: Limit, statements: Sequence[ResultStatement]) -> Iterator[ResultStatement]:
+    """Yield the statements with a figure beyond a limit."""
+    measured = [figure for each in statements for figure in _measured(each, limit.quantity)]
+    alike = [figure for figure in measured if _is_comparable(limit, figure)]
+    for figure in alike:
+        if is_beyond(figure.quantity, limit.quantity, most=limit.most) and _is_about(
+            limit, figure, alone=len(alike) == 1
+        ):
+            yield figure.statement
+
+
+def _measured(statement: ResultStatement, bound: Quantity) -> Iterator[_MeasuredFigure]:
+    if not isinstance(statement.value, str):
+        figure = None if isinstance(statement.value, bool) else figure_in(statement.value, statement.name)
+        if figure is not None:
+            per = next((word for word in statement.name if rate_of(f" per {word}", 0)), "")
+            counted = frozenset(root_of(word) for word in statement.name)
+            yield _MeasuredFigure(statement, _larger(figure), per, counted)
+        return
+    text = statement.value
+    if isinstance(bound, TimeOfDay):
+        times = spoken_times(text)
+        # Of several times it is not known which one the limit is for.
+        if len(times) == 1 and not _OPENING.search(text):
+            yield _MeasuredFigure(statement, TimeOfDay(times[0].hour * 60 + times[0].minute))
+        return
+    for figure in figures(text):
+        following = [root_of(word.casefold()) for word in _WORD.findall(text[figure.end : figure.end + 40])[:2]]
+        named = (root_of(word) for word in statement.name)
+        yield _MeasuredFigure(statement, _larger(figure), rate_of(text, figure.end), frozenset((*following, *named)))
+
+
+def _larger(figure: Figure) -> Quantity:
+    """Return a figure's quantity; 1.500 euros are fifteen hundred, as no price has three decimals."""
+    quantity, other = figure.quantity, figure.other
+    money = isinstance(quantity, Amount) and quantity.kind == "money"
+    return other if money and isinstance(other, Amount) else quantity
+
+
+def _is_comparable(limit: Limit, figure: _MeasuredFigure) -> bool:
+    bound, other = limit.quantity, figure.quantity
     if isinstance(bound, Amount) and isinstance(other, Amount):
-        currencies = bound.currency == other.currency or not (bound.currency and other.currency)
-        return bound.kind == other.kind and currencies and other.form == "point"
-    return isinstance(bound, Day) and isinstance(other, Day) and other.form == "point"
+        if other.form not in {"point", "range"} or (limit.per and limit.per != figure.per):
+            return False
+        if bound.kind == "number":
+            return other.kind == "money" if not limit.noun else root_of(limit.noun) in figure.counted
+        return bound.kind == other.kind and (
+            bound.currency == other.currency or not (bound.currency and other.currency)
+        )
+    if isinstance(bound, Day) and isinstance(other, Day):
+        return other.form == "point"
+    return isinstance(bound, TimeOfDay) and isinstance(other, TimeOfDay)
 
 
-def _breaks(bound: object, other: object, *, most: bool) -> bool:
-    if isinstance(bound, Amount) and isinstance(other, Amount):
-        ends = [end for end in (bound.low, bound.high) if abs(end) != float("inf")]
-        return other.low > ends[-1] + other.slack if most else other.low < ends[0] - other.slack
-    assert isinstance(bound, Day)
-    assert isinstance(other, Day)
-    (year, month, day), *more = bound.readings
-    (other_year, *rest), *others = other.readings
-    if more or others or not all((month, day, *rest)):
-        return False
-    return (other_year or year, *rest) > (year or other_year, month, day)
-
-
-def _is_about(limit: Limit, statement: ResultStatement, *, alone: bool) -> bool:
+def _is_about(limit: Limit, figure: _MeasuredFigure, *, alone: bool) -> bool:
     """Tell whether a figure is what a bound is about: a price, a thing that both name, or the only one of its kind."""
-    words = {*statement.name, *(_WORD.findall(statement.text.casefold()))}
-    if limit.subject & {stem(word) for word in words}:
+    words = figure.statement.words
+    if limit.noun or isinstance(limit.quantity, TimeOfDay):
         return True
-    quantity = limit.figure.quantity
-    if isinstance(quantity, Amount) and quantity.kind == "money":
-        return not _PAYING.isdisjoint(words)
+    if limit.subject & {root_of(word) for word in words}:
+        return True
+    if isinstance(figure.quantity, Amount) and figure.quantity.kind == "money":
+        if not _PAYING.isdisjoint(words) or limit.per:
+            return True
+        return alone and not figure.statement.name and _NO_PRICE.isdisjoint(words)
     return alone
 
 
-def _otherwise(how: str, text: str, statements: Sequence[ResultStatement]) -> Iterator[str]:
-    """Yield what is said to be done in another way than the user wants."""
-    if any(_manner(each.text) == how for each in statements if isinstance(each.value, str)):
+# ── choices and prohibitions ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _forbidden(constraint: Prohibition, statements: Sequence[ResultStatement]) -> Iterator[ResultStatement]:
+    """Yield the statements that say that something is what it must not be."""
+    for each in statements:
+        if is_question(each.text):
+            continue
+        if constraint.means:
+            if groups_of(constraint) & {group for _, group in _means_in(each)} and not _is_denied(each.text):
+                yield each
+        elif any(not _is_denied(clause) and not _is_span(clause) for clause in _clauses_about(constraint, each)):
+            yield each
+
+
+def _otherwise(constraint: Requirement, statements: Sequence[ResultStatement]) -> Iterator[ResultStatement]:
+    """Yield the statements that say that something is not what the user chose."""
+    if constraint.means:
+        chosen = groups_of(constraint)
+        means = [(each, _means_in(each)) for each in statements]
+        if any(chosen & {group for _, group in found} for _, found in means):
+            return
+        for each, found in means:
+            if any(kind == constraint.means for kind, _ in found):
+                yield each
         return
     for each in statements:
-        if not isinstance(each.value, str):
-            continue
-        other = _manner(each.text)
-        if other is None and not _MEANS.isdisjoint(each.name) and len(each.text.split()) <= 2:
-            other = each.text.casefold().rstrip(".")
-        if other is not None and other != how and how not in _WORD.findall(each.text.casefold()):
-            yield f"You said “{text}”, but this does not keep to it: “{each.text.rstrip('.')}”."
+        if any(_is_denied(clause) for clause in _clauses_about(constraint, each)) or _is_opposed(constraint, each):
+            yield each
+
+
+def _means_in(statement: ResultStatement) -> list[tuple[str, str]]:
+    """Return the means by which a statement says that something is done: each with its kind."""
+    if not isinstance(statement.value, str):
+        return []
+    found = [(each[1] or each[2]).casefold() for each in BY.finditer(statement.text)]
+    if not _MEANS_FIELDS.isdisjoint(statement.name) and len(statement.text.split()) <= 2:
+        found += [word.casefold() for word in _WORD.findall(statement.text)]
+    return [MEANS[word] for word in found if word in MEANS]
+
+
+def _clauses_about(constraint: Requirement | Prohibition, statement: ResultStatement) -> Iterator[str]:
+    """Yield the clauses of a statement with all the words that a constraint is about."""
+    if not constraint.roots:
+        return
+    named = roots_of(" ".join(statement.name)) if statement.name else frozenset[str]()
+    for clause in _CLAUSE.split(statement.text):
+        if constraint.roots <= roots_of(clause) | named:
+            yield clause
+
+
+def _is_denied(clause: str) -> bool:
+    words = {word.casefold().replace("’", "'") for word in _WORD.findall(clause)}
+    return not NEGATIONS.isdisjoint(words) or _EXCLUDING.search(clause) is not None
+
+
+def _is_span(clause: str) -> bool:
+    days = [each for each in figures(clause) if isinstance(each.quantity, Weekday)]
+    return len(days) > 1 or (_OPENING.search(clause) is not None and bool(_SPAN.search(clause)))
+
+
+def _is_opposed(choice: Requirement, statement: ResultStatement) -> bool:
+    """Tell whether a statement has the opposite of a chosen word: `smoking` for `non-smoking`, `raw` for `cooked`."""
+    words = choice.about.casefold().split()
+    if len(words) != 1 or not isinstance(statement.value, str) or _is_denied(statement.text):
+        return False
+    chosen = words[0]
+    for word in statement.words:
+        if any((axis, -side) in sides_of(word) for axis, side in sides_of(chosen)):
+            return True
+        if word != chosen and (chosen in positive_of(word) or word in positive_of(chosen)):
+            return chosen not in statement.words
+    return False
+
+
+# ── settled conflicts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _undone(decided: DecidedConflict, statements: Sequence[ResultStatement]) -> Iterator[str]:

@@ -7,7 +7,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from remit.protocol.envelope import Message, Note
+from remit.text.constraint_changes import stated_change
+from remit.text.demand_sentences import may_demand
 from remit.text.sentences import cut, is_question, names_and_numbers, sentences, spoken, squeezed
+from remit.text.stated_constraints import stated_constraints
 from remit.text.vocabulary import REQUEST_VERBS, words_of
 
 # How many of the newest of each are kept: together some 500 tokens, an eighth of a callee's default context.
@@ -88,7 +91,6 @@ _UNDECIDED = _phrases(r"""
 """)
 _SUPPOSED = re.compile(r"(?:if|when|unless|whether|suppose|wenn|falls|ob)\b")
 
-_REQUEST = re.compile(r"(?:please |and |so |also )?(?:can|could|would|will|may|kannst|könntest|können|würden)\b")
 _WISH = _phrases(r"""
     please|bitte|(?:i|we)(?:['’]d| would) (?:like|love)|(?:i|we) (?:want|need)|help me|let me know|make sure
     ich (?:möchte|will|brauche|hätte gern)|wir (?:möchten|wollen|brauchen)
@@ -110,11 +112,15 @@ def _signs(sentence: str) -> _Signs:
     said = sentence.lower()
     asks = is_question(said)
     decision = None if asks else _decided(said, _DECISION)
+    if decision is None and stated_change(sentence) is not None:
+        # "Nuts are fine after all" changes what was demanded before.
+        decision = 0
     constraint = None
-    # "Must it be blue?" is not a demand; "Could you do it by Friday?" is.
-    if decision is None and (not asks or _REQUEST.match(said)):
+    # "Must it be blue?" and "It was under 300" are no demands; "Could you do it by Friday?" is.
+    if decision is None and may_demand(sentence):
         cue = _FORBIDDEN.match(said) or _CONSTRAINT.search(said)
-        constraint = cue.start() if cue else None
+        stated = cue is not None or bool(stated_constraints(sentence))
+        constraint = (cue.start() if cue else 0) if stated else None
     return _Signs(asks or bool(_WISH.search(said)) or _is_imperative(said), decision, constraint)
 
 
