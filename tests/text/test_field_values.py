@@ -90,6 +90,10 @@ def test_the_words_of_a_request_are_no_value(text: str) -> None:
         ("from Monday to Tuesday", {"old_date": DAY, "new_date": DAY}, {}),
         ("if it rains on Friday", {"date": DAY}, {}),
         ("I was there on 3 May", {"date": DAY}, {}),
+        # "Was" is a question in German, and the past in English.
+        ("was kostet ein Pass", {"document": {"enum": ["Pass", "Visum"]}}, {"document": "Pass"}),
+        ("sag mir was ein Pass kostet", {"document": {"enum": ["Pass", "Visum"]}}, {"document": "Pass"}),
+        ("my old pass was lost", {"document": {"enum": ["pass", "visa"]}}, {}),
     ],
 )  # fmt: skip
 def test_a_value_is_found_by_what_marks_it(text: str, fields: dict[str, Schema], values: dict[str, Json]) -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+from remit.text.markers import ENGLISH_WAS
 from remit.text.sentences import is_question
 
 _LEAD = (
@@ -28,12 +29,12 @@ _REPORTED = _phrases("""
     sagte\\w?|sagt\\w?|laut|angeblich|ich (?:glaube|denke|meine|vermute)
     isn['’]t it|doesn['’]t it|aren['’]t they|don['’]t they|nicht wahr|oder nicht
 """)
-_PAST = _phrases("""
-    was|were|wasn['’]t|weren['’]t|had|hadn['’]t|did|didn['’]t|been|came|went|took|stayed|got|used to|cost us
+_PAST = _phrases(f"""
+    {ENGLISH_WAS}|were|wasn['’]t|weren['’]t|had|hadn['’]t|did|didn['’]t|been|came|went|took|stayed|got|used to|cost us
     last (?:time|year|month|week|summer|winter|spring|autumn|night)|yesterday|ago|in the past|this morning|previously
     war|waren|hatte|hatten|wurde|wurden|lag|lagen|kam|kamen|ging|gingen|gab
     gestern|vorgestern|damals|letzte[nsrm]? (?:mal|jahr|woche|monat|sommer|winter)|letztes jahr|früher
-    (?:hab|habe|haben|hat|bin|ist|sind)\\b.{0,80}\\b\\w*ge\\w{2,20}(?:t|en)\\W*$
+    (?:hab|habe|haben|hat|bin|ist|sind)\\b.{{0,80}}\\b\\w*ge\\w{{2,20}}(?:t|en)\\W*$
 """)
 # A sentence with one of these says how something has to be, whoever its subject is.
 _OBLIGING = _phrases("""

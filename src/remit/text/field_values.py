@@ -15,6 +15,7 @@ from remit.protocol.envelope import Json
 from remit.text.field_kinds import Field, field_of
 from remit.text.field_numbers import numbers_for
 from remit.text.field_texts import texts_for
+from remit.text.markers import ENGLISH_WAS
 from remit.text.spoken_times import SpokenDay, SpokenTime, spoken_days, spoken_times
 from remit.text.vocabulary import stem, words_of
 
@@ -30,7 +31,7 @@ _BEFORE = 60
 _CLAUSE_END = re.compile(r"[,;.!?](?=\s|$)|\n|\s(?=(?:that|because|dass|weil)\s)")
 # A clause with one of these tells what was, or what might be: no value is meant in it.
 _ASIDE = re.compile(
-    r"\b(?:had|was|were|paid|ago|yesterday|hatte|hatten|war|waren|gestern|letzte[nrsm]?|vorige[nrsm]?"
+    rf"\b(?:had|{ENGLISH_WAS}|were|paid|ago|yesterday|hatte|hatten|war|waren|gestern|letzte[nrsm]?|vorige[nrsm]?"
     r"|last (?:year|month|week|time))\b"
     r"|^\s*(?:and |but |und |aber )?(?:if|unless|whether|wenn|falls|ob)\b",
     re.IGNORECASE,

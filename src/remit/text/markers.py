@@ -8,6 +8,10 @@ from remit.text.vocabulary import words_of
 NEGATIONS = vocabulary.NEGATIONS | words_of("nowhere without lack lacks lacking unable mustn't needn't weder ohne")
 
 
+ENGLISH_WAS = r"(?<=\w )(?<!und )(?<!aber )(?<!oder )(?<!mir )(?<!uns )(?<!ihnen )was"
+"""The pattern of "was" in the past tense: at the beginning of a clause it is German, as in "was kostet ein Pass"."""
+
+
 _NEGATIVE_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non-", "non", "mis")
 
 
