@@ -211,6 +211,32 @@ async def test_a_demand_reaches_every_later_agent_and_what_breaks_it_is_pointed_
     assert len(dear.metadata["broken"]) == 1
 
 
+async def test_a_demand_in_the_request_itself_holds_for_its_results_and_until_it_is_lifted(hub: Hub) -> None:
+    team(hub, {"QUOTE": {"price": "6,200 EUR"}})
+    async with hub:
+        dear = await say(hub, "quote 500 kg of coffee. It must not cost more than 5,000 euros.")
+        later = await say(hub, "news, please", "Forget the limit.", "quote 500 kg of coffee")
+    assert "“It must not cost more than 5,000 euros.”, but this does not keep to it: “price: 6,200 EUR”" in dear.result
+    assert "Not as you asked" not in later.result
+
+
+async def test_what_contains_what_the_user_forbade_is_pointed_out(hub: Hub) -> None:
+    team(hub, {"NEWS": "The cake contains nuts.", "QUOTE": "The coffee is free of nuts."})
+    async with hub:
+        quoted = await say(hub, "quote 500 kg of coffee, nothing with nuts")
+        told = await say(hub, "news")
+    assert "Not as you asked" not in quoted.result
+    assert "keep to it: “The cake contains nuts”" in told.result
+
+
+async def test_a_question_with_a_demand_is_answered_from_what_is_known(hub: Hub) -> None:
+    seen = team(hub, cache_ms=60_000)
+    async with hub:
+        again = await say(hub, "news, but no sports", "news, but no sports")
+    assert len(seen) == 1
+    assert again.metadata["answered_from"] == "conversation"
+
+
 async def test_what_keeps_to_a_demand_is_not_pointed_out(hub: Hub) -> None:
     team(hub, {"QUOTE": {"price": "4,800 EUR", "turnover": "9,000,000 EUR"}})
     async with hub:

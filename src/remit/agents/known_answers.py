@@ -9,6 +9,7 @@ from remit.protocol.card import Capability
 from remit.protocol.envelope import Answer, Json
 from remit.runtime.brief import Brief
 from remit.text.intent import DetectedIntent, Label
+from remit.text.summaries import notes_of
 
 _LOOK_AGAIN = re.compile(
     r"\b(?:again|once more|anew|afresh|re-?check|refresh|reload|update|up to date|latest|now"
@@ -50,7 +51,9 @@ def repeatable(
     if within <= 0 or not all(label.read_only for label, _ in offered):
         return None
     codes = tuple(each.code for each in intents)
-    notes = [note.text for note in brief.known if note.kind in {"decision", "constraint"}]
+    # What the request itself demands is known when it is asked again.
+    known = (*brief.known, *notes_of(text))
+    notes = list(dict.fromkeys(note.text for note in known if note.kind in {"decision", "constraint"}))
     return RepeatableQuestion(question_key(codes, text, inputs, notes), within, codes, text, given)
 
 

@@ -405,7 +405,7 @@ class Orchestrator:
         talk.learn_done(
             {step.name: intent.code for step, intent in zip(steps, intents, strict=True)}, text, execution.responses
         )
-        answer = with_breaches(answer, brief.known, execution.responses.values(), self._words().clean)
+        answer = with_breaches(answer, brief.known, text, execution.responses.values(), self._words().clean)
         if filled.lead and isinstance(answer.result, str):
             answer = replace(answer, result=f"{filled.lead.strip()}\n\n{answer.result}")
         remember_answer(question, answer, talk)

@@ -241,7 +241,7 @@ class _Run:
         self.talk.learn_done(codes, self.state.text, fresh)
         changed = any(not self._offered[codes[name]][1].read_only for name in fresh if name in codes)
         await self.talk.keep(self._brief, changed=changed)
-        return with_breaches(answer, self._brief.known, fresh.values(), self._runner.clean)
+        return with_breaches(answer, self._brief.known, self.state.text, fresh.values(), self._runner.clean)
 
     # ── before a part begins ──────────────────────────────────────────────────────────────────────────────────────────
 

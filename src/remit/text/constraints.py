@@ -17,6 +17,7 @@ from remit.text.sentences import is_question, sentences
 from remit.text.spoken_times import spoken_times
 from remit.text.stated_constraints import BY, MEANS, Prohibition, Requirement, roots_of
 from remit.text.stated_limits import Limit, rate_of
+from remit.text.summaries import notes_of
 from remit.text.vocabulary import words_of
 from remit.text.word_relations import root_of, sides_of
 
@@ -95,10 +96,13 @@ def breaches(demands: Demands, results: Sequence[Json]) -> list[str]:
 
 
 def with_breaches(
-    answer: Answer, notes: Iterable[Note], responses: Iterable[Response], clean: Callable[[str], str]
+    answer: Answer, known: Iterable[Note], said: str, responses: Iterable[Response], clean: Callable[[str], str]
 ) -> Answer:
-    """Return an answer that points out what in the results breaks a demand of the user."""
-    broken = breaches(demands_of(tuple(notes)), [each.result for each in responses if each.ok])
+    """Return an answer that points out what in the results breaks a demand of the user.
+
+    *known* are the notes of the conversation before the request, and *said* are the words of the request.
+    """
+    broken = breaches(demands_of((*known, *notes_of(said))), [each.result for each in responses if each.ok])
     if not broken or not isinstance(answer.result, str):
         return answer
     listed = "\n".join(f"- {clean(each)}" for each in broken)
