@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from remit import Answer, Brief, Capability, Hub, Status
 from remit.policy.plan import Step, Workflow
+from remit.protocol.envelope import Json
 
 DOC = Capability(
     code="DOC_GENERATE",
@@ -82,3 +83,28 @@ async def test_a_finished_part_is_given_by_workflows_plans_and_several_intents(
     assert (response.status, response.fault) == (Status.PARTIAL, None)
     assert "Chapter one is written." in response.result
     assert "it took too long" in response.result
+
+
+async def test_the_finished_part_of_what_timed_out_is_handed_to_the_next_agent(hub: Hub) -> None:
+    """K14: nothing is analysed twice."""
+    handed: list[Json] = []
+
+    @hub.agent("DOC", capabilities=[replace(DOC, time_ms=300)])
+    async def doc(brief: Brief) -> str:
+        brief.progress("writing", partial=lambda: Answer("Chapter one is written.", unfinished=("chapter two",)))
+        await asyncio.Event().wait()
+        return ""
+
+    @hub.agent("SUM", capabilities=[Capability(code="SUM", description="Count the pages", read_only=True)])
+    async def count(brief: Brief) -> str:
+        assert brief.handoff is not None
+        handed.append(brief.handoff.prior_outputs)
+        return "12 pages"
+
+    assert doc
+    assert count
+    hub.orchestrator()
+    async with hub:
+        for text in ("write a report", "count the pages"):
+            await hub.ask("orchestrator", text, user="u", session="s", deadline_ms=20_000)
+    assert handed == [{"DOC_GENERATE": "Chapter one is written."}]

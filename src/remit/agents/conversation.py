@@ -128,12 +128,12 @@ class Conversation:
         )
 
     def learn_done(self, codes: Mapping[str, str], text: str, responses: Mapping[str, Response]) -> None:
-        """Remember the results of the steps, each under the code of its capability."""
+        """Remember the results of the steps, each under the code of its capability; also a part that was finished."""
         request = cut(squeezed(text), _LONGEST_REQUEST)
         done = [
             DoneWork(codes[step], response.target, request, _shortened(response.result))
             for step, response in responses.items()
-            if response.ok and step in codes
+            if step in codes and (response.ok or response.result is not None)
         ]
         self._learn(done=done)
 
