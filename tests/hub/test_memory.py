@@ -220,6 +220,35 @@ async def test_a_demand_in_the_request_itself_holds_for_its_results_and_until_it
     assert "Not as you asked" not in later.result
 
 
+async def test_a_constraint_alone_is_noted_and_an_open_question_stays_open(hub: Hub) -> None:
+    seen = team(hub)
+    async with hub:
+        alone = await say(hub, "by sea")
+        asked = await say(hub, "quote it", "at most 5,000 euros")
+        await say(hub, "500 kg of coffee")
+        nothing = await say(hub, "tea is fine", session="other")
+    assert alone.result == "Noted: “by sea”. It holds for what you ask me from now on."
+    assert asked.result.startswith("Noted: “at most 5,000 euros”.")
+    assert asked.result.endswith("You can answer in your own words, all at once.")
+    assert seen[0].input == {"goods": "coffee", "weight_kg": 500}
+    assert {"by sea", "at most 5,000 euros"} <= {note.text for note in seen[0].known}
+    assert "Noted" not in nothing.result
+
+
+async def test_a_follow_up_question_is_read_with_the_question_before(make_hub: MakeHub) -> None:
+    """Over a restart, with the other values of before; what changes something is asked about."""
+    seen = team(first := make_hub())
+    async with first as hub:
+        await say(hub, "quote 500 kg of coffee")
+    seen = team(second := make_hub())
+    async with second as hub:
+        await say(hub, "and 800 kg?")
+        await say(hub, "what about the weather in Rome?")
+        await say(hub, "table for two tomorrow at 10:00", "and for three?")
+    assert [brief.input for brief in seen if brief.capability == "QUOTE"] == [{"goods": "coffee", "weight_kg": 800}]
+    assert len([brief for brief in seen if brief.capability == "TABLE"]) == 1
+
+
 async def test_what_contains_what_the_user_forbade_is_pointed_out(hub: Hub) -> None:
     team(hub, {"NEWS": "The cake contains nuts.", "QUOTE": "The coffee is free of nuts."})
     async with hub:

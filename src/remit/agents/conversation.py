@@ -142,6 +142,14 @@ class Conversation:
         known = [each for each in self._memory.answers if each.key == key]
         return known[-1] if known and 0 <= self.now_ms - known[-1].at_ms < within_ms else None
 
+    def last_code(self) -> str:
+        """Return the capability that was used last; empty if none was."""
+        return self._memory.done[-1].code if self._memory.done else ""
+
+    def given_for(self, code: str) -> dict[str, Json]:
+        """Return the newest values that the user gave for a capability."""
+        return {each.name: each.value for each in self._memory.given if each.code == code}
+
     def last_answer(self) -> KnownAnswer | None:
         """Return the last answer that only read something, however old."""
         return self._memory.answers[-1] if self._memory.answers else None

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from remit.agents.conflict_reader import ConflictReader
 from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations, fits
 from remit.agents.disputes import disputes_of, settled_disputes
+from remit.agents.follow_ups import as_input, followed_up, noted
 from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
 from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
@@ -133,7 +134,9 @@ class Orchestrator:
             talk.anew = True
             return await self._carry_out(brief, [self._intent(code) for code in last.codes], last.request, last.given)
         decided = await self._decided(brief, said)
-        answer = await self._follow(brief, decided.decision, said)
+        answer = await self._in_context(brief, decided.decision, said) or await self._follow(
+            brief, decided.decision, said
+        )
         how: dict[str, Json] = {"cache_status": decided.cache_status}
         if not decided.notice:
             return replace(answer, metadata=answer.metadata | how)
@@ -185,6 +188,16 @@ class Orchestrator:
             case Unknown(reply=reply):
                 return Answer(self._words().clean_question(reply), confidence=0.0, metadata={"intent": None})
 
+    async def _in_context(self, brief: Brief, decision: Decision, said: str) -> Answer | None:
+        """Answer a text that asks for nothing by itself, if the conversation says what it means."""
+        if not isinstance(decision, Choose | Unclear | Vague | Unknown):
+            return None
+        meant = followed_up(said, await self._conversations.of(brief), self._offered())
+        if meant is not None and meant[0] in self._labels(brief):
+            return await self._carry_out(brief, [self._intent(meant[0])], said, as_input(brief.request.input, meant[1]))
+        told = noted(said, brief.known)
+        return Answer(self._words().clean_question(told), metadata={"intent": None}) if told else None
+
     async def _classifier(self) -> Classifier:
         """Return a classifier for the current capabilities; it is trained again, in a thread, when they change."""
         offered = tuple(capability for _, capability in self._offered().values())
@@ -209,10 +222,12 @@ class Orchestrator:
             return await self._plan_replied(brief, asked, said)
         if "missing" in asked:
             found = await self._given_fields(brief, asked, said)
-            if found is None:
+            told = noted(said, brief.known) if found is None else ""
+            if found is None and not told:
                 return None
             intents = [self._intent(code) for code in asked["codes"]]
-            return await self._carry_out(brief, intents, asked["text"], {**asked["input"], **found})
+            answer = await self._carry_out(brief, intents, asked["text"], {**asked["input"], **(found or {})})
+            return replace(answer, result=f"{told}\n\n{answer.result}") if told else answer
         confirmed = asked.get("confirm")
         meant = chosen(reply, [""] if confirmed else asked["words"])
         if meant is None:
