@@ -1,5 +1,7 @@
 """What in a result breaks what the user demanded, and what does not."""
 
+from time import perf_counter
+
 import pytest
 
 from remit.protocol.envelope import Json, Note
@@ -57,6 +59,10 @@ def test_a_later_bound_takes_the_place_of_an_earlier_one_and_only_the_user_deman
         ("nothing with nuts", {"contains_nuts": False}, 0),
         ("nothing with nuts", "Would you like nuts?", 0),
         ("only organic", {"organic": False}, 1),
+        ("everything has to be gluten-free", "The tablets are gluten-free.", 0),
+        ("without alcohol, please", "The pharmacist advises against alcohol.", 0),
+        ("it may take 45 minutes at most", "The boiler is ten years old.", 0),
+        ("not on Mondays", "The shop is open on Mondays.", 0),
         ("non-smoking, please", "It is a smoking room.", 1),
         ("not on Mondays", "We are open from Monday to Friday.", 0),
         ("by sea", "The contract was checked by lawyers.", 0),
@@ -93,3 +99,40 @@ def test_the_reply_to_a_question_is_a_constraint_and_the_question_is_none() -> N
     notes = [Note("answer", "Is at most 100 euros enough? → at most 300 euros")]
     assert len(breaches(demands_of(notes), [{"price": "200 EUR"}])) == 0
     assert len(breaches(demands_of(notes), [{"price": "350 EUR"}])) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("between 10 and 20 euros", 2),
+        ("zwischen 10 und 12 Uhr", 2),
+        ("it shouldn't take longer than a week", 1),
+        ("I only have 50 euros", 1),
+        ("auf gar keinen Fall per Flugzeug", 1),
+        ("any day except Monday", 1),
+        ("don't send anything by post", 1),
+        ("I can't eat shellfish", 1),
+        ("it must be a mistake", 0),
+        ("there must be an error in my invoice", 0),
+        ("no reply yet", 0),
+        ("don't forget the milk", 0),
+        ("a coffee, please", 0),
+        ("Termin absagen bitte", 0),
+        ("change my appointment to Monday", 0),
+        ("only if it is possible", 0),
+        ("he said at most 300 euros", 0),
+    ],
+)
+def test_what_demands_something_is_read_and_nothing_else(said: str, read: int) -> None:
+    assert len(demands_of(notes_of(said)).constraints) == read
+
+
+@pytest.mark.parametrize(
+    "piece", ["by ", "more than ", "is fine ", "no ", "between 1 and ", "not by ", "at most 5 ", "x"]
+)
+def test_a_hostile_text_costs_no_more_than_any_other(piece: str) -> None:
+    """Ten thousand characters; a pattern that backtracks would take minutes."""
+    began = perf_counter()
+    text = piece * (10_000 // len(piece))
+    breaches(demands_of([*notes_of(text), Note("constraint", text[:300])]), [text])
+    assert perf_counter() - began < 10

@@ -60,6 +60,7 @@ _FINE = re.compile(
     r"|\s(?:geht|gehen|passt|passen) (?:doch|jetzt|auch|nun)\b",
     re.IGNORECASE,
 )
+_SUPPOSING = re.compile(r"\b(?:if|whether|when|unless|wenn|falls|ob)\b", re.IGNORECASE)
 _BREAK = re.compile(r"[.,!?;:](?!\d)")
 _MAY = re.compile(
     r"\b(?:may|can)\s+(?:now\s+)?[^\W\d_]+\s+(?P<x>[^.,!?]{2,60}?)\s+(?:after all|now|again|too|as well)\b"
@@ -67,8 +68,10 @@ _MAY = re.compile(
     re.IGNORECASE,
 )
 _REVISED = re.compile(
-    r"\b(?:make (?:that|it)|(?:raise|increase|lower|reduce|change|set|extend)\b[^.,!?]{0,30}\bto"
-    r"|(?:erhöh|senk|änder|setz)\w{0,3}\b[^.,!?]{0,30}\bauf)\s+(?=[\w$€£¥₹])",
+    r"\b(?:make (?:that|it)"
+    r"|(?:raise|increase|lower|reduce|change|set|extend|erhöh\w{0,3}|senk\w{0,3}|änder\w{0,3}|setz\w{0,3})\b[^.,!?]{0,20}"
+    r"\b(?:limit|budget|maximum|minimum|deadline|cap|ceiling|\w*grenze|frist)\b[^.,!?]{0,10}\b(?:to|auf))"
+    r"\s+(?=[\w$€£¥₹])",
     re.IGNORECASE,
 )
 _MORE_IS_FINE = re.compile(
@@ -112,7 +115,9 @@ def stated_change(sentence: str) -> Lifting | Revision | None:
 def _named_before(sentence: str, pattern: re.Pattern[str]) -> str | None:
     """Return the words of the clause before those that a pattern finds."""
     found = pattern.search(sentence)
-    return None if found is None else _BREAK.split(sentence[: found.start()])[-1]
+    if found is None or _SUPPOSING.search(sentence, 0, found.start()):
+        return None
+    return _BREAK.split(sentence[: found.start()])[-1]
 
 
 def _revision(sentence: str) -> Revision | None:

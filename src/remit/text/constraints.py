@@ -19,7 +19,7 @@ from remit.text.stated_constraints import BY, MEANS, Prohibition, Requirement, r
 from remit.text.stated_limits import Limit, rate_of
 from remit.text.summaries import notes_of
 from remit.text.vocabulary import words_of
-from remit.text.word_relations import root_of, sides_of
+from remit.text.word_relations import root_of
 
 _MOST_STATEMENTS = 500
 _DEEPEST = 8
@@ -36,18 +36,20 @@ _NO_PRICE = words_of("""
     value worth insured turnover revenue income salary profit balance savings deductible wert umsatz einkommen gehalt
     gewinn guthaben versicherungssumme selbstbeteiligung
 """)
+# "Ten years old" is no time that something takes.
+_AGES = frozenset(map(root_of, ("old", "alt", "ago")))
 _WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 _CLAUSE = re.compile(r"[;,](?!\d)|\s(?:but|while|whereas|aber|sondern|während)\s", re.IGNORECASE)
 _EXCLUDING = re.compile(
-    r"\b(?:free (?:of|from)|frei von|instead of|rather than|except|exclud\w+|avoid\w*|statt|anstatt|anstelle|außer)\b"
+    r"\b(?:free (?:of|from)|frei von|instead of|rather than|except|exclud\w+|avoid\w*|statt|anstatt|anstelle|außer"
+    r"|against|gegen)\b"
     r"|\w-free\b|\w(?:frei|los)\b",
     re.IGNORECASE,
 )
-# "Open from Monday to Friday", "from 8:00 to 16:00": a span of which a part is enough.
+# "Open from Monday to Friday", "from 8:00 to 16:00": nobody has to come at all of these times.
 _OPENING = re.compile(
     r"\b(?:open|opens|opening|close[sd]?|geöffnet|offen|öffnungszeiten|öffnet|schließt)\b", re.IGNORECASE
 )
-_SPAN = re.compile(r"(?:to|until|till|through|bis|-|–)", re.IGNORECASE)
 
 
 class ResultStatement(NamedTuple):
@@ -190,6 +192,8 @@ def _is_about(limit: Limit, figure: _MeasuredFigure, *, alone: bool) -> bool:
     words = figure.statement.words
     if limit.noun or isinstance(limit.quantity, TimeOfDay):
         return True
+    if not _AGES.isdisjoint(figure.counted):
+        return False
     if limit.subject & {root_of(word) for word in words}:
         return True
     if isinstance(figure.quantity, Amount) and figure.quantity.kind == "money":
@@ -226,7 +230,7 @@ def _otherwise(constraint: Requirement, statements: Sequence[ResultStatement]) -
                 yield each
         return
     for each in statements:
-        if any(_is_denied(clause) for clause in _clauses_about(constraint, each)) or _is_opposed(constraint, each):
+        if any(_is_negated(clause) for clause in _clauses_about(constraint, each)) or _is_opposed(constraint, each):
             yield each
 
 
@@ -251,24 +255,25 @@ def _clauses_about(constraint: Requirement | Prohibition, statement: ResultState
 
 
 def _is_denied(clause: str) -> bool:
-    words = {word.casefold().replace("’", "'") for word in _WORD.findall(clause)}
-    return not NEGATIONS.isdisjoint(words) or _EXCLUDING.search(clause) is not None
+    return _is_negated(clause) or _EXCLUDING.search(clause) is not None
+
+
+def _is_negated(clause: str) -> bool:
+    return not NEGATIONS.isdisjoint(word.casefold().replace("’", "'") for word in _WORD.findall(clause))
 
 
 def _is_span(clause: str) -> bool:
     days = [each for each in figures(clause) if isinstance(each.quantity, Weekday)]
-    return len(days) > 1 or (_OPENING.search(clause) is not None and bool(_SPAN.search(clause)))
+    return len(days) > 1 or _OPENING.search(clause) is not None
 
 
 def _is_opposed(choice: Requirement, statement: ResultStatement) -> bool:
-    """Tell whether a statement has the opposite of a chosen word: `smoking` for `non-smoking`, `raw` for `cooked`."""
+    """Tell whether a statement has the opposite of a chosen word: `smoking` for `non-smoking`."""
     words = choice.about.casefold().split()
     if len(words) != 1 or not isinstance(statement.value, str) or _is_denied(statement.text):
         return False
     chosen = words[0]
     for word in statement.words:
-        if any((axis, -side) in sides_of(word) for axis, side in sides_of(chosen)):
-            return True
         if word != chosen and (chosen in positive_of(word) or word in positive_of(chosen)):
             return chosen not in statement.words
     return False

@@ -76,7 +76,14 @@ _OF_THE_TALK = re.compile(
     r"|objections?|thanks?|thank you|trouble|reason|point|yet|now|really|necessary|important|bad|sure|quite|so"
     r"|ahnung|idee|probleme?|sorgen?|eile|fragen?|zweifel|wunder|grund|ursache|nötig|schlimm|wichtig|jetzt|mehr)\W*$"
 )
-_KNOWING = re.compile(r"\bthat i know\b|\bas far as\b|\bsoweit\b")
+_KNOWING = re.compile(
+    r"\bthat i know\b|\bas far as\b|\bsoweit\b|\b(?:yet|so far|bisher|bislang)\W*$"
+    # "It must be a mistake" guesses.
+    r"|\b(?:there|here|da|hier) (?:must|muss|müssen)\b|\bi must (?:say|admit|confess)\b|\bich muss (?:sagen|zugeben)\b"
+    r"|\b(?:must|muss)\b(?: be)?(?: an?| ein\w{0,2})?"
+    r" (?:mistake|error|misunderstanding|joke|wrong|fehler|irrtum|falsch)\b"
+    r"|\b(?:do not|don['’]t) (?:worry|forget|hesitate|bother|mind|understand|know)\b"
+)
 
 
 def may_demand(sentence: str) -> bool:

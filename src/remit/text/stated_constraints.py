@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from remit.text.demand_sentences import may_demand
 from remit.text.figures import figures
+from remit.text.markers import NEGATIONS
 from remit.text.numbers import NUMBER_WORDS, ORDINALS
 from remit.text.quantities import Weekday
 from remit.text.sentences import is_question
@@ -106,7 +107,8 @@ _NOTHING = re.compile(
     rf"(?:nothing|none|nichts|keine[rs]?)\s+(?:{_PREPOSITIONS}|containing|made of)\s+(?P<x>.+)", re.IGNORECASE
 )
 _NOT_BY = re.compile(
-    rf"(?<!\w)(?:not|never|nicht|niemals|auf keinen fall|keinesfalls|under no circumstances|nur nicht)"
+    rf"(?<!\w)(?:not|never|nicht|niemals|auf (?:gar )?keinen fall|keinesfalls|under no circumstances"
+    rf"|in no case|by no means|nur nicht)"
     rf"\s+(?P<how>{_PREPOSITIONS})\s+(?P<x>.+)",
     re.IGNORECASE,
 )
@@ -128,6 +130,11 @@ _MUST_NOT = re.compile(
     r"\b(?:must not|mustn['’]t|may not|should not|shouldn['’]t|must never|may never|(?:is|are) not (?:allowed )?to)\s+"
     r"[^\W\d_]+\s+(?P<x>.+)"
     r"|\b(?:darf|dürfen|soll|sollen)\s+(?:[^\W\d_]+\s+)?kein\w{0,2}\s+(?P<y>[^\W\d_]+)",
+    re.IGNORECASE,
+)
+_EXCEPT = re.compile(
+    r"(?:.{0,60}\b)?(?:any\w*|every\w*|all\w*|jede\w?|alle\w?)\s(?:[^\W\d_]+\s){0,2}?"
+    r"(?:except(?: for)?|außer|ausser|bis auf)(?:\s(?:on|am))?\s+(?P<x>.+)",
     re.IGNORECASE,
 )
 _ALLERGIC = re.compile(r"\ballerg\w+\s+(?:to|gegen|auf)\s+(?P<x>.+)", re.IGNORECASE)
@@ -190,8 +197,16 @@ def _others(sentence: str) -> Iterator[Requirement | Prohibition]:
             yield Requirement(sentence, chosen, roots_of(chosen), _kind_of_means(chosen))
         found = found or forbidden is not None or chosen is not None
     pleased = None if found else _PLEASED.fullmatch(sentence.strip())
+    if pleased is not None and _asks_for_thing(pleased["x"] or pleased["y"] or ""):
+        return
     if pleased is not None and (said := _kind(pleased["x"] or pleased["y"] or "", most=3)) and _is_plain(said):
         yield Requirement(sentence, said, roots_of(said), _kind_of_means(said))
+
+
+def _asks_for_thing(said: str) -> bool:
+    """Tell whether polite words ask for something to be brought or done: "a coffee, please", "Termin absagen bitte"."""
+    first, *_, last = [*said.split(), ""] if len(said.split()) == 1 else said.split() or ["", ""]
+    return first.casefold() in _DETERMINERS or (last.endswith(("en", "ern", "eln")) and last[:1].islower())
 
 
 def _clauses(sentence: str) -> Iterator[str]:
@@ -205,6 +220,11 @@ def _clauses(sentence: str) -> Iterator[str]:
 
 def _forbidden(clause: str) -> tuple[str, bool] | None:
     """Return the words for what a clause forbids, and whether it is a way to do something."""
+    means = next((each for found in BY.finditer(clause) if (each := found[1] or found[2]).casefold() in MEANS), "")
+    if means and not NEGATIONS.isdisjoint(word.casefold().replace("’", "'") for word in _WORD.findall(clause)):
+        return means, True
+    if found := _EXCEPT.fullmatch(clause):
+        return _as_thing(found["x"])
     if found := _NOT_BY.search(clause):
         said = _kind(found["x"])
         return (said, found["how"].casefold() in {"by", "via", "per", "mit"}) if said else None

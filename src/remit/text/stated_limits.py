@@ -61,11 +61,16 @@ _NAMED_LIMIT = re.compile(
 # Whoever can spend an amount cannot spend more.
 _AFFORDED = re.compile(
     r"\b(?:can|could)(?: only)? (?:spend|pay|afford)\s+(?:about\s+)?(?=[\d$€£¥₹])"
+    r"|\b(?:only have|have only|have just|just have|habe nur|haben nur|nur noch)\s+(?=[\d$€£¥₹])"
     r"|\bkann (?:nur |ich nur |ich )?(?=[\d$€£¥₹][^.!?]{0,30}\b(?:ausgeben|zahlen|bezahlen)\b)",
     re.IGNORECASE,
 )
 # "The day after tomorrow at a quarter past eleven in the evening", with room to spare.
 _LONGEST_QUANTITY = 60
+_BETWEEN = re.compile(
+    r"\b(?:between|zwischen)\s+(?P<low>[\w.,:$€£¥₹]{1,20})(?:\s\S{1,12})?\s+(?:and|und)\s+(?P<high>[\w$€£¥₹])",
+    re.IGNORECASE,
+)
 _SPLIT = re.compile(r"[,;:](?!\d)|\s(?:but|and|or|aber|und|oder)\s", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+(?:['’]t)?")
 _NOUN = re.compile(r"\s+([^\W\d_]+)(?:\s+([^\W\d_]+))?")
@@ -91,6 +96,20 @@ _UNSAID = words_of("""
 def stated_limits(sentence: str) -> Iterator[Limit]:
     """Yield the limits in a sentence that demands something."""
     seen: set[int] = set()
+    for found in _BETWEEN.finditer(sentence):
+        high = quantity_at(sentence, found.start("high"), of_time=None)
+        of_time = high is not None and not isinstance(high[0], Amount)
+        low = quantity_at(sentence, found.start("low"), of_time=of_time)
+        if low is None or high is None:
+            continue
+        first, last = low[0], high[0]
+        if isinstance(first, Amount) and isinstance(last, Amount) and first.kind == "number":
+            # The unit stands behind the second number: "between 10 and 20 euros".
+            factor = last.low / number.low if (number := _number_of(sentence, found.start("high"))) else 1.0
+            first = Amount(last.kind, first.low * factor, first.low * factor, currency=last.currency)
+        seen.update((found.start("low"), found.start("high")))
+        yield _limit(sentence, found.start("low"), first, high[1], most=False)
+        yield _limit(sentence, found.start("high"), last, high[1], most=True)
     for found in _COMPARED.finditer(sentence):
         place = next(place for place in range(len(_COMPARISONS)) if found[f"c{place}"])
         _, most, turns, of_time = _COMPARISONS[place]
@@ -116,6 +135,14 @@ def stated_limits(sentence: str) -> Iterator[Limit]:
             yield _limit(sentence, figure.start, _point(figure.quantity, figure.other), end, most=bool(after["most"]))
 
 
+def _number_of(sentence: str, at: int) -> Amount | None:
+    """Return the number at a position without its unit."""
+    digits = re.match(r"[\w.,]+", sentence[at:])
+    found = figures(digits[0]) if digits else []
+    quantity = _point(found[0].quantity, found[0].other) if found else None
+    return quantity if isinstance(quantity, Amount) and quantity.low else None
+
+
 def quantity_at(sentence: str, at: int, *, of_time: bool | None) -> tuple[Quantity, int] | None:
     """Return the quantity that begins at a position, and where it ends; *of_time*: whether it has to be a time.
 
@@ -132,7 +159,11 @@ def quantity_at(sentence: str, at: int, *, of_time: bool | None) -> tuple[Quanti
                 return TimeOfDay(minutes + (720 if spoken else 0)), at + time.end - 3
     found = next((each for each in figures(rest) if each.start == 0), None)
     if found is None:
-        return None
+        # "Longer than a week"
+        one = next((each for each in figures(f"1 {rest}") if each.start == 0 and each.end > 1), None)
+        if of_time or one is None or not isinstance(one.quantity, Amount) or one.quantity.kind == "number":
+            return None
+        return _point(one.quantity, one.other), at + one.end - 2
     quantity = _point(found.quantity, found.other)
     if isinstance(quantity, Amount):
         return None if of_time else (quantity, at + found.end)
