@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dialogue import LEASE_MS, ClassifierName, Dialogue, Domain, Turn, domain_from, domains, play
+from dialogue import LEASE_MS, play
+from labelled_dialogues import ClassifierName, Dialogue, Domain, Turn, domain_from, domains
 from remit.runtime import root_runs
 
 DOMAINS = domains()
