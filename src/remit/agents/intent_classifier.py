@@ -132,12 +132,12 @@ class ModelClassifier:
     ) -> None:
         self._model = model
         self._capabilities = capabilities
-        self._otherwise = otherwise
+        self.otherwise = otherwise
         self._act = act
 
     async def classify(self, text: str, brief: Brief) -> ClassifiedText:
         """Return the model's classification of a text, or the fallback's with a notice that says why."""
-        heard = await self._otherwise.classify(text, brief)
+        heard = await self.otherwise.classify(text, brief)
         within = allowed_capabilities(brief)
         offered = [each for each in self._capabilities if each.code in within]
         if not offered or not text.strip():
@@ -175,6 +175,11 @@ class ModelClassifier:
             return error.fault
         heard = understood(answer.result, codes)
         return fault(Code.RESULT_VALIDATION_FAILED, f"{self._model.name}: {heard}") if isinstance(heard, str) else heard
+
+
+def without_model(classifier: Classifier) -> Classifier:
+    """Return a classifier that asks no model: the fallback of one that does."""
+    return classifier.otherwise if isinstance(classifier, ModelClassifier) else classifier
 
 
 def allowed_capabilities(brief: Brief) -> frozenset[str]:

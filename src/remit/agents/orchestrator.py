@@ -16,10 +16,11 @@ from remit.agents.conflict_reader import ConflictReader
 from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations, fits
 from remit.agents.disputes import disputes_of, settled_disputes
 from remit.agents.follow_ups import as_input, followed_up, noted
-from remit.agents.intent_classifier import DecisionCache, allowed_capabilities
+from remit.agents.intent_classifier import DecisionCache, allowed_capabilities, without_model
 from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
 from remit.agents.open_question import keep_question, merged_input, take_question, without_options
+from remit.agents.plan_proposer import PlanProposer
 from remit.agents.plan_reply import is_option, with_reply, with_words
 from remit.agents.plan_state import PlanState, kept, read_state, with_intent
 from remit.agents.planned_request import PlanRunner
@@ -80,6 +81,8 @@ class OrchestratorDecision(Struct, frozen=True):
     decision: Decision
     cache_status: Literal["hit", "miss", "bypass"]
     notice: str = ""
+    plan_notice: str = ""
+    """Why the plan that a model proposed was not taken."""
 
 
 class Orchestrator:
@@ -97,6 +100,7 @@ class Orchestrator:
         at_once: Callable[[], int] = lambda: AT_ONCE,
         narrator: Narrator | None = None,
         reader: ConflictReader | None = None,
+        proposer: PlanProposer | None = None,
         decisions: DecisionCache,
         wall_ms: Callable[[], int],
         cache_ms: int = 0,
@@ -109,6 +113,7 @@ class Orchestrator:
         self._at_once = at_once
         self._narrator = narrator
         self._reader = reader
+        self._proposer = proposer
         self._decisions = decisions
         self._conversations = RecalledConversations(wall_ms)
         self._cache_ms = cache_ms
@@ -138,6 +143,8 @@ class Orchestrator:
             brief, decided.decision, said
         )
         how: dict[str, Json] = {"cache_status": decided.cache_status}
+        if decided.plan_notice:
+            how |= {"planned_by": "rules", "plan_notice": decided.plan_notice}
         if not decided.notice:
             return replace(answer, metadata=answer.metadata | how)
         how["notice"] = decided.notice
@@ -158,10 +165,21 @@ class Orchestrator:
         if (known := self._decisions.get(key)) is not None:
             return OrchestratorDecision(known, "hit")
         heard = await classifier.classify(said, brief)
-        decision = plan(heard, labels, self._thresholds)
-        if not heard.notice:  # a fallback's decision was the best at that time only, so it is not cached
+        decision, why = plan(heard, labels, self._thresholds), ""
+        if self._proposer is not None:
+            choice = await self._proposer.choose(
+                brief,
+                said,
+                decision,
+                offered={code: each for code, each in self._offered().items() if code in labels},
+                classifier=without_model(classifier),
+                thresholds=self._thresholds,
+                today=(await self._conversations.of(brief)).today,
+            )
+            decision, why = choice.decision, choice.notice
+        if not heard.notice and not why:  # a fallback's decision was the best at that time only, so it is not cached
             self._decisions.put(key, decision)
-        return OrchestratorDecision(decision, "miss", heard.notice)
+        return OrchestratorDecision(decision, "miss", heard.notice, why)
 
     def _labels(self, brief: Brief) -> dict[str, Label]:
         within = allowed_capabilities(brief)
@@ -331,7 +349,9 @@ class Orchestrator:
         if waiting is not None:
             asked = kept(waiting, answer.result)
             await keep_question(brief, asked)
-            return replace(answer, metadata=answer.metadata | {"asked": list(waiting.asked)})
+            return replace(
+                answer, metadata=answer.metadata | {"asked": list(waiting.asked), "planned_by": waiting.plan.by}
+            )
         if "conflicts" in answer.metadata and (disputes := disputes_of(answer)):
             await keep_question(brief, {"disputes": disputes})
         return answer

@@ -39,7 +39,7 @@ from remit.text.constraints import with_breaches
 from remit.text.field_questions import question_for
 from remit.text.given_values import as_before
 from remit.text.intent import PHRASES, PlannedPart
-from remit.text.plan_words import asking, in_order, left_out, not_done, ruled, spoken_plan
+from remit.text.plan_words import asking, in_order, left_out, not_done, ruled, spoken_plan, understood_as
 from remit.text.replies import wanted
 
 
@@ -76,11 +76,12 @@ class PlanRunner:
         cannot = [not_done(each) for each in parts if each.how == "cannot"]
         filled = _filled_inputs(state, talk, offered)
         lead = as_before({name: each for part in filled.values() for name, each in part.earlier.items()})
+        proposed = understood_as(said) if state.plan.by == "model" and not state.came else ""
         missing, known = _missing(state, filled, offered)
         if missing:
             await talk.keep(brief)
             confirms = not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state))
-            purpose = f"{said}? " if confirms else ""
+            purpose = f"{said}? " if confirms else proposed
             question = "\n".join((*cannot, f"{_before(lead)}{purpose}{question_for(missing, known)}"))
             asked: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
             return _asking(self._words().clean_question(question)), replace(state, asked=asked)
@@ -89,7 +90,8 @@ class PlanRunner:
             question = " ".join((*cannot, f"{_before(lead)}{PHRASES.confirm.replace('{options}', said)}"))
             return _asking(question), replace(state, asked={"kind": "confirm"})
         answer, waiting = await _Run(self, brief, state, offered, talk, filled).answer()
-        return (replace(answer, result=f"{lead}\n\n{answer.result}") if lead else answer), waiting
+        before = "\n\n".join(each for each in (lead, "" if state.agreed else proposed.strip()) if each)
+        return (replace(answer, result=f"{before}\n\n{answer.result}") if before else answer), waiting
 
     def execution(self, workflow: Workflow, brief: Brief, run: "_Run", text: str) -> WorkflowExecution:
         """Return the execution of the parts that can be done."""
@@ -173,6 +175,7 @@ class _Run:
         undone = tuple(parts[at].text for at in self._lines if parts[at].how == "cannot")
         metadata = answer.metadata | {"plan": [part_metadata(at, parts, state) for at in range(len(parts))]}
         found = [each.intent for each in parts if each.intent is not None]
+        metadata["planned_by"] = state.plan.by
         metadata["intents"] = [
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in found
         ]
@@ -342,7 +345,8 @@ def _filled_inputs(state: PlanState, talk: Conversation, offered: Offered) -> di
     def filled(at: int, given: Json) -> FilledInputs:
         intent = parts[at].intent
         assert intent is not None
-        return FilledInputs.of(talk, [offered[intent.code][1]], objective(state, parts[at]), given)
+        known = merged_input(dict(parts[at].values), given) if parts[at].values else given
+        return FilledInputs.of(talk, [offered[intent.code][1]], objective(state, parts[at]), known)
 
     found = {at: filled(at, state.given) for at in parts}
     said: dict[str, Json] = {}

@@ -226,7 +226,9 @@ def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     section = team.orchestrator
     keys: dict[str, Any] = {} if section is None else said["orchestrator"]
     users = [("workflows", name, "narrate") for name, each in team.workflows.items() if each.narrate == "model"]
-    users += [("orchestrator", key) for key in ("classifier", "narrate") if getattr(section, key, None) == "model"]
+    users += [
+        ("orchestrator", key) for key in ("classifier", "narrate", "plans") if getattr(section, key, None) == "model"
+    ]
     if "model" not in keys:
         for place in users:
             needs = "a `model`" if place[0] == "orchestrator" else "a `model` in `[orchestrator]`"
@@ -234,7 +236,7 @@ def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
         for key in _OF_MODELS & keys.keys():
             yield WrongPart(("orchestrator", key), f"`{key}` is for an orchestrator that has a `model`")
     elif not users:
-        why = 'nothing uses it: say `classifier = "model"` or `narrate = "model"`'
+        why = 'nothing uses it: say `classifier = "model"`, `narrate = "model"` or `plans = "model"`'
         yield WrongPart(("orchestrator", "model"), why)
 
 

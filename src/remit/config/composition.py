@@ -160,8 +160,9 @@ def _add_orchestration(hub: Hub, team: Team, environ: Mapping[str, str]) -> None
         hub.orchestrator(
             section.name,
             classifier=section.classifier,
-            model=model if "model" in (section.classifier, section.narrate) else None,
+            model=model if "model" in (section.classifier, section.narrate, section.plans) else None,
             narrate=section.narrate,
+            plans=section.plans,
             conflicts=conflicts_model(team, environ),
             cache_ms=duration_ms(section.cache),
             confirm=section.confirm,

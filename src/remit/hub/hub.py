@@ -358,6 +358,7 @@ class Hub(OldHubNames, Engine):
         classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer] = "words",
         model: "str | Model | ModelAgent | None" = None,
         narrate: Literal["template", "model"] = "template",
+        plans: Literal["rules", "model"] = "rules",
         conflicts: "str | Model | ModelAgent | EntailmentModel | None" = None,
         confirm: Confirmation = "unsure",
         thresholds: Thresholds = THRESHOLDS,
@@ -370,18 +371,20 @@ class Hub(OldHubNames, Engine):
         """Add an agent that finds the capability or workflow that a user's text asks for, and delegates to it.
 
         The *model* classifies the text if it is the *classifier*, and combines several results into one text if it is
-        to *narrate*. The model named by *conflicts* reads the results of the orchestrator and of all workflows for
-        contradictions, after the rules: a language model, which has to quote them, or an `EntailmentModel`. *confirm*
-        says when a user has to agree before a capability that is not `read_only` is used. A decision is reused for
-        *cache_ms* when the same user repeats the same words.
+        to *narrate*. If it makes the *plans*, it proposes those of requests with several parts; a proposal that does
+        not stand in the request is dropped. The model named by *conflicts* reads the results of the orchestrator and of
+        all workflows for contradictions, after the rules: a language model, which has to quote them, or an
+        `EntailmentModel`. *confirm* says when a user has to agree before a capability that is not `read_only` is used.
+        A decision is reused for *cache_ms* when the same user repeats the same words.
         """
-        refuse_unused_model(name, classifier, narrate, model)
+        refuse_unused_model(name, classifier, narrate, plans, model)
         self._orchestration.add_words(phrases, glossary)
         agent = self._orchestration.orchestrator_agent(
             name,
             classifier=classifier,
             model=model,
             narrate=narrate,
+            plans=plans,
             conflicts=conflicts,
             confirm=confirm,
             thresholds=thresholds,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
 
 # How an orchestrator classifies requests.
 ClassifierName = Literal["words", "embeddings", "model"]
+# Who makes the plan of a request with several parts.
+PlansName = Literal["rules", "model"]
 
 
 class Orchestration:
@@ -88,6 +90,7 @@ class Orchestration:
         classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer],
         model: "str | Model | ModelAgent | None",
         narrate: Literal["template", "model"],
+        plans: PlansName,
         conflicts: "str | Model | ModelAgent | EntailmentModel | None",
         confirm: Confirmation,
         thresholds: Thresholds,
@@ -98,6 +101,7 @@ class Orchestration:
         from remit.agents.model import model_agent
         from remit.agents.narrator import narrator_of
         from remit.agents.orchestrator import Orchestrator
+        from remit.agents.plan_proposer import PlanProposer
 
         asked = None if model is None else model_agent(model)
         if conflicts is not None:
@@ -120,6 +124,7 @@ class Orchestration:
             at_once=self._max_fan_out,
             narrator=narrator_of(asked if narrate == "model" else None),
             reader=self._reader,
+            proposer=PlanProposer(asked) if asked is not None and plans == "model" else None,
             decisions=DecisionCache(self._now, cache_ms),
             wall_ms=self._wall_ms,
             cache_ms=cache_ms,
@@ -224,13 +229,14 @@ def refuse_unsound(workflow: Workflow) -> None:
         raise _unsound(workflow, found)
 
 
-def refuse_unused_model(name: str, classifier: object, narrate: str, model: object) -> None:
+def refuse_unused_model(name: str, classifier: object, narrate: str, plans: str, model: object) -> None:
     """Raise a `RemitError` if an orchestrator lacks the model that it needs, or has one that it does not use."""
-    uses = [f'{key}="model"' for key, given in (("classifier", classifier), ("narrate", narrate)) if given == "model"]
+    given = {"classifier": classifier, "narrate": narrate, "plans": plans}
+    uses = [f'{key}="model"' for key, each in given.items() if each == "model"]
     if uses and model is None:
         raise team_invalid(f"orchestrator `{name}`: {uses[0]} needs a `model`")
     if model is not None and not uses:
-        why = 'nothing uses its `model`: say classifier="model", narrate="model", or both'
+        why = 'nothing uses its `model`: say classifier="model", narrate="model" or plans="model"'
         raise team_invalid(f"orchestrator `{name}`: {why}")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 from remit.protocol.card import Confirmation
+from remit.protocol.envelope import Json
 from remit.text.classification import Clarity, ClassifiedText, ScoredCapability
 from remit.text.request_part import Condition
 
@@ -146,6 +147,8 @@ class PlannedPart(Struct, frozen=True, kw_only=True):
     """Whether it builds on the part before ("book it")."""
     checks: bool = False
     """Whether it finds out what a condition asks."""
+    values: dict[str, Json] = {}
+    """Fields that a model found in the words, checked to stand there."""
 
 
 class Planned(Struct, frozen=True, tag=True):
@@ -154,6 +157,8 @@ class Planned(Struct, frozen=True, tag=True):
     parts: tuple[PlannedPart, ...]
     context: str = ""
     """What the user said besides, which holds for all parts."""
+    by: Literal["rules", "model"] = "rules"
+    """Who made the plan."""
 
 
 Decision = Routed | Choose | Unclear | Confirm | Vague | Unknown | Planned

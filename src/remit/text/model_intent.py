@@ -34,10 +34,11 @@ _LONGEST_CODE = 60
 
 def instructions(capabilities: Iterable[Capability], examples: int) -> str:
     """Return the instructions for a model, with this many examples of each capability."""
-    return "\n".join((_TASK, *(_described(each, examples) for each in capabilities)))
+    return "\n".join((_TASK, *(described(each, examples) for each in capabilities)))
 
 
-def _described(capability: Capability, examples: int) -> str:
+def described(capability: Capability, examples: int) -> str:
+    """Return a capability in one line for a model."""
     about = _line(capability.description, _LONGEST_DESCRIPTION)
     said = "; ".join(f"“{_line(each, _LONGEST_EXAMPLE)}”" for each in capability.examples[:examples])
     return "".join((f"- {capability.code}: {about.rstrip('.')}.", f" People say: {said}" if said else ""))

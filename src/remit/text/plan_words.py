@@ -47,6 +47,11 @@ def spoken_plan(parts: Sequence[PlannedPart], labels: Mapping[str, Label]) -> st
     return capital(f"{', '.join(said[:-1])} and {last}" if plain else ", ".join(said))
 
 
+def understood_as(said: str) -> str:
+    """Return the sentence that shows a plan before it is carried out, and a space; empty if nothing can be done."""
+    return f"I understood: {said}. " if said else ""
+
+
 def _named(part: PlannedPart, labels: Mapping[str, Label]) -> str:
     code = "" if part.intent is None else part.intent.code
     words = (words_for(code, labels) if code in labels else "") or f"“{part.text}”"

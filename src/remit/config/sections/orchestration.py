@@ -188,7 +188,10 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
     ] = "words"
     model: Annotated[
         ModelName | None,
-        Meta(description='The model for `classifier = "model"` and `narrate = "model"`, named as for an agent.'),
+        Meta(
+            description='The model for `classifier = "model"`, `narrate = "model"` and `plans = "model"`, named as for '
+            "an agent."
+        ),
     ] = None
     base_url: Annotated[Url | None, Meta(description="The server of that model, as for an agent.")] = None
     api_key: Annotated[Secret | None, Meta(description="The API key for that model, as for an agent.")] = None
@@ -199,6 +202,13 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
             description="What makes one text of several results: a template, or the model, as far as they support it."
         ),
     ] = "template"
+    plans: Annotated[
+        Literal["rules", "model"],
+        Meta(
+            description="What makes the plan of a request with several parts: rules, or the model, if its proposal "
+            "stands in the request."
+        ),
+    ] = "rules"
     conflicts: Annotated[
         ConflictsSection | None,
         Meta(
