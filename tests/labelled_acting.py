@@ -63,8 +63,8 @@ wrong: something else was read. admitted: that nothing fits."""
 def outcome(decision: Decision, wanted: str | None, labels: dict[str, LabelledCapability]) -> Outcome:
     """Say what a decision is worth for a text that asks for *wanted*, or for nothing."""
     match decision:
-        case Routed(primary=primary, secondary=secondary):
-            codes = [each.code for each in (primary, *secondary)]
+        case Routed(primary=primary):
+            codes = [primary.code]
             if codes == [wanted]:
                 return "served"
             return "wrong" if all(labels[code].read_only or code == wanted for code in codes) else "changed"

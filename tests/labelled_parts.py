@@ -83,8 +83,8 @@ def _parts(decision: Decision) -> list[PlannedPart]:
     match decision:
         case Planned(parts=parts):
             return list(parts)
-        case Routed(primary=primary, secondary=secondary):
-            return [PlannedPart(text="", how="act", intent=each) for each in (primary, *secondary)]
+        case Routed(primary=primary):
+            return [PlannedPart(text="", how="act", intent=primary)]
         case Confirm(intents=intents):
             return [PlannedPart(text="", how="confirm", intent=each) for each in intents]
         case Choose(options=options):

@@ -105,6 +105,31 @@ async def test_a_model_says_what_is_wanted_where_words_do_not_tell(hub: Hub, ser
     assert response.usage.total == 30, "what the model used is the orchestrator's"
 
 
+async def test_a_part_for_which_a_model_finds_nothing_is_named_as_not_done(hub: Hub, serve: Serve) -> None:
+    """K7: no part is dropped in silence."""
+    server = serve(means())
+    asked = team(hub, server)
+    response = await ask(hub, "tell me whether I need an umbrella and paint my fence")
+    assert asked == ["SKY"]
+    assert "I did not do this, because I cannot do it: “paint my fence”." in response.result
+    assert "Its parts:\n1. tell me whether I need an umbrella\n2. paint my fence" in server.requests[0].said
+
+
+async def test_a_part_of_which_a_model_is_not_sure_is_asked_about(hub: Hub, serve: Serve) -> None:
+    """K7: and the others wait for the answer."""
+    unsure = call(
+        "final_result",
+        primary={"code": "SKY_WEATHER", "confidence": 0.9, "part": 1},
+        secondary=[{"code": "KIT_PIZZA", "confidence": 0.5, "part": 2}],
+        alternatives=[],
+    )
+    asked = team(hub, serve(unsure))
+    response = await ask(hub, "tell me whether I need an umbrella and see to my supper")
+    assert (asked, response.requires_followup) == ([], True)
+    assert "You said “see to my supper”." in response.result
+    assert "1. Order a pizza" in response.result
+
+
 async def test_what_a_model_is_not_sure_of_is_asked_about(hub: Hub, serve: Serve) -> None:
     """K7: several valid routes are offered."""
     asked = team(hub, serve(means(confidence=0.45, instead=["KIT_PIZZA"])))

@@ -30,6 +30,7 @@ from remit.text.intent import (
     decide,
     offer,
 )
+from remit.text.planning import plan
 from remit.text.request_plan import MOST_PARTS
 
 PROJECT = Label(target="ANL", description="Project revenue and costs")
@@ -47,7 +48,7 @@ def intent(code: str, confidence: float) -> DetectedIntent:
 
 
 def decided(*parts: Sequence[ScoredCapability], labels: dict[str, Label] = LABELS, **whole: float) -> Decision:
-    return decide(ClassifiedText(scored(**whole), parts), labels)
+    return plan(ClassifiedText(scored(**whole), parts), labels)
 
 
 class Echo:
@@ -155,10 +156,11 @@ def test_what_is_clear_is_routed_with_its_confidence() -> None:
     assert decided(ANL_PROJECTION=0.85, DOC_GENERATE=0.1) == Routed(DetectedIntent("ANL_PROJECTION", "ANL", 0.85))
 
 
-def test_a_request_with_several_parts_has_secondary_intents_in_the_order_of_its_text() -> None:
+def test_a_request_with_several_parts_has_several_intents_in_the_order_of_its_text() -> None:
     """K7: the document's own example."""
     found = decided(scored(ANL_PROJECTION=0.85), scored(DOC_GENERATE=0.9), DOC_GENERATE=0.5, ANL_PROJECTION=0.4)
-    assert found == Routed(intent("ANL_PROJECTION", 0.85), (intent("DOC_GENERATE", 0.9),))
+    assert isinstance(found, Planned)
+    assert [each.intent for each in found.parts] == [intent("ANL_PROJECTION", 0.85), intent("DOC_GENERATE", 0.9)]
 
 
 def test_parts_that_ask_for_the_same_are_one_intent() -> None:
@@ -166,9 +168,14 @@ def test_parts_that_ask_for_the_same_are_one_intent() -> None:
     assert found == Routed(intent("ANL_NPV", 0.97))
 
 
-def test_a_part_that_is_not_sure_enough_is_no_second_intent() -> None:
-    found = decided(scored(ANL_NPV=0.9), scored(DOC_GENERATE=0.65), [], ANL_NPV=0.8)
-    assert found == Routed(intent("ANL_NPV", 0.8))
+def test_a_part_that_is_not_sure_enough_is_asked_about() -> None:
+    """K7: no part is dropped in silence."""
+    found = decided(scored(ANL_NPV=0.9), scored(DOC_GENERATE=0.55), [], ANL_NPV=0.8)
+    assert isinstance(found, Planned)
+    assert [(each.how, each.text) for each in found.parts] == [
+        ("act", "Calculate the net present value"),
+        ("ask", "Write a report"),
+    ]
 
 
 def test_one_clear_part_is_enough_if_the_whole_is_muddled() -> None:
@@ -294,11 +301,12 @@ def test_what_is_foreign_is_admitted_however_sure_the_classifier_is() -> None:
 def test_parts_are_held_to_the_same_rules() -> None:
     parts = scored(ANL_NPV=0.95), scored(DOC_GENERATE=0.95)
     heard = ClassifiedText((), parts, clarity=LIKELY, part_clarities=(PLAIN, LIKELY))
-    assert decide(heard, LABELS) == Confirm(
-        (intent("ANL_NPV", 0.95), intent("DOC_GENERATE", 0.95)),
-        "Calculate the net present value and Write a report? Please say yes or no.",
-    )
-    assert isinstance(decide(heard._replace(part_clarities=(PLAIN, VAGUE)), LABELS), Routed)
+    found = plan(heard, LABELS)
+    assert isinstance(found, Planned)
+    assert [each.how for each in found.parts] == ["act", "confirm"]
+    unclear = plan(heard._replace(part_clarities=(PLAIN, VAGUE)), LABELS)
+    assert isinstance(unclear, Planned)
+    assert [each.how for each in unclear.parts] == ["act", "ask"]
 
 
 def test_a_reply_counts_with_the_words_before_it_unless_it_asks_for_something_else() -> None:
@@ -430,10 +438,10 @@ somewhere = st.dictionaries(st.sampled_from([*LABELS, "OTHER"]), confidences).ma
 def test_nothing_is_routed_below_the_threshold_nor_outside_the_labels(
     whole: list[ScoredCapability], several: list[list[ScoredCapability]]
 ) -> None:
-    match decide(ClassifiedText(whole, several), LABELS):
-        case Routed(primary=primary, secondary=secondary):
-            found = [primary, *secondary]
-            assert all(each.confidence >= Thresholds().act for each in found)
+    match plan(ClassifiedText(whole, several), LABELS):
+        case Routed(primary=primary):
+            found = [primary]
+            assert primary.confidence >= Thresholds().act
         case Choose(options=options):
             found = [each.intent for each in options]
             assert 2 <= len(found) <= 3

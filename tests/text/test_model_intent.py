@@ -7,8 +7,10 @@ import pytest
 from remit.protocol.card import Capability
 from remit.runtime.schemas import misfits
 from remit.text.classification import ClassifiedText, ScoredCapability
-from remit.text.intent import Choose, Label, Routed, Unclear, decide
+from remit.text.intent import Choose, Label, Planned, Unclear, decide
 from remit.text.model_intent import DISPUTED, answer_schema, instructions, request, tempered, understood
+from remit.text.planning import plan
+from remit.text.request_part import RequestPart
 
 NPV = Capability(code="NPV", description="Work out\nwhat it is worth.", examples=("is it worth it", "npv please", "c"))
 DOC = Capability(code="DOC")
@@ -41,11 +43,52 @@ def test_one_intent_and_what_may_be_meant_instead() -> None:
 
 def test_secondary_intents_are_parts_of_their_own() -> None:
     """K7: secondary intents, with targets and confidence."""
-    heard = understood({"primary": guess(), "secondary": [guess("DOC", 0.8), guess("ASK", 0.2)]}, CODES)
+    heard = understood({"primary": guess(), "secondary": [guess("DOC", 0.8), guess("ASK", 0.4)]}, CODES, "money on paper")
     assert isinstance(heard, ClassifiedText)
-    decision = decide(heard, LABELS)
-    assert isinstance(decision, Routed)
-    assert (decision.primary.target, [each.target for each in decision.secondary]) == ("npv", ["doc"])
+    decision = plan(heard, LABELS)
+    assert isinstance(decision, Planned)
+    assert [(each.how, each.text) for each in decision.parts] == [("act", "money on paper")] * 2 + [("ask", "money on paper")]
+
+
+PARTS = tuple(RequestPart(text=text) for text in ("value it", "write it down", "sing a song"))
+
+
+def of_part(part: int, code: str = "NPV", confidence: float = 0.9) -> dict[str, Any]:
+    return {**guess(code, confidence), "part": part}
+
+
+def test_a_model_is_given_the_parts_of_a_request_and_says_which_it_means() -> None:
+    assert request("all of it", PARTS).endswith("Its parts:\n1. value it\n2. write it down\n3. sing a song")
+    assert "Say of which part" in instructions([NPV], examples=0, parts=True)
+    said = {"primary": of_part(1), "secondary": [of_part(2, "DOC", 0.5)], "alternatives": [of_part(2, "ASK", 0.4)]}
+    assert misfits(answer_schema(CODES, 3), said) == ()
+    heard = understood(said, CODES, "all of it", PARTS)
+    assert isinstance(heard, ClassifiedText)
+    decision = plan(heard, LABELS)
+    assert isinstance(decision, Planned)
+    assert [(each.how, each.text) for each in decision.parts] == [
+        ("act", "value it"),
+        ("ask", "write it down"),
+        ("cannot", "sing a song"),
+    ]
+    assert [each.intent.code for each in decision.parts[1].options] == ["DOC", "ASK"]
+
+
+def test_what_a_model_names_besides_the_parts_is_not_lost() -> None:
+    said = {"primary": of_part(1), "secondary": [of_part(1, "DOC"), of_part(3, "NPV"), guess("ASK")]}
+    heard = understood(said, CODES, "all of it", PARTS)
+    assert isinstance(heard, ClassifiedText)
+    assert [each.text for each in heard.plan] == ["value it", "write it down", "sing a song", "value it"]
+    assert [[each.code for each in scored] for scored in heard.parts] == [["NPV"], ["ASK"], ["NPV"], ["DOC"]]
+
+
+def test_where_words_are_sure_of_another_part_the_user_is_asked_about_that_part() -> None:
+    heard = understood({"primary": of_part(1)}, CODES, "all of it", PARTS[:2])
+    assert isinstance(heard, ClassifiedText)
+    words = ClassifiedText((), [[ScoredCapability("NPV", 0.9)], [ScoredCapability("DOC", 0.8)]])
+    decision = plan(tempered(heard, words, act=0.6), LABELS)
+    assert isinstance(decision, Planned)
+    assert [each.how for each in decision.parts] == ["act", "ask"]
 
 
 def test_nothing_is_an_answer_too() -> None:
@@ -69,6 +112,7 @@ def test_nothing_is_an_answer_too() -> None:
         ({"primary": guess("DELETE" * 100)}, "it named `DELETEDELETE"),
         ({"primary": guess(), "alternatives": [guess()]}, "it named `NPV` twice"),
         ({"primary": None, "secondary": [guess()]}, "and not what is asked for first"),
+        ({"primary": {**guess(), "part": 4}}, "it named part 4 of 0"),
     ],
 )
 def test_what_a_model_must_not_say_is_refused(said: Any, why: str) -> None:

@@ -20,6 +20,7 @@ from remit.runtime.ports import Classifier
 from remit.text.classification import ClassifiedText, ScoredCapability, Scorer, hear
 from remit.text.intent import Decision
 from remit.text.model_intent import answer_schema, instructions, request, tempered, understood
+from remit.text.request_part import RequestPart
 
 # A decision takes about a kilobyte.
 MOST = 1_000
@@ -142,18 +143,20 @@ class ModelClassifier:
         offered = [each for each in self._capabilities if each.code in within]
         if not offered or not text.strip():
             return heard
-        said = await self._asked(text, offered, brief)
+        said = await self._asked(text, heard.plan, offered, brief)
         if isinstance(said, ClassifiedText):
             return tempered(said, _among(within, heard), self._act)
         log.warning("%s could not classify a request, so the fallback did: %s", self._model.name, said.code)
         return heard._replace(notice=said.message)
 
-    async def _asked(self, text: str, offered: Sequence[Capability], brief: Brief) -> ClassifiedText | Fault:
+    async def _asked(
+        self, text: str, parts: Sequence[RequestPart], offered: Sequence[Capability], brief: Brief
+    ) -> ClassifiedText | Fault:
         room = brief.tokens_left() // SHARE
         codes = [each.code for each in offered]
-        schema = answer_schema(codes)
-        around = estimate(schema) + estimate(request(text)) + LEAST_OUTPUT
-        told = (instructions(offered, examples) for examples in EXAMPLES)
+        schema, task = answer_schema(codes, len(parts)), request(text, parts)
+        around = estimate(schema) + estimate(task) + LEAST_OUTPUT
+        told = (instructions(offered, examples, parts=bool(parts)) for examples in EXAMPLES)
         instructed = next((each for each in told if estimate(each) + around <= room), None)
         if instructed is None:
             why = f"too few tokens are left to have {self._model.name} classify the request"
@@ -164,7 +167,7 @@ class ModelClassifier:
         try:
             answer = await self._model.reply(
                 brief,
-                ModelPrompt(instructions=instructed, messages=(), task=request(text)),
+                ModelPrompt(instructions=instructed, messages=(), task=task),
                 time_ms=time_ms,
                 max_tokens=min(OUTPUT_TOKENS, room - estimate(instructed) - around + LEAST_OUTPUT),
                 schema=schema,
@@ -173,7 +176,7 @@ class ModelClassifier:
             if error.fault.code is Code.CANCELLED:
                 raise
             return error.fault
-        heard = understood(answer.result, codes)
+        heard = understood(answer.result, codes, text, parts)
         return fault(Code.RESULT_VALIDATION_FAILED, f"{self._model.name}: {heard}") if isinstance(heard, str) else heard
 
 

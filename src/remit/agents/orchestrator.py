@@ -187,8 +187,8 @@ class Orchestrator:
 
     async def _follow(self, brief: Brief, decision: Decision, said: str) -> Answer:
         match decision:
-            case Routed(primary=primary, secondary=secondary):
-                return await self._carry_out(brief, (primary, *secondary), said, brief.request.input)
+            case Routed(primary=primary):
+                return await self._carry_out(brief, (primary,), said, brief.request.input)
             case Choose(options=options):
                 listed = "\n".join(f"{place}. {option.words}" for place, option in enumerate(options, 1))
                 codes = [option.intent.code for option in options]
@@ -309,7 +309,7 @@ class Orchestrator:
         # What was said back needs a yes: whatever else is said, it is asked again.
         again = str(asked.get("question", ""))
         if isinstance(decision, Routed):
-            return await self._carry_out(brief, (decision.primary, *decision.secondary), text, given, confirm=again)
+            return await self._carry_out(brief, (decision.primary,), text, given, confirm=again)
         if isinstance(decision, Confirm):
             # Whoever chose among options in other words has chosen, unless it is always to be confirmed.
             labels = self._labels(brief)
@@ -333,7 +333,7 @@ class Orchestrator:
             return await self._advanced(brief, further)
         decided = (await self._decided(brief, said)).decision
         match decided:
-            case Routed(primary=meant, secondary=()) | Confirm(intents=(meant,)) if is_option(state, meant.code):
+            case Routed(primary=meant) | Confirm(intents=(meant,)) if is_option(state, meant.code):
                 chosen_part = with_intent(state, int(about["place"]), meant)
                 return await self._advanced(brief, with_words(chosen_part, said))
             case Routed() | Confirm() | Planned():

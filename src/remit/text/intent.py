@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import zip_longest
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -91,10 +90,9 @@ class Option(Struct, frozen=True):
 
 
 class Routed(Struct, frozen=True, tag=True):
-    """The request is clear: one intent first, and perhaps others."""
+    """The request is clear."""
 
     primary: DetectedIntent
-    secondary: tuple[DetectedIntent, ...] = ()
 
 
 class Choose(Struct, frozen=True, tag=True):
@@ -184,8 +182,6 @@ class Phrases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The headings of capabilities that only read and of those that change something, if there are both."""
     last: str = " or "
     """The word before the last of several options."""
-    both: str = " and "
-    """The word before the last of several actions."""
 
 
 PHRASES = Phrases()
@@ -200,18 +196,18 @@ _NAME = re.compile(r"[\w.@/-]+")
 def decide(
     heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
 ) -> Decision:
-    """Return where to route a request, or what to ask its user; only capabilities in *labels* are considered."""
-    several = _several(heard, labels, thresholds)
-    if len(several) > 1:
-        return _done(several, labels, phrases)
+    """Return where to route a text as a whole, or what to ask its user; only capabilities in *labels* are considered.
+
+    `remit.text.planning.plan` decides about the parts of a text.
+    """
     intents = intents_of(heard.whole, labels)
     how = trust(intents, heard.clarity, labels, thresholds)
     if how == "act":
-        return _done((_Trusted(intents[0], how),), labels, phrases)
-    if several:
-        return _done(several, labels, phrases)
+        return Routed(intents[0])
     if how == "confirm":
-        return _done((_Trusted(intents[0], how),), labels, phrases)
+        words = words_for(intents[0].code, labels)
+        question = phrases.confirm.replace("{options}", words) if words else _question(intents[0], labels, phrases)
+        return Confirm((intents[0],), question)
     if heard.clarity is not None:
         return _unsure(intents, heard.clarity, labels, thresholds, phrases)
     if not intents or intents[0].confidence < thresholds.nothing:
@@ -223,11 +219,6 @@ def decide(
 
 
 Trust = Literal["act", "confirm", "ask"]
-
-
-class _Trusted(NamedTuple):
-    intent: DetectedIntent
-    how: Trust
 
 
 def trust(
@@ -262,17 +253,6 @@ def trust(
     sure = thresholds.read if clarity.certain else thresholds.nothing
     likely = best.confidence >= max(sure, least) and clarity.clear >= CLEAR_TO_CONFIRM
     return "confirm" if likely and clarity.clear > clarity.vague else "ask"
-
-
-def _done(trusted: Sequence[_Trusted], labels: Mapping[str, Label], phrases: Phrases) -> Decision:
-    """Return the routing of trusted intents, or the question that confirms them if one of them needs it."""
-    intents = tuple(each.intent for each in trusted)
-    if all(each.how == "act" for each in trusted):
-        return Routed(intents[0], intents[1:])
-    words = [words_for(each.code, labels) for each in intents]
-    said = _listed(words, phrases.both) if all(words) else ""
-    question = phrases.confirm.replace("{options}", said) if said else _question(intents[0], labels, phrases)
-    return Confirm(intents, question)
 
 
 def _unsure(
@@ -314,25 +294,14 @@ def continued(
 def _codes(decision: Decision) -> set[str]:
     """Return what would be done, perhaps after a yes."""
     match decision:
-        case Routed(primary=primary, secondary=secondary):
-            return {primary.code, *(each.code for each in secondary)}
+        case Routed(primary=primary):
+            return {primary.code}
         case Confirm(intents=intents):
             return {each.code for each in intents}
         case Planned(parts=parts):
             return {each.intent.code for each in parts if each.intent is not None}
         case Choose() | Unclear() | Vague() | Unknown():
             return set()
-
-
-def _several(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds) -> tuple[_Trusted, ...]:
-    """Return the intents that the parts certainly have, in order and each once."""
-    found: dict[str, _Trusted] = {}
-    for scored, clarity in zip_longest(heard.parts, heard.part_clarities):
-        intents = intents_of(scored, labels)
-        how = trust(intents, clarity, labels, thresholds, thresholds.also)
-        if how != "ask":
-            found.setdefault(intents[0].code, _Trusted(intents[0], how))
-    return tuple(found.values())
 
 
 def intents_of(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) -> tuple[DetectedIntent, ...]:

@@ -25,6 +25,7 @@ from remit.text.intent import (
     options_of,
     reply_of,
     trust,
+    words_for,
 )
 from remit.text.mentions import content_words
 from remit.text.request_clauses import withdraws
@@ -58,6 +59,8 @@ def plan(
     heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
 ) -> Decision:
     """Return the plan of a request with several parts or a condition; of any other request, the decision about it."""
+    if not heard.plan and heard.parts:
+        heard = _without_words(heard, labels)
     if not heard.plan:
         return decide(heard, labels, thresholds, phrases)
     judged = _judged(heard, labels, thresholds)
@@ -76,6 +79,23 @@ def plan(
             return Unknown(reply_of(best, labels, phrases))
     places = {id(each): place for place, each in enumerate(kept)}
     return Planned(tuple(_planned(each, judged, places, labels, thresholds) for each in kept), context)
+
+
+def _without_words(heard: ClassifiedText, labels: Mapping[str, Label]) -> ClassifiedText:
+    """Return parts for a classifier that gives scores without words: each once, named by what it seems to ask for."""
+    found: dict[str, int] = {}
+    for place, scored in enumerate(heard.parts):
+        if intents := intents_of(scored, labels):
+            found.setdefault(intents[0].code, place)
+    clarities = dict(enumerate(heard.part_clarities))
+    places = list(found.values())
+    if len(places) == 1 and trust(intents_of(heard.whole, labels), heard.clarity, labels, THRESHOLDS) == "ask":
+        return ClassifiedText(heard.parts[places[0]], clarity=clarities.get(places[0]))
+    return heard._replace(
+        parts=[heard.parts[place] for place in places],
+        part_clarities=tuple(clarities.get(place) for place in places),
+        plan=tuple(RequestPart(text=words_for(code, labels)) for code in found),
+    )
 
 
 def _judged(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds) -> list[_Judged]:
