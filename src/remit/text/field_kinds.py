@@ -103,7 +103,7 @@ def field_of(name: str, schema: Schema, *, required: bool) -> Field:
         name=name,
         schema=schema,
         kind=kind,
-        labels=_labels(own, described),
+        labels=_labels(own, described) + (_head(described) if schema.get("pattern") else ()),
         stems=frozenset(stem(word) for word in words - COMMON_WORDS - _GENERIC if len(word) > 2),
         role=_role(own, said) if kind == "text" else "",
         options=options,
@@ -173,6 +173,16 @@ def _labels(own: tuple[str, ...], described: str) -> tuple[str, ...]:
     elif said and len(said) <= _LONGEST_NAME and said[0] not in _ASKS:
         phrases += [" ".join(said), " ".join(word for word in said if word not in _GENERIC)]
     return tuple(dict.fromkeys(each for each in phrases if len(each) > 1 and each not in COMMON_WORDS))
+
+
+_HEAD = re.compile(r"([^\W\d_]+)\s(?:of|for|der|des|von|vom|für)\s", re.IGNORECASE)
+
+
+def _head(described: str) -> tuple[str, ...]:
+    """Return the noun that a description begins with, of a value that its pattern marks as well."""
+    found = _HEAD.match(described)
+    word = found[1].casefold() if found else ""
+    return (word,) if len(word) > 2 and word not in COMMON_WORDS | _GENERIC else ()
 
 
 def _unit(schema: Schema, own: tuple[str, ...], described: str) -> Unit | None:

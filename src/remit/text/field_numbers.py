@@ -195,11 +195,13 @@ def _is_label(place: _Place) -> bool:
 def _is_told(place: _Place) -> bool:
     """Tell whether a clause tells what there is, not what is wanted: "my account has 1,200 euros"."""
     clause = _CLAUSE.split(place.before)[-1]
-    return bool(_HAS.search(clause)) and not _WANTS.search(clause)
+    return bool(_HAS.search(clause)) and not _WANTS.search(clause) and not _HAS_DONE.match(clause)
 
 
 _CLAUSE = re.compile(r"[,;.!?](?=\s)|\n")
 _HAS = re.compile(r"\b(?:has|have|hat|habe|haben)\b", re.IGNORECASE)
+# "Have 8 pages proofread": a request, for nobody stands before it.
+_HAS_DONE = re.compile(r"\s*(?:(?:and|please|then|also|just)\s)*have\b", re.IGNORECASE)
 _WANTS = re.compile(
     r"\b(?:can|could|may|shall|like|want|need|to have|kann|könnte\w?|möchte\w?|darf|will|gern)\b", re.IGNORECASE
 )
