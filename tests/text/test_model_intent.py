@@ -43,11 +43,15 @@ def test_one_intent_and_what_may_be_meant_instead() -> None:
 
 def test_secondary_intents_are_parts_of_their_own() -> None:
     """K7: secondary intents, with targets and confidence."""
-    heard = understood({"primary": guess(), "secondary": [guess("DOC", 0.8), guess("ASK", 0.4)]}, CODES, "money on paper")
+    heard = understood(
+        {"primary": guess(), "secondary": [guess("DOC", 0.8), guess("ASK", 0.4)]}, CODES, "money on paper"
+    )
     assert isinstance(heard, ClassifiedText)
     decision = plan(heard, LABELS)
     assert isinstance(decision, Planned)
-    assert [(each.how, each.text) for each in decision.parts] == [("act", "money on paper")] * 2 + [("ask", "money on paper")]
+    assert [(each.how, each.text) for each in decision.parts] == [("act", "money on paper")] * 2 + [
+        ("ask", "money on paper")
+    ]
 
 
 PARTS = tuple(RequestPart(text=text) for text in ("value it", "write it down", "sing a song"))

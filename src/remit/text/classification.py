@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from remit.text.mentions import content_words
 from remit.text.request_part import RequestPart
 
 # The placeholder of a redacted value: its kind, and twelve letters.
@@ -78,7 +79,9 @@ def hear(text: str, scorer: Scorer) -> ClassifiedText:
     whole = _read(text, scorer)
     if len(found) < 2 and not any(each.condition for each in found):
         return ClassifiedText(whole.scores, [], clarity=whole.clarity)
-    pieces = [_read_part(each, scorer) for each in found]
+    pieces: list[Reading] = []
+    for each in found:
+        pieces.append(_read_part(each, scorer, {_best(earlier) for earlier in pieces}))
     return ClassifiedText(
         whole.scores,
         [each.scores for each in pieces],
@@ -88,10 +91,31 @@ def hear(text: str, scorer: Scorer) -> ClassifiedText:
     )
 
 
-def _read_part(part: RequestPart, scorer: Scorer) -> Reading:
-    """Read a part by itself, and with what it refers to in the place of the pronoun; the clearer reading counts."""
+def _read_part(part: RequestPart, scorer: Scorer, earlier: set[str]) -> Reading:
+    """Read a part by itself, and with what it refers to in the place of the pronoun; the clearer reading counts.
+
+    With the words of a part before it looks like that part, so a reading that says the same as one of the *earlier*
+    counts less. "Take it" says nothing by itself.
+    """
     alone = _read(part.text, scorer)
-    return max(alone, _read(part.full, scorer), key=_clearness) if part.full else alone
+    if not part.full:
+        return alone
+    full = _read(part.full, scorer)
+    enough = len(content_words(part.text)) >= _ENOUGH_WORDS
+    if _best(full) in earlier and _best(alone) not in earlier and min(_clearness(alone)) >= _CLEAR:
+        return alone
+    if not enough and _best(full) not in {*earlier, _best(alone)}:
+        return full
+    return max(alone, full, key=lambda each: min(_clearness(each)))
+
+
+# As likely as a text has to be clear to change something.
+_CLEAR = 0.6
+_ENOUGH_WORDS = 2
+
+
+def _best(reading: Reading) -> str:
+    return max(reading.scores, key=lambda each: each.confidence).code if reading.scores else ""
 
 
 def _clearness(reading: Reading) -> tuple[float, float]:

@@ -28,8 +28,9 @@ from remit.text.intent import (
     words_for,
 )
 from remit.text.mentions import content_words
-from remit.text.request_clauses import withdraws
+from remit.text.request_clauses import takes_back, withdraws
 from remit.text.request_part import RequestPart
+from remit.text.request_references import refers
 
 
 class _Judged(Struct):
@@ -53,6 +54,11 @@ class _Judged(Struct):
     @property
     def trusted(self) -> bool:
         return self.how != "ask"
+
+    @property
+    def builds_on(self) -> bool:
+        """Whether it speaks of something that only the part before names."""
+        return self.part.refers or bool(self.part.full)
 
 
 def plan(
@@ -105,6 +111,11 @@ def _judged(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thre
         # A part has few words, so it needs more certainty than a whole text; still more if it begins unlike a request.
         least = thresholds.act if part.sure else thresholds.also
         withdrawn = withdraws(part.text)
+        if found and takes_back(part.text):
+            # "I wanted a refund, but never mind": what was said before is taken back.
+            found[-1].withdrawn, found[-1].how = True, "ask"
+            found.append(_Judged(part, (), None, "ask", part.text, dropped=True, withdrawn=True))
+            continue
         how = "ask" if withdrawn else trust(intents, clarity, labels, thresholds, least)
         found.append(_Judged(part, intents, clarity, how, part.text, withdrawn=withdrawn))
     return found
@@ -115,16 +126,22 @@ def _join(judged: Sequence[_Judged], labels: Mapping[str, Label]) -> str:
     context: list[str] = []
     before: _Judged | None = None
     known: set[str] = set()
-    for each, following in zip_longest(judged, judged[1:]):
-        if each.part.refers and before is not None and each.code == before.code and labels[each.code].read_only:
+    looked_up: set[str] = set()
+    for at, (each, following) in enumerate(zip_longest(judged, judged[1:])):
+        if each.builds_on and each.code in looked_up:
             # "Find a flight and book it": nobody looks the same up twice, so it means something else.
             each.how = "ask"
+            each.intents = (*each.intents[1:], each.intents[0])
         if each.withdrawn:
             continue
         if each.part.checks:
             # It is only worth asking what can be found out without changing anything, and was not asked before.
             each.dropped = not (each.how == "act" and labels[each.code].read_only) or each.code in known
-        elif _belongs(each, before) or _leads_to(each, following):
+            looked_up |= set() if each.dropped else {each.code}
+        elif following is not None and _is_reason(each, following):
+            each.into = following
+            following.text = f"{each.text} {following.text}"
+        elif _belongs(each, before) or _leads_to(each, following, at):
             if before is None:
                 each.dropped = True
                 context.append(each.text)
@@ -134,6 +151,7 @@ def _join(judged: Sequence[_Judged], labels: Mapping[str, Label]) -> str:
         else:
             before = each
             known.add(each.code)
+            looked_up = {each.code} if each.code and labels[each.code].read_only else set()
     return " ".join(context)
 
 
@@ -149,16 +167,32 @@ def _belongs(each: _Judged, before: _Judged | None) -> bool:
     return not part.sure or not content_words(part.text)
 
 
-def _leads_to(each: _Judged, following: _Judged | None) -> bool:
+def _is_reason(each: _Judged, following: _Judged) -> bool:
+    """Return whether a wish and the request after it are one: "we want to get married, reserve a date for us"."""
+    if not each.part.leads or each.part.condition is not None or following.withdrawn:
+        return False
+    return each.code == following.code or not each.trusted
+
+
+def _leads_to(each: _Judged, following: _Judged | None, at: int) -> bool:
     """Return whether a statement only says why the request after it is made: "I cannot come, please cancel"."""
     if each.part.sure or each.part.condition is not None or following is None:
         return False
+    if each.trusted and any(place > at for place in each.part.after):
+        return False  # "before you book it, check the weather"
+    if each.trusted and following.trusted and each.code != following.code and not refers(following.part.text):
+        return False  # "my card was stolen, what are the branch hours"; not "a table for two, please reserve it"
     return following.part.sure and not following.withdrawn
+
+
+_MOST_UNCLEAR = 2
 
 
 def _is_foreign(each: _Judged, thresholds: Thresholds) -> bool:
     if each.trusted:
         return False
+    if each.builds_on and each.intents and len(content_words(each.part.text)) <= _MOST_UNCLEAR:
+        return False  # "take two of them" says too little to be something that nobody does
     if not each.intents or each.intents[0].confidence < thresholds.nothing:
         return True
     return each.clarity is not None and each.clarity.foreign > FOREIGN * each.clarity.clear

@@ -12,13 +12,15 @@ class Chunk(NamedTuple):
 
     joint: str
     text: str
+    mark: str = " "
+    """The joint as it was written: ", ", " oder "."""
 
 
 _QUOTED = re.compile(r"“[^”]{1,500}”|„[^“”]{1,500}[“”]|\"[^\"]{1,500}\"|«[^»]{1,500}»|`[^`]{1,500}`")
 _WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
 _JOINT = re.compile(
     r"(?P<comma>,)?\s+(?P<and>(?:and|und|but|aber|or|oder|plus|sowie|et|y),?\s+)"
-    r"|(?P<only>,)\s+|\s+[–—]\s+"
+    r"|(?P<only>,)\s+|\s+[–—]\s+|(?<=\w)(?P<colon>:)\s+"
     # Before these a new clause begins, with or without a comma.
     r"|\s+(?=(?:(?:but\s+)?only\s+)?(?:if|unless|in case|provided|providing|assuming|as long as"
     r"|once(?! (?:more|again|a|an|per|every|or)\b)|as soon as|when|falls|wenn|sofern|sobald"
@@ -31,9 +33,11 @@ def chunks(sentence: str) -> Iterator[Chunk]:
     """Split a sentence where a clause may begin; words that only open one stay with it."""
     lead: Chunk | None = None
     for chunk in _pieces(sentence):
-        joined = chunk if lead is None else Chunk(lead.joint, f"{lead.text.strip()} {chunk.text}")
+        joined = chunk if lead is None else lead._replace(text=f"{lead.text.strip()} {chunk.text}")
         marks = marks_of(joined.text, first=True)
-        lead = joined if not marks.opener and marks.text.strip(" ,").casefold() in _ONLY_OPENS else None
+        # "Es sei denn, er kommt": the comma stands before the clause.
+        opens = marks.opener in {"", "if", "unless"} and marks.text.strip(" ,").casefold() in _ONLY_OPENS
+        lead = joined if opens else None
         if lead is None:
             yield joined
     if lead is not None:
@@ -46,16 +50,25 @@ _ONLY_OPENS = frozenset({"", "only", "but only", "nur", "erst"})
 def _pieces(sentence: str) -> Iterator[Chunk]:
     """Split a sentence at each joint; what is quoted stays whole."""
     masked = _QUOTED.sub(lambda found: "\ue001" * len(found[0]), sentence)
-    start, joint = 0, "start"
+    start, joint, mark = 0, "start", " "
     for found in _JOINT.finditer(masked):
-        if found.start() > start:
-            yield Chunk(joint, sentence[start : found.start()])
+        before = sentence[start : found.start()]
+        # A colon after a request opens what it is about, "tell them: call back"; after a statement, a request.
+        if found["colon"] and (opening.opens_request(before) or not _asks(sentence[found.end() :])):
+            continue
+        if before:
+            yield Chunk(joint, before, mark)
             joint = ""
-        comma = found["comma"] or found["only"]
+        comma = found["comma"] or found["only"] or found["colon"]
         joint = "and" if found["and"] else "comma" if comma else joint
-        start = found.end()
+        start, mark = found.end(), found[0]
     if sentence[start:].strip():
-        yield Chunk(joint, sentence[start:])
+        yield Chunk(joint, sentence[start:], mark)
+
+
+def _asks(text: str) -> bool:
+    """Return whether the first clause of a text is a request."""
+    return opening.opens_request(marks_of(text.split(",", 1)[0], first=False).text)
 
 
 def count_words(text: str) -> int:
@@ -112,6 +125,9 @@ def marks_of(text: str, *, first: bool) -> Marks:
             name, found = order
             # "The first one": an order only if something to do follows.
             read = read._replace(text=said[found.end() :], order="before" if name == "first" and not first else name)
+            continue
+        if (hence := opening.HENCE.match(said)) and opening.opens_request(said[hence.end() :], first=False):
+            read = read._replace(text=said[hence.end() :])
             continue
         if (also := opening.ALSO.match(said)) and not read.also:
             read = read._replace(text=said[also.end() :], also=True)

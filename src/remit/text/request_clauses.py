@@ -58,6 +58,8 @@ _CLOSED = words_of("""
 _ASKS = re.compile(
     r"(?:(?:can|could|would|will) you|you (?:can|could|should|must|need to|have to)|(?:i|we)(?:'d| would)? (?:also )?"
     r"(?:want|need|like|love|wish|have to|must|prefer)|(?:i'd|we'd|let's|let me|let us|make sure)"
+    r"|(?:i|we)(?:'ll| will) (?:take|have)"
+    r"|(?:möchten?|will|wollen|brauchen?|bräuchten?|hätten?|muss|müssen) (?:ich|wir)"
     r"|(?:kannst|könntest|würdest|wirst) du|(?:können|könnten|würden) sie|(?:ich|wir) (?:möchte|möchten|will|wollen"
     r"|brauche|brauchen|hätte|hätten|bitte|muss|müssen|wünsche)|lass uns|mir (?:bitte )?\w+)\b",
     re.IGNORECASE,
@@ -78,6 +80,19 @@ _QUESTION = re.compile(
     r" (?:es|ich|du|er|sie|wir|ihr|man|der|die|das|den|dem|ein|eine|mein\w*|unser\w*|noch|schon|[A-ZÄÖÜ]\w+))\b",
     re.IGNORECASE,
 )
+_WISH = re.compile(
+    r"(?:i|we)(?:'d| would| also| really)* (?:want|need|like|love|wish|have|must|prefer|plan|hope|intend)\b.{0,3} to \w"
+    r"|(?:i am|i'm|we are|we're) (?:going|planning|hoping) to \w"
+    r"|(?:ich|wir) (?:möchten?|will|wollen|muss|müssen|würden?)\b.* \w+e[lr]?n\W*$",
+    re.IGNORECASE,
+)
+
+
+def is_wish(text: str) -> bool:
+    """Return whether a clause says what the user wants to do: "we want to get married in June"."""
+    return _WISH.match(text.strip(" \"'“”()")) is not None
+
+
 _POLITE = re.compile(
     r"(?:(?:please|kindly|just|also|too|as well|maybe|bitte|doch|mal|noch|auch|außerdem|zudem|zusätzlich|ferner"
     r"|additionally|besides|furthermore|moreover|in addition|plus|go ahead and|don't forget to|remember to|and"
@@ -97,6 +112,16 @@ _WITHDRAWS = re.compile(
 def withdraws(text: str) -> bool:
     """Return whether a text begins by taking something back: "then forget the massage", "don't book it"."""
     return _WITHDRAWS.match(text.strip(" \"'“”()")) is not None
+
+
+def takes_back(text: str) -> bool:
+    """Return whether a text only takes back what was said before: "never mind", "vergiss es"."""
+    said = text.strip(" \"'“”().,;!")
+    found = _WITHDRAWS.match(f"{said} ")
+    return found is not None and f"{said} "[found.end() :].strip().casefold() in _NOTHING_ELSE
+
+
+_NOTHING_ELSE = frozenset({"", "it", "that", "about it", "about that", "es", "das", "bother"})
 
 
 @lru_cache(maxsize=1024)
@@ -173,7 +198,14 @@ _BEFORE_NOUN = words_of("""
 def is_only_verb(text: str) -> bool:
     """Return whether a request still lacks what it is about: "tell me", "prüfe", "schau nach"."""
     words = [word.casefold() for word in _WORD.findall(text)]
-    return 0 < len(words) <= _MOST_BEFORE_OBJECT and all(word in _CLOSED for word in words[1:])
+    return (
+        0 < len(words) <= _MOST_BEFORE_OBJECT
+        and (
+            all(word in _CLOSED for word in words[1:])
+            # "Mir sagen", "Ihnen mitteilen".
+            or (words[0] in _OBJECTS and words[-1].endswith("en") and all(word in _CLOSED for word in words[:-1]))
+        )
+    )
 
 
 # "Please let me know".
@@ -210,6 +242,11 @@ BEFORE = re.compile(
 ALSO = re.compile(
     r"(?:and |und )?(?:also|additionally|besides|furthermore|moreover|in addition|plus|secondly|thirdly|second|third"
     r"|außerdem|zudem|zusätzlich|ferner|auch|zweitens|drittens|des weiteren)\b,? *",
+    re.IGNORECASE,
+)
+# What follows is asked for because of what was said before.
+HENCE = re.compile(
+    r"(?:and |und )?(?:so|therefore|thus|hence|that's why|that is why|deshalb|deswegen|daher|darum)\b,? +",
     re.IGNORECASE,
 )
 ANYWAY = re.compile(
@@ -277,6 +314,14 @@ BEFORE_DOING = re.compile(
     r"|wir) )",
     re.IGNORECASE,
 )
+# A German condition without "wenn": "liegt er noch im Bett, …". After a verb that also tells somebody to do something
+# only a subject counts.
+VERB_FIRST_IF = re.compile(
+    r"(?:(?:ist|sind|war|hat|haben|wird|werden|kann|können|gibt|liegt|liegen|steht|stehen|kostet|kosten|fehlt|fehlen"
+    r"|reicht|passt|geht|klappt|kommt|kommen|stimmt|bleibt|dauert|braucht|gilt)\b (?!ihr\b|du\b)"
+    r"|\w+t (?:er|der|man|jemand|niemand|keiner)\b)",
+    re.IGNORECASE,
+)
 # "If" after these means "whether".
 WHETHER = re.compile(
     r"(?:\b(?:tell|ask|show|inform)\b(?: \w+){0,2}|\b(?:know|check|see|find out|look|verify|wonder|wondering|say"
@@ -300,7 +345,7 @@ COURTESY = re.compile(
 
 # Words that stand for something said before.
 REFERS = re.compile(
-    r"\b(?:it|them|that one|this one|one of them|those|the (?:result|results|outcome|answer|findings|value)"
+    r"\b(?:it|them|that one(?! of\b)|this one|one of them|those|the (?:result|results|outcome|answer|findings|value)"
     r"|about (?:it|that|this)|with (?:that|this)"
     r"|a new one|the same|(?:this|that)(?=[.,;!?]|$)|one(?= for\b)|es|sie|ihn|ihm|ihr|das ergebnis|die ergebnisse"
     r"|davon|damit|darüber|daraus|dazu)\b",

@@ -28,5 +28,7 @@ class RequestPart(Struct, frozen=True):
     """Whether it speaks of something in the part before ("book it")."""
     checks: bool = False
     """Whether it was made from a condition, which has to be found out first."""
+    leads: bool = False
+    """Whether it says what the user wants to do, and the next part what is to be done for it."""
     full: str = ""
     """The text with what it refers to in the place of the pronoun."""

@@ -16,8 +16,10 @@ from remit.text.request_references import (
     HAVE_DONE,
     SPEAKS_OF_EARLIER,
     WHETHER_CLAUSE,
+    bare_so,
     denies,
     is_so,
+    leaves_out,
     refers,
     resolved,
 )
@@ -41,6 +43,7 @@ class _Draft:
         self.after: set[_Draft] = set()
         self.checks = False
         self.refers = False
+        self.leads = False
         self.full = ""
 
 
@@ -64,7 +67,19 @@ def parts(text: str) -> tuple[RequestPart, ...]:
 
 
 _BULLET = re.compile(r"(?:[-*•–]|\(?(?P<number>\d{1,2}|[a-h])[.)])\s+")
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SEMICOLON = re.compile(r"(?<=;) ")
+# What follows says more about a thing, not when something is done.
+_RELATIVE = re.compile(r"\b(?:that|which|who|dass|weil|because)\b", re.IGNORECASE)
+
+
+def _begins_with_condition(pieces: list[Chunk]) -> bool:
+    """Return whether a sentence begins with a German condition without "wenn", before a request."""
+    if len(pieces) < 2 or pieces[-1].text.rstrip().endswith("?") or pieces[1].joint != "comma":
+        return False
+    return opening.VERB_FIRST_IF.match(pieces[0].text) is not None and opening.opens_request(
+        pieces[1].text, first=False
+    )
 
 
 class _Reader:
@@ -83,6 +98,8 @@ class _Reader:
         self._later: str = ""
         self._open = False
         """Whether the sentence has a part of its own already."""
+        self._by_answer = False
+        """Whether the last condition asks for a yes or no: "if so", "if not"."""
         self._item, self._numbered, self._listed = False, False, 0
 
     def begin_item(self, *, numbered: bool) -> None:
@@ -97,7 +114,11 @@ class _Reader:
         """Read a sentence."""
         self._scope, self._open = None, False
         ended = sentence.rstrip().endswith(";")
-        for chunk in chunks(sentence.rstrip("; ") if ended else sentence):
+        pieces = list(chunks(sentence.rstrip("; ") if ended else sentence))
+        if _begins_with_condition(pieces):
+            self._condition(pieces[0], Marks(pieces[0].text.strip(), opener="if"))
+            del pieces[0]
+        for chunk in pieces:
             self._chunk(chunk, heading=heading)
         self._finish_clause()
 
@@ -142,7 +163,7 @@ class _Reader:
     def _condition(self, chunk: Chunk, marks: Marks) -> None:
         self._finish_clause()
         clause, rest = marks.text.strip(" ,.;!?"), ""
-        start = opening.main_start(clause)
+        start = bare_so(clause) or opening.main_start(clause)
         trailing = self._open and (chunk.joint == "" or (chunk.joint == "comma" and start is None))
         if start is not None and not trailing:
             clause, rest = clause[:start].strip(" ,"), clause[start:]
@@ -161,10 +182,15 @@ class _Reader:
         said = f"{marks.said} {clause}".strip()
         holds = marks.opener != "unless"
         if is_so(clause):
-            denied = denies(clause)
+            denied, by_answer = denies(clause), self._by_answer
+            self._by_answer = True
             if self._last is not None and denied and clause.casefold() in BARE_NO:
                 return Condition(self._last.clause, not self._last.holds, said)
+            if self._last is not None and by_answer:
+                # "If not, …, and if so, …": both ask the same.
+                return Condition(self._last.clause, holds != denied, said)
             return self._so(said, holds=holds != denied)
+        self._by_answer = False
         return Condition(clause, holds, said)
 
     def _so(self, said: str, *, holds: bool) -> Condition:
@@ -191,8 +217,8 @@ class _Reader:
                 self._part(chunk, marks)
                 return
         if clause is not None and chunk.joint == "and" and not opens:
-            said = f"{clause.said} and {chunk.text}"
-            self._clause = Condition(f"{clause.clause} and {chunk.text}", clause.holds, said)
+            said = f"{clause.said}{chunk.mark}{chunk.text}"
+            self._clause = Condition(f"{clause.clause}{chunk.mark}{chunk.text}", clause.holds, said)
             return
         order, self._pending_order = marks.order or self._pending_order, ""
         if clause is not None:
@@ -213,7 +239,7 @@ class _Reader:
             return
         clause, self._clause = self._clause, None
         self._pending_order = ""
-        if self._parts and (self._trailing or self._open):
+        if self._parts and (self._trailing or self._open) and self._parts[-1].condition is None:
             part = self._parts[-1]
             self._last = part.condition = clause
             self._check(clause, before=part)
@@ -247,7 +273,8 @@ class _Reader:
             done = self._add(_Draft(text, sure=True))
             (main.after if marks.opener == "after" else done.after).add(done if marks.opener == "after" else main)
             return
-        done = self._add(_Draft(text, sure=True))
+        # "Before you begin" may speak of what somebody else does.
+        done = self._add(_Draft(text, sure=marks.opener == "after"))
         self._sooner.append(done)
         self._later = marks.opener
 
@@ -256,7 +283,7 @@ class _Reader:
         text = AND.sub("", marks.text.strip(" ,"))
         if not text:
             return
-        if self._open and self._goes_on(chunk, text):
+        if self._open and not opens and self._goes_on(chunk, text):
             self._append(chunk)
             return
         sure = opens or opening.opens_request(text, first=chunk.joint == "start" and not marks.order)
@@ -269,6 +296,7 @@ class _Reader:
         if (
             not sure
             and not begins
+            and not opening.withdraws(text)
             and (count_words(text) < _FEWEST_WORDS or (chunk.joint == "" and opening.THEN.match(chunk.text)))
         ):
             self._append(chunk)
@@ -278,6 +306,9 @@ class _Reader:
             return
         if marks.anyway or opening.ANYWAY.search(text):
             self._scope = None
+        if self._parts and self._parts[-1].sure and chunk.joint in {"comma", "start"} and not marks.also:
+            before = self._parts[-1]
+            before.leads = sure and opening.is_wish(before.text) and not opening.is_wish(text) and not marks.order
         chained = chunk.joint == "and" and self._open and bool(self._parts) and self._parts[-1].refers
         part = self._add(_Draft(text, sure=sure, condition=self._scope))
         self._order(part, marks, begins=begins)
@@ -288,7 +319,9 @@ class _Reader:
         """Return whether a clause belongs to the request before: "tell me, which are free", "check, whether it is"."""
         if chunk.joint != "comma" or not self._parts or opening.THEN.match(chunk.text):
             return False
-        return opening.SUBORDINATE.match(text) is not None or opening.is_only_verb(self._parts[-1].text)
+        if opening.SUBORDINATE.match(text) is not None:
+            return True
+        return opening.is_only_verb(self._parts[-1].text) and not opening.starts_with_verb(_WORD.findall(text))
 
     def _order(self, part: _Draft, marks: Marks, *, begins: bool) -> None:
         before = [each for each in self._parts[:-1] if not each.checks and each.sure]
@@ -299,9 +332,9 @@ class _Reader:
         if not before:
             if part.condition is not None and refers(part.text):
                 part.refers = True
-                part.full = resolved(part.text, part.condition.clause)
+                part.full = resolved(part.text, part.condition.clause, statement=True)
             return
-        within = part.text if part.sure else ""
+        within = _RELATIVE.split(part.text, maxsplit=1)[0] if part.sure else ""
         if marks.order == "last":
             part.after.update(before)
         elif marks.order == "then" or opening.LATER_WITHIN.search(within):
@@ -313,6 +346,8 @@ class _Reader:
         if part not in before[-1].after and refers(part.text):
             part.refers = True
             part.after.add(before[-1])
+            part.full = resolved(part.text, before[-1].full or before[-1].text) if part.sure else ""
+        elif part.sure and leaves_out(part.text):
             part.full = resolved(part.text, before[-1].full or before[-1].text)
 
     def _add(self, part: _Draft) -> _Draft:
@@ -322,7 +357,7 @@ class _Reader:
 
     def _append(self, chunk: Chunk) -> None:
         """Add a clause to the part before it, or to the condition that is being read."""
-        joint = {"comma": ", ", "and": " and ", "start": " ", "": " "}[chunk.joint]
+        joint = chunk.mark
         if self._clause is not None:
             clause = self._clause
             said = f"{clause.said}{joint}{chunk.text}"
@@ -359,6 +394,7 @@ class _Reader:
                     sure=each.sure,
                     refers=each.refers,
                     checks=each.checks,
+                    leads=each.leads,
                     full=each.full,
                 )
             )
