@@ -11,10 +11,14 @@ FLOORS = {
     "warehouse": (10, 10),
     "travel": (9, 9),
     "property management": (7, 7),
-    "restaurant": (9, 7),
+    "theatre": (10, 8),
+    "lorry garage": (9, 9),
+    "restaurant": (9, 8),
     "school": (7, 7),
     "bank": (8, 7),
-    "car workshop": (7, 5),
+    "car workshop": (8, 7),
+    "garden nursery": (9, 7),
+    "swimming pool": (9, 9),
 }
 
 

@@ -137,6 +137,7 @@ class _Reader:
                 self._part(chunk, marks, opens=True)
         elif marks.opener == "so":
             self._finish_clause()
+            self._trailing = False
             self._scope = self._last = self._so(marks.said, holds=True)
             if marks.text:
                 self._part(chunk, marks, opens=True)
@@ -167,8 +168,8 @@ class _Reader:
         trailing = self._open and (chunk.joint == "" or (chunk.joint == "comma" and start is None))
         if start is not None and not trailing:
             clause, rest = clause[:start].strip(" ,"), clause[start:]
-        self._clause = self._made(clause, marks)
         self._trailing = trailing
+        self._clause = self._made(clause, marks)
         if rest:
             self._main(Chunk("comma", rest), Marks(rest, order=marks.order), certain=True)
         elif marks.order and not trailing:
@@ -194,7 +195,9 @@ class _Reader:
         return Condition(clause, holds, said)
 
     def _so(self, said: str, *, holds: bool) -> Condition:
-        earlier = next((each.text for each in reversed(self._parts) if not each.checks), "")
+        # "I take it if so": not the part itself, but the one before it.
+        asked = self._parts[:-1] if self._trailing and len(self._parts) > 1 else self._parts
+        earlier = next((each.text for each in reversed(asked) if not each.checks), "")
         whether = WHETHER_CLAUSE.search(earlier)
         return Condition((whether[1] if whether else earlier).strip(" ?.,"), holds, said)
 
@@ -287,6 +290,8 @@ class _Reader:
             self._append(chunk)
             return
         sure = opens or opening.opens_request(text, first=chunk.joint == "start" and not marks.order)
+        # "Then a massage at three": a step of its own, without a verb.
+        sure = sure or (marks.order in {"then", "last"} and self._open and count_words(text) >= _FEWEST_WORDS)
         if heading:
             sure = False
         begins = chunk.joint == "start" and not self._open
