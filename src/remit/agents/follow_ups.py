@@ -1,4 +1,4 @@
-"""Reads a text that asks for nothing by itself with the conversation: a follow-up question, or a constraint alone."""
+"""Reads a text that asks for nothing by itself with the conversation, and words what is said to it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,10 @@ from typing import cast
 from remit.agents.conversation import Conversation
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Json, Note
+from remit.text.classification import ClassifiedText
 from remit.text.constraint_changes import stated_change
 from remit.text.demands import demands_of
-from remit.text.intent import Label
+from remit.text.intent import Label, Unknown, decide
 from remit.text.sentences import sentences
 from remit.text.stated_constraints import Requirement, stated_constraints
 
@@ -66,3 +67,16 @@ def _is_constraint(sentence: str, standing: bool) -> bool:
 def as_input(given: Json, follow_up: dict[str, Json]) -> Json:
     """Return the input of a follow-up with what came beside its words."""
     return {**follow_up, **cast("dict[str, Json]", given)} if isinstance(given, dict) else follow_up
+
+
+def purpose(confirm: str) -> str:
+    """Return the first sentence of a question that confirms something, before another question about it."""
+    asked, mark, _ = confirm.partition("?")
+    return f"{asked}{mark} " if mark else ""
+
+
+def nothing_offered(offered: Mapping[str, tuple[Label, Capability]]) -> str:
+    """Return the answer for a capability that is no longer offered."""
+    decision = decide(ClassifiedText(()), {code: label for code, (label, _) in offered.items()})
+    assert isinstance(decision, Unknown)
+    return decision.reply

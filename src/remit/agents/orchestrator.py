@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from remit.agents.conflict_reader import ConflictReader
 from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations, fits
 from remit.agents.disputes import disputes_of, settled_disputes
-from remit.agents.follow_ups import as_input, followed_up, noted
+from remit.agents.follow_ups import as_input, followed_up, noted, nothing_offered, purpose
 from remit.agents.intent_classifier import DecisionCache, allowed_capabilities, without_model
 from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
@@ -33,7 +33,6 @@ from remit.protocol.envelope import Answer, Json
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
-from remit.text.classification import ClassifiedText
 from remit.text.constraints import with_breaches
 from remit.text.field_questions import question_for
 from remit.text.field_replies import agrees, asks_for_something
@@ -397,7 +396,7 @@ class Orchestrator:
         """
         offered = self._offered()
         if any(intent.code not in offered for intent in intents):
-            return Answer(_nothing(offered), confidence=0.0, metadata={"intent": None})
+            return Answer(nothing_offered(offered), confidence=0.0, metadata={"intent": None})
         talk = await self._conversations.of(brief)
         filled = FilledInputs.of(talk, [offered[intent.code][1] for intent in intents], text, given)
         codes: list[Json] = [each.code for each in intents]
@@ -405,7 +404,7 @@ class Orchestrator:
             await talk.keep(brief)
         if filled.missing:
             lack: dict[str, Json] = {"codes": codes, "missing": list(filled.missing), "input": filled.said or {}}
-            question = f"{filled.lead}{_purpose(confirm)}{question_for(filled.missing, filled.offered)}"
+            question = f"{filled.lead}{purpose(confirm)}{question_for(filled.missing, filled.offered)}"
             return await self._ask(brief, question, lack | {"text": text, "offered": filled.offered})
         if confirm:
             agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.said}
@@ -466,19 +465,6 @@ class Orchestrator:
         )
 
 
-def _purpose(confirm: str) -> str:
-    """Return the first sentence of a question that confirms something, before another question about it."""
-    asked, mark, _ = confirm.partition("?")
-    return f"{asked}{mark} " if mark else ""
-
-
 def _user_text(brief: Brief) -> str:
     """Return the user's words without the data that may accompany them."""
     return brief.objective or brief.text
-
-
-def _nothing(offered: Mapping[str, tuple[Label, Capability]]) -> str:
-    """Return the answer for a capability that is no longer offered."""
-    decision = decide(ClassifiedText(()), {code: label for code, (label, _) in offered.items()})
-    assert isinstance(decision, Unknown)
-    return decision.reply
