@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from remit.text.mentions import content_words, only_mentions
+from remit.text.mentions import asks_for_information, content_words, only_mentions
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,11 @@ from remit.text.mentions import content_words, only_mentions
     [
         "",
         "harbour",
+        "something about the guided tour",
+        "for three people",
+        "next Sunday at eleven",
+        "tour or workshop, I can't decide",
+        "Brille oder Linsen, ich weiß es noch nicht",
         "my mooring",
         "the pilot from Tuesday",
         "berth 12",
@@ -48,6 +53,11 @@ def test_a_subject_alone_is_only_mentioned(text: str) -> None:
 )
 def test_what_is_to_be_done_is_more_than_a_mention(text: str) -> None:
     assert not only_mentions(text)
+
+
+@pytest.mark.parametrize(("text", "asks"), [("how much do I owe", True), ("Wann ist offen?", True), ("pay it", False)])
+def test_a_question_word_at_the_beginning_asks_for_information(text: str, *, asks: bool) -> None:
+    assert asks_for_information(text) == asks
 
 
 def test_days_numbers_and_generic_words_say_nothing_of_the_subject() -> None:

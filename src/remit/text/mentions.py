@@ -5,6 +5,7 @@ English and German. What it does not know it takes for a request, which the clas
 """
 
 import re
+from itertools import pairwise
 
 from remit.text.vocabulary import COMMON_WORDS, REQUEST_VERBS, words_of
 
@@ -26,11 +27,15 @@ _GENERIC = words_of("""
     afternoon next last
     etwas frage fragen hilfe problem probleme sache anliegen heute morgen montag dienstag mittwoch donnerstag freitag
     samstag sonntag woche monat jahr tag nächste nächster nächsten letzte wegen
+    help helfen three four five six seven eight nine ten eleven twelve
+    drei vier fünf sechs sieben acht neun zehn elf zwölf
 """)
 _DETERMINERS = words_of("""
     my the a an our your this that his her their some any
     mein meine meinen meinem meiner der die das den dem ein eine einen einem einer unser unsere unserem unserer
 """)
+# What opens a text that only adds to something: "for three people", "am Montag um neun".
+_PREPOSITIONS = words_of("for at on in from until für am um im ab von bis")
 # A text that has one of these is a clause: somebody does something, or is asked.
 _CLAUSE = words_of("""
     i we you he she they is are was were am be been being do does did have has had can cannot could will would should
@@ -52,8 +57,13 @@ _TOPIC = words_of("""
     about regarding concerning with of re
     wegen zu zum zur mit bei um über bezüglich betreffend hinsichtlich
 """)
+_QUESTION = words_of("""
+    how what what's when where where's which who who's whose why
+    wie was wann wo woher wohin welche welcher welches welchen wer wem wen wessen warum wieso weshalb wieviel
+""")
 _UNDECIDED = re.compile(
-    r"\bor\b.*\b(?:not sure|unsure|don.t know|one of)\b|\boder\b.*\b(?:nicht (?:sicher|genau)|wei(?:ß|ss) nicht)\b"
+    r"\bor\b.*\b(?:not sure|unsure|undecided|don.t know|one of|(?:can.t|cannot) decide)\b"
+    r"|\boder\b.*\b(?:nicht (?:sicher|genau|entscheiden)|wei(?:ß|ss)(?: \w+){0,2} nicht)\b"
 )
 
 
@@ -84,7 +94,13 @@ def only_mentions(text: str) -> bool:
         return len(subject) <= _MOST_AFTER_OPENING
     if len(subject) <= _MOST_WITH_NUMBER and _NUMBER.search(said) and subject[0] not in REQUEST_VERBS:
         return True
-    return subject[0] in _DETERMINERS and len(subject) <= _MOST_WORDS
+    return subject[0] in _DETERMINERS | _PREPOSITIONS and len(subject) <= _MOST_WORDS
+
+
+def asks_for_information(text: str) -> bool:
+    """Say whether a text opens with a question word: "how much is it", not "can you send it"."""
+    words = _words(text)
+    return bool(words) and words[0] in _QUESTION
 
 
 def _words(text: str) -> list[str]:
@@ -108,8 +124,11 @@ def _after_opening(words: list[str]) -> list[str] | None:
 def _is_clause(words: list[str], said: str) -> bool:
     if any(word in _CLAUSE or word.endswith("n't") for word in words):
         return True
-    # "My card stopped working": a verb in the past, unless it opens the text ("overdue").
-    if any(len(word) > len("used") and word.endswith("ed") for word in words[1:]):
+    # "My card stopped working": a verb in the past, unless it opens the text or follows an article ("the guided tour").
+    if any(
+        len(word) > len("used") and word.endswith("ed") and before not in _DETERMINERS
+        for before, word in pairwise(words)
+    ):
         return True
     # "Abschlag auf 80 Euro setzen": in German the infinitive stands at the end, in small letters.
     last = _WORD.findall(said)[-1]
