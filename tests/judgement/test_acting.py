@@ -11,17 +11,24 @@ from remit.classifiers.words import WordClassifier
 TEAMS = teams()
 named = pytest.mark.parametrize("team", TEAMS, ids=lambda team: team.name)
 
-# Of ten texts, by team: with embeddings what is served; with words what is served, or said back for a yes.
+# Of ten texts, by team, what was reached: with embeddings what is served; with words what is served, or said back for a
+# yes. Teams in German are read by words in both. In the parcel service all capabilities are about parcels, so that
+# embeddings have more said back there.
 SERVED = {
-    "library": (6, 6),
+    "library": (6.5, 6),
     "car workshop": (8, 7),
-    "power supplier": (1, 9),
-    "veterinary practice": (7, 6),
-    "parcel service": (6, 7),
-    "property management": (2, 9),
-    "airline": (8, 8),
-    "town office": (7, 7),
+    "power supplier": (3, 9),
+    "veterinary practice": (7.5, 6),
+    "parcel service": (5, 7),
+    "property management": (3, 9),
+    "airline": (7.5, 7.5),
+    "town office": (7.5, 7),
+    "museum": (8, 6.5),
+    "optician": (3, 9),
 }
+# Of ten texts, what is asked about or admitted in every team. The team of the optician has ten texts of a kind.
+ASKED = {"optician": 8}
+ADMITTED = {"museum": 7.5, "optician": 8, "car workshop": 8, "parcel service": 8}
 
 
 def check(team: LabelledTeam, make: type[WordClassifier | Embeddings], served: float) -> None:
@@ -29,8 +36,8 @@ def check(team: LabelledTeam, make: type[WordClassifier | Embeddings], served: f
     clear, vague, foreign = (counted(rows, kind) for kind in ("clear", "vague", "foreign"))
     ready = clear["served"] + (clear["confirmed"] if make is WordClassifier else 0)
     assert ready / clear.total() >= served / 10, [row for row in rows if row.kind == "clear"]
-    assert (vague["asked"] + vague["asked without"]) / vague.total() >= 0.9
-    assert foreign["admitted"] / foreign.total() >= 0.65
+    assert (vague["asked"] + vague["asked without"]) / vague.total() >= ASKED.get(team.name, 9) / 10
+    assert foreign["admitted"] / foreign.total() >= ADMITTED.get(team.name, 8.3) / 10
     assert [row.text for row in rows if row.outcome == "changed"] == [], "nothing is changed that nobody asked for"
 
 

@@ -26,6 +26,14 @@ ENOUGH_HELD_OUT = 200
 # Left-out capabilities stand for requests that match no capability. They are more similar to the others than what
 # people really ask off topic, so they count as one text in ten; as one in five they made all confidences too low.
 BESIDE_THE_POINT = 0.1
+# With a sentence encoder they count more in a team with one subject; see `_beside_the_point`. The line goes through two
+# values: 0.1, at which the calibration error of CLINC150 was lowest (0.02), and 0.9, at which that of 50 intents of
+# BANKING77 fell to 0.06, and the share of texts of the others with a confidence of 0.6 from 0.39 to 0.15. Nothing is
+# known about teams that are still more alike, so they get no more.
+ONE_SUBJECT = 6.5
+SEVERAL_SUBJECTS = 0.45
+MOST_BESIDE = 0.9
+ENOUGH_EXAMPLES = 10
 
 
 class Examples(NamedTuple):
@@ -105,8 +113,30 @@ def learn(
     0.82 to 0.84; by words it gained nothing.
     """
     votes, _ = _train(examples, alike, range(len(examples.texts)))
-    sureness = _fit(usual, *_hold_out(examples, alike, meanings))
+    counts = BESIDE_THE_POINT if meanings is None else _beside_the_point(examples, meanings)
+    sureness = _fit(usual, *_hold_out(examples, alike, meanings), counts)
     return TrainedWeights(examples.codes, tuple(tuple(each.items()) for each in votes), sureness)
+
+
+def _beside_the_point(examples: Examples, meanings: Sequence[Row]) -> float:
+    """Return how much texts of left-out capabilities count for a team.
+
+    A team with one subject is also asked for what it does not do about that subject, and left-out capabilities are like
+    such requests. So they count the more, the more alike the capabilities are in meaning: 0.1 for the 150 intents of
+    CLINC150 (mean similarity 0.08), 0.9 for 50 of BANKING77 (0.21). With few examples, a held-out text loses much of
+    its capability, and the comparison says little; it counts fully from ten examples each.
+    """
+    alike = [
+        each
+        for one, row in zip(examples.own, meanings, strict=True)
+        for other, each in zip(examples.own, row, strict=True)
+        if one != other
+    ]
+    if not alike:
+        return BESIDE_THE_POINT
+    share = min(1.0, len(examples.texts) / len(examples.codes) / ENOUGH_EXAMPLES)
+    wanted = ONE_SUBJECT * (sum(alike) / len(alike)) - SEVERAL_SUBJECTS
+    return max(BESIDE_THE_POINT, min(wanted, MOST_BESIDE) * share)
 
 
 _Votes = list[dict[int, float]]
@@ -227,26 +257,29 @@ _SPREAD = Calibration(1.0, 6.0, 8.0)
 _ROUNDS = 15
 
 
-def _fit(usual: Calibration, known: Sequence[_Known], beside: Sequence[float]) -> Calibration:
+def _fit(usual: Calibration, known: Sequence[_Known], beside: Sequence[float], counts: float) -> Calibration:
     """Find the most likely numbers for the held-out texts; with few texts they stay near the *usual* ones."""
-    bias, slope = _fit_scope(usual, [each.in_scope for each in known], beside) if known and beside else usual[:2]
+    scopes = [each.in_scope for each in known]
+    bias, slope = _fit_scope(usual, scopes, beside, counts) if known and beside else usual[:2]
     # Even if a few held-out texts say otherwise, a better score never means a lower probability.
     return Calibration(bias, max(slope, 1.0), max(_fit_sharpness(usual.sharpness, known), 1.0))
 
 
-def _fit_scope(usual: Calibration, known: Sequence[float], beside: Sequence[float]) -> tuple[float, float]:
+def _fit_scope(
+    usual: Calibration, known: Sequence[float], beside: Sequence[float], counts: float
+) -> tuple[float, float]:
     """Fit a logistic function by Newton's method: best scores of texts that match a capability against those
     that do not.
     """
-    weight = BESIDE_THE_POINT * len(known) / len(beside)
+    weight = counts * len(known) / len(beside)
     points = [(score, 1.0, 1.0) for score in known] + [(score, 0.0, weight) for score in beside]
     bias, slope, _ = usual
     for _ in range(_ROUNDS):
         up, along = (usual.bias - bias) / _SPREAD.bias**2, (usual.slope - slope) / _SPREAD.slope**2
         upper, mixed, lower = 1 / _SPREAD.bias**2, 0.0, 1 / _SPREAD.slope**2
-        for score, wanted, counts in points:
+        for score, wanted, by in points:
             likely = _logistic(bias + slope * score)
-            miss, bend = counts * (wanted - likely), counts * likely * (1 - likely)
+            miss, bend = by * (wanted - likely), by * likely * (1 - likely)
             up, along = up + miss, along + miss * score
             upper, mixed, lower = upper + bend, mixed + bend * score, lower + bend * score * score
         area = upper * lower - mixed * mixed

@@ -8,12 +8,11 @@ from functools import lru_cache
 from math import log, sqrt
 from unicodedata import normalize
 
-from remit.classifiers.clarity import WordSignals, clarity_by_words, log_odds
+from remit.classifiers.clarity import WordSignals, clarity_by_words, known_share, log_odds, stems_of
 from remit.classifiers.everyday import EVERYDAY
 from remit.classifiers.learn import Calibration, Row, TrainedWeights, gather, learn
 from remit.protocol.card import Capability
 from remit.text.classification import Reading, ScoredCapability
-from remit.text.mentions import content_words
 from remit.text.vocabulary import COMMON_WORDS
 
 # A request is usually stated in the first paragraphs; the rest is the material to work on.
@@ -58,7 +57,7 @@ class WordClassifier:
         for place, vector in zip(examples.own, vectors, strict=True):
             self._examples[examples.codes[place]].append(vector)
         self._everyday = [vocabulary.vector(text) for text in EVERYDAY]
-        self._known = {word for text in examples.texts for word in content_words(text)}
+        self._known = stems_of(examples.texts)
 
     def scores(self, text: str) -> Sequence[ScoredCapability]:
         """Return the likeliest capabilities, best first; none for a text that has nothing in common with any."""
@@ -66,27 +65,23 @@ class WordClassifier:
 
     def read(self, text: str) -> Reading:
         """Return the likeliest capabilities, and how clearly the best is asked for."""
-        vector = self._vocabulary.vector(text)
-        scores = self._scored(vector)
-        return Reading(scores, clarity_by_words(text, self._signals(text, vector, scores)))
+        scores, signals = self.compared(text)
+        return Reading(scores, clarity_by_words(text, signals or _NOTHING, self._known))
 
-    def signals(self, text: str) -> WordSignals | None:
-        """Return what the clarity of a text is judged by; None if it has nothing in common with any capability."""
+    def compared(self, text: str) -> tuple[Sequence[ScoredCapability], WordSignals | None]:
+        """Return the likeliest capabilities, and what the clarity of the text is judged by; None if there are none."""
         vector = self._vocabulary.vector(text)
         scores = self._scored(vector)
-        return self._signals(text, vector, scores) if scores else None
+        return scores, self._signals(text, vector, scores) if scores else None
 
     def _signals(self, text: str, vector: Mapping[str, float], scores: Sequence[ScoredCapability]) -> WordSignals:
-        if not scores:
-            return _NOTHING
         alike = [_common_weight(each, vector) for each in self._examples[scores[0].code]]
-        content = content_words(text)
         return WordSignals(
             log_odds=log_odds(sum(each.confidence for each in scores)),
             near=max(alike),
             middle=sum(alike) / len(alike),
             beyond_everyday=max(alike) - max(_common_weight(each, vector) for each in self._everyday),
-            known=sum(word in self._known for word in content) / max(1, len(content)),
+            known=known_share(text, self._known),
         )
 
     def _scored(self, vector: Mapping[str, float]) -> Sequence[ScoredCapability]:
