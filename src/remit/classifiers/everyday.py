@@ -1,4 +1,10 @@
-"""Requests that people make of assistants in general: what a team does not offer mostly resembles one of these."""
+"""Requests that people make of assistants in general: what a team does not offer mostly resembles one of these.
+
+A text that is more similar to one of them than to any example of a team is probably not for that team. They cover the
+subjects that assistants are asked about: weather, music, travel, food, money, health, school, home; 146 are in English
+and 81 in German. A team's own subject may be among them:
+`embeddings` leaves out those that are as similar to an example as the team's examples usually are to each other.
+"""
 
 ENGLISH = """
 will it be sunny at the weekend
