@@ -72,7 +72,7 @@ class Embeddings:
         self._weights = self._encoder.table(self._learned) @ vectors
         self._spoken_for = _WordScores(numpy, vocabulary, words, self._learned)
         # The default model knows English best. In German, words are the better judge: of 24 clear texts they had 22
-        # served or said back, and the model 18; of 24 foreign ones they admitted 21, and the model 19.
+        # served or said back, and the model 16; of 24 foreign ones they admitted 21, and the model 20.
         by_words = model is None and is_german(examples.texts)
         self._by_words = WordClassifier(capabilities) if by_words else None
         self._known = stems_of(examples.texts)
