@@ -17,7 +17,7 @@ DOC = Capability(
 )
 
 
-@pytest.mark.parametrize(("of_capability", "of_request"), [(300, 20_000), (None, 1_500)])
+@pytest.mark.parametrize(("of_capability", "of_request"), [(300, 20_000), (None, 6_000)])
 async def test_a_single_intent_that_times_out_is_partial_with_the_finished_part(
     hub: Hub, of_capability: int | None, of_request: int
 ) -> None:
@@ -48,7 +48,6 @@ SUM = Capability(
 
 
 @pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize(("of_capability", "of_request"), [(300, 20_000), (None, 1_500)])
 @pytest.mark.parametrize(
     ("agent", "text"),
     [
@@ -60,7 +59,7 @@ SUM = Capability(
     ],
 )
 async def test_a_finished_part_is_given_by_workflows_plans_and_several_intents(
-    hub: Hub, agent: str, text: str, of_capability: int | None, of_request: int, *, both: bool
+    hub: Hub, agent: str, text: str, *, both: bool
 ) -> None:
     async def slow(brief: Brief) -> str:
         brief.progress("writing", partial=lambda: Answer("Chapter one is written.", unfinished=("chapter two",)))
@@ -70,8 +69,8 @@ async def test_a_finished_part_is_given_by_workflows_plans_and_several_intents(
     async def quick(brief: Brief) -> str:
         return "12 entries."
 
-    hub.add("DOC", slow, capabilities=[replace(DOC, time_ms=of_capability)])
-    hub.add("FIN", slow if both else quick, capabilities=[replace(SUM, time_ms=of_capability)])
+    hub.add("DOC", slow, capabilities=[replace(DOC, time_ms=300)])
+    hub.add("FIN", slow if both else quick, capabilities=[replace(SUM, time_ms=300)])
     write = Step(name="write", agent="DOC", capability="DOC_GENERATE", title="Write the report")
     add = Step(name="add", agent="FIN", capability="LEDGER_SUM", title="Sum up")
     hub.workflow(Workflow(name="alone", steps=(write,)))
@@ -79,7 +78,7 @@ async def test_a_finished_part_is_given_by_workflows_plans_and_several_intents(
     hub.workflow(Workflow(name="together", steps=(write, add)))
     hub.orchestrator()
     async with hub:
-        response = await hub.ask(agent, text, user="u", deadline_ms=of_request)
+        response = await hub.ask(agent, text, user="u", deadline_ms=20_000)
     assert (response.status, response.fault) == (Status.PARTIAL, None)
     assert "Chapter one is written." in response.result
     assert "it took too long" in response.result

@@ -13,7 +13,7 @@ FLOORS = {
     "property management": (7, 7),
     "theatre": (10, 8),
     "lorry garage": (9, 9),
-    "restaurant": (9, 8),
+    "restaurant": (9, 7),
     "school": (7, 7),
     "bank": (8, 7),
     "car workshop": (8, 7),

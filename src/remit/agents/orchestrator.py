@@ -24,10 +24,10 @@ from remit.agents.plan_proposer import PlanProposer
 from remit.agents.plan_reply import is_option, with_reply, with_words
 from remit.agents.plan_state import PlanState, kept, read_state, with_intent
 from remit.agents.planned_request import PlanRunner
-from remit.agents.request_steps import request_step
+from remit.agents.request_steps import request_steps, user_text
 from remit.agents.workflow import AT_ONCE, WorkflowExecution
 from remit.agents.workflow_answer import Wording
-from remit.policy.plan import Step, Workflow
+from remit.policy.plan import Workflow
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Answer, Json
 from remit.runtime.aside import aside
@@ -127,7 +127,7 @@ class Orchestrator:
             self._conversations.close(brief)
 
     async def _answered(self, brief: Brief) -> Answer:
-        said = _user_text(brief)
+        said = user_text(brief)
         asked = await take_question(brief)
         if asked is not None and (answer := await self._replied(brief, asked)) is not None:
             return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
@@ -231,7 +231,7 @@ class Orchestrator:
 
     async def _replied(self, brief: Brief, asked: dict[str, Any]) -> Answer | None:
         """Continue with the open question if this is the reply to it; None if it is a new request."""
-        said = _user_text(brief)
+        said = user_text(brief)
         reply = said[:_LONGEST_REPLY]
         if "disputes" in asked:
             return await self._settle(brief, reply, asked["disputes"])
@@ -422,7 +422,8 @@ class Orchestrator:
         question = repeatable(brief, intents, offered, text, filled.inputs, filled.said, self._cache_ms)
         if (known := known_answer(question, talk)) is not None:
             return replace(known, metadata=known.metadata | {"intents": found})
-        steps = self._steps(brief, intents, text, filled.inputs)
+        capabilities = [capability for _, capability in offered]
+        steps = request_steps(brief, intents, capabilities, text, filled.inputs, self._words().title)
         execution = WorkflowExecution(
             Workflow(name="orchestrator", steps=steps),
             brief,
@@ -445,26 +446,3 @@ class Orchestrator:
         remember_answer(question, answer, talk)
         await talk.keep(brief, changed=not all(label.read_only for label, _ in offered))
         return replace(answer, metadata=answer.metadata | {"intents": found})
-
-    def _steps(
-        self, brief: Brief, intents: Sequence[DetectedIntent], text: str, inputs: Sequence[Json]
-    ) -> tuple[Step, ...]:
-        offered, words, among = self._offered(), self._words(), len(intents)
-        return tuple(
-            request_step(
-                brief,
-                f"part{place}",
-                intent,
-                offered[intent.code][1],
-                text=text,
-                given=given,
-                title=words.title(intent.code),
-                among=among,
-            )
-            for place, (intent, given) in enumerate(zip(intents, inputs, strict=True), 1)
-        )
-
-
-def _user_text(brief: Brief) -> str:
-    """Return the user's words without the data that may accompany them."""
-    return brief.objective or brief.text

@@ -52,6 +52,8 @@ def open_parts(state: PlanState) -> list[int]:
 
 def objective(state: PlanState, part: PlannedPart) -> str:
     """Return what a callee is asked, in the user's words: the part, and what was said besides."""
+    if part.named:
+        return state.text
     return f"{part.text}\n{state.plan.context}" if state.plan.context else part.text
 
 

@@ -249,18 +249,8 @@ class Hub(OldHubNames, Engine):
         """
         from remit.hub.serving import serving  # most hubs are not served
 
-        return serving(
-            self,
-            clients=clients or {},
-            hubs=hubs or {},
-            permissions=permissions or {},
-            may_approve=may_approve,
-            agents=agents,
-            users=users or {},
-            a2a=a2a,
-            host=host,
-            port=port,
-        )
+        senders = clients or {}, hubs or {}, permissions or {}
+        return serving(self, *senders, may_approve, agents, users or {}, a2a, host, port)
 
     def mcp(
         self,

@@ -18,7 +18,6 @@ from remit.transports.listening import listening
 @asynccontextmanager
 async def serving(
     hub: Engine,
-    *,
     clients: Mapping[str, str],
     hubs: Mapping[str, str],
     permissions: Mapping[str, Collection[str]],

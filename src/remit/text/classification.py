@@ -104,7 +104,7 @@ def _read_part(part: RequestPart, scorer: Scorer, earlier: set[str]) -> Reading:
     enough = len(content_words(part.text)) >= _ENOUGH_WORDS
     if _best(full) in earlier and _best(alone) not in earlier and min(_clearness(alone)) >= _CLEAR:
         return alone
-    if not enough and _best(full) not in {*earlier, _best(alone)}:
+    if not enough and full.scores and _best(full) not in {*earlier, _best(alone)}:
         return full
     return max(alone, full, key=lambda each: min(_clearness(each)))
 

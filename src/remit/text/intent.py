@@ -147,6 +147,8 @@ class PlannedPart(Struct, frozen=True, kw_only=True):
     """Whether it builds on the part before ("book it")."""
     checks: bool = False
     """Whether it finds out what a condition asks."""
+    named: bool = False
+    """Whether the text only names the capability, and the words for it are somewhere in the request."""
     values: dict[str, Json] = {}
     """Fields that a model found in the words, checked to stand there."""
 

@@ -142,7 +142,7 @@ class _SaidPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     not_understood: tuple[str, ...] = ()
 
 
-class Span(NamedTuple):
+class QuotedSpan(NamedTuple):
     """Where words stand in a request."""
 
     start: int
@@ -211,8 +211,8 @@ class _Check:
         self._fits = fits
         self._today = today
         self._clauses = parts(text)
-        self._spans: list[Span] = []
-        self._covered: list[Span] = []
+        self._spans: list[QuotedSpan] = []
+        self._covered: list[QuotedSpan] = []
 
     def plan(self) -> ProposedPlan:
         """Return the plan; raises `_Unfit` with the first thing that is wrong."""
@@ -231,25 +231,25 @@ class _Check:
 
     # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _found(self, words: str) -> list[Span]:
+    def _found(self, words: str) -> list[QuotedSpan]:
         """Return where the words stand in the request; spaces and case do not count."""
         quoted = [re.escape(word) for word in words.strip(_AROUND).split()]
         if not quoted:
             raise _Unfit("a part of the proposal has no words")
         pattern = re.compile(r"(?<!\w)" + r"\s+".join(quoted) + r"(?!\w)", re.IGNORECASE)
-        spans = [Span(*found.span()) for found in pattern.finditer(self._text)]
+        spans = [QuotedSpan(*found.span()) for found in pattern.finditer(self._text)]
         if not spans:
             raise _Unfit(f"“{_short(words)}” does not stand in the request")
         return spans
 
-    def _free(self, words: str) -> Span:
+    def _free(self, words: str) -> QuotedSpan:
         """Return where the words of a part stand; no other part may have them."""
         for span in self._found(words):
             if not any(span.start < each.end and each.start < span.end for each in self._spans):
                 return span
         raise _Unfit(f"two parts have the words “{_short(words)}”")
 
-    def _quoted(self, span: Span) -> str:
+    def _quoted(self, span: QuotedSpan) -> str:
         return self._text[span.start : span.end]
 
     # ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -330,7 +330,7 @@ class _Check:
             checks=checks,
         )
 
-    def _is_unwanted(self, span: Span) -> bool:
+    def _is_unwanted(self, span: QuotedSpan) -> bool:
         """Return whether the user takes a part back, or rules it out by a word before or after it."""
         text = self._quoted(span)
         clause = self._clause_of(text)

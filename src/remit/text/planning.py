@@ -100,7 +100,7 @@ def _without_words(heard: ClassifiedText, labels: Mapping[str, Label]) -> Classi
     return heard._replace(
         parts=[heard.parts[place] for place in places],
         part_clarities=tuple(clarities.get(place) for place in places),
-        plan=tuple(RequestPart(text=words_for(code, labels)) for code in found),
+        plan=tuple(RequestPart(text=words_for(code, labels), named=True) for code in found),
     )
 
 
@@ -219,4 +219,5 @@ def _planned(
         condition=each.part.condition,
         refers=each.part.refers,
         checks=each.part.checks,
+        named=each.part.named,
     )

@@ -30,5 +30,7 @@ class RequestPart(Struct, frozen=True):
     """Whether it was made from a condition, which has to be found out first."""
     leads: bool = False
     """Whether it says what the user wants to do, and the next part what is to be done for it."""
+    named: bool = False
+    """Whether the text only names a capability: the classifier did not say which words ask for it."""
     full: str = ""
     """The text with what it refers to in the place of the pronoun."""
