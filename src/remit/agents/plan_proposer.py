@@ -19,7 +19,8 @@ from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
 from remit.text.intent import Decision, Label, Planned, Thresholds
 from remit.text.model_intent import request
-from remit.text.model_plan import checked, has_several_parts, judged_plan, plan_instructions, plan_schema
+from remit.text.model_plan import checked, judged_plan
+from remit.text.plan_prompt import has_several_parts, plan_instructions, plan_schema
 
 log = logging.getLogger("remit")
 

@@ -11,12 +11,13 @@ from itertools import pairwise
 from msgspec import Struct
 
 from remit.text.components import Component, laid_out
+from remit.text.sentence_segments import ReadSentence
 from remit.text.sentences import sentence_spans
 from remit.text.source_statements import SourceStatements
 from remit.text.statement_comparison import (
     Why,
 )
-from remit.text.statements import ReadSentence, SentenceReader
+from remit.text.statements import SentenceReader
 
 
 class Objection(Struct, frozen=True):

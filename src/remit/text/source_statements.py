@@ -1,15 +1,14 @@
-"""The statements of sources, and the objections to a sentence that they do not carry."""
+"""The objections of sources to a sentence that they do not carry."""
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import cast
 
-from remit.protocol.envelope import Json
-from remit.text.components import Component, in_words, laid_out, said_shortly
+from remit.text.components import Component
 from remit.text.markers import NEGATIONS, OBLIGATION, SUPPOSES, reason_given
-from remit.text.sentences import is_question, sentence_spans
+from remit.text.sentence_segments import ReadSentence, Segment
+from remit.text.sentences import is_question
 from remit.text.stated_figures import StatedFigure
 from remit.text.statement_comparison import (
     Why,
@@ -30,13 +29,10 @@ from remit.text.statement_comparison import (
     trades_places,
     words_in,
 )
-from remit.text.statements import EMPTY_WORDS, LONGEST_SENTENCE, ReadSentence, Segment, SentenceReader
+from remit.text.statement_index import StatementIndex
+from remit.text.statements import EMPTY_WORDS, LONGEST_SENTENCE, SentenceReader
 from remit.text.vocabulary import words_of
 from remit.text.word_relations import concept_of, sides_of
-
-# A token of more statements than this tells nothing apart.
-_CROWD = 300
-
 
 # So much more must speak for another statement before the one that holds a figure, or a name, is the wrong one.
 _FIGURE_MARGIN, _NAME_MARGIN = 0.25, 1.4
@@ -46,96 +42,12 @@ _FIGURE_MARGIN, _NAME_MARGIN = 0.25, 1.4
 _SUPPORTED = 1.5
 
 
-_MOST_INHERITED = 0.9
-
-
-_DEEPEST = 8
-
-
 class SourceStatements:
-    """The statements of the sources, by what they speak of."""
+    """What sources say, and what they object to a sentence."""
 
     def __init__(self, reader: SentenceReader, sources: Sequence[Component], also: str, disputed: str) -> None:
-        self._reader = reader
+        self._index = StatementIndex(reader, sources, also, disputed)
         self._sources = sources
-        self._segments: list[Segment] = []
-        self._sentences: list[ReadSentence] = []
-        self._worded: dict[int, list[list[str]]] = defaultdict(list)
-        """Sentences and segments word by word, by their length."""
-        self._having: dict[str, list[int]] = defaultdict(list)
-        self._known = set[str]()
-        self._essential = 0
-        for place, source in enumerate(sources):
-            title = self._tokens(source.title)
-            self._add_result(source.result, place, title)
-            self._known.update(title)
-        self._essential = len(self._segments)
-        self._disputed: list[StatedFigure] = []
-        for start, end in sentence_spans(disputed):
-            sentence = self._add(reader.sentence(disputed[start:end]), -1, ())
-            self._disputed += [figure for segment in sentence.segments for figure in segment.figures]
-        before: ReadSentence | None = None
-        for start, end in sentence_spans(also):
-            before = self._add(reader.sentence(also[start:end]), -1, (), before)
-
-    def _tokens(self, text: str) -> list[str]:
-        return [token for segment in self._reader.sentence(text).segments for token in segment.own]
-
-    def _add_result(self, result: Json, place: int, context: Sequence[str]) -> None:
-        if isinstance(result, str):
-            before: ReadSentence | None = None
-            for start, end in sentence_spans(result):
-                before = self._add(self._reader.sentence(result[start:end]), place, context, before)
-        else:
-            self._add_fields(result, place, context, "", 0)
-
-    def _add_fields(self, value: Json, place: int, context: Sequence[str], path: str, depth: int) -> None:
-        match value:
-            case dict() if depth < _DEEPEST:
-                members = cast("dict[str, Json]", value)
-                marks = [
-                    token
-                    for name, each in members.items()
-                    if isinstance(each, str | int) and not isinstance(each, bool) and len(str(each)) < 40
-                    for segment in self._reader.leaf(name, each, members).segments
-                    for token in segment.own
-                ]
-                for name, each in members.items():
-                    under = f"{path} {in_words(name)}".strip()
-                    if isinstance(each, dict | list | tuple) and said_shortly(each) is None:
-                        self._add_fields(each, place, (*context, *marks), under, depth + 1)
-                    elif isinstance(each, str) and each.count(" ") > 3:
-                        self._add_result(each, place, (*context, *marks, *self._tokens(under)))
-                    elif each is not None and each != "":
-                        leaf = self._reader.leaf(name, each, members)
-                        for segment in leaf.segments:
-                            segment.field = under
-                        self._add(leaf, place, (*context, *marks, *self._tokens(path)))
-            case list() | tuple() if depth < _DEEPEST:
-                for each in cast("Sequence[Json]", value):
-                    if isinstance(each, dict | list | tuple):
-                        self._add_fields(each, place, context, path, depth + 1)
-                    else:
-                        self._add_result(laid_out(each), place, (*context, *self._tokens(path)))
-            case dict() | list() | tuple() | None:
-                pass
-            case _:
-                self._add(self._reader.leaf(path, value, {}), place, context)
-
-    def _add(
-        self, sentence: ReadSentence, place: int, context: Iterable[str], before: ReadSentence | None = None
-    ) -> ReadSentence:
-        sentence.follow(before, context, source=True)
-        self._sentences.append(sentence)
-        for said in (sentence, *sentence.segments):
-            self._worded[len(words_in(said))].append(words_in(said))
-        for segment in sentence.segments:
-            segment.source = place
-            for token in (*segment.own, *segment.inherited):
-                self._having[token].append(len(self._segments))
-            self._known.update(segment.own)
-            self._segments.append(segment)
-        return sentence
 
     # ── what a sentence adds ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -163,13 +75,13 @@ class SourceStatements:
 
     def _speak_of(self, text: str) -> bool:
         """Return whether the sources speak of anything of a text."""
-        tokens = self._tokens(text)
-        return not tokens or any(token in self._known for token in tokens)
+        tokens = self._index.tokens(text)
+        return not tokens or any(token in self._index.known for token in tokens)
 
     def _covers(self, sentence: ReadSentence) -> bool:
         found = 0
         for segment in sentence.segments:
-            here = sum(1 for token in segment.own if token in self._known or token in _FRAMES)
+            here = sum(1 for token in segment.own if token in self._index.known or token in _FRAMES)
             found += here
             words = sum(weight == 1.0 for weight in segment.own.values())  # not the parts of compounds
             if not segment.figures and words > 1 and here < words / 3:
@@ -179,53 +91,21 @@ class SourceStatements:
     def _mostly_known(self, sentence: ReadSentence) -> bool:
         """Return whether the sources speak of most that a sentence does: what "would" be is easily made up."""
         tokens = [token for segment in sentence.segments for token, weight in segment.own.items() if weight >= 1.0]
-        return 3 * sum(token in self._known for token in tokens) >= 2 * len(tokens)
+        return 3 * sum(token in self._index.known for token in tokens) >= 2 * len(tokens)
 
     def _shared(self, sentence: ReadSentence, which: Callable[[ReadSentence], bool]) -> bool:
         """Return whether a source has a sentence of that kind about the same."""
         tokens = sentence.tokens
-        for each in self._sentences:
+        for each in self._index.sentences:
             if which(each):
                 shared = len(tokens & each.tokens)
                 if shared > 1 or 2 * shared >= min(len(tokens), len(each.tokens)):
                     return True
         return False
 
-    def _near(self, token: str) -> Sequence[int]:
-        """Return the statements that speak of something, unless most do."""
-        places = self._having.get(token, ())
-        return places if len(places) <= _CROWD else ()
-
-    def _scores(
-        self, segment: Segment, without: Collection[str] = (), *, alone: bool = False, senses: bool = False
-    ) -> dict[int, float]:
-        """Return how much each statement of the sources has in common with a segment, or with its own words *alone*."""
-        scores: dict[int, float] = defaultdict(float)
-        if not alone:
-            for token, weight in segment.inherited.items():
-                for place in self._near(token) if token not in without else ():
-                    # What a segment says itself counts more than all that it inherits.
-                    scores[place] = min(_MOST_INHERITED, scores[place] + 0.9 * weight)
-        for token, weight in segment.own.items():
-            for place in self._near(token) if token not in without else ():
-                there = self._segments[place]
-                scores[place] += weight * (1.0 if token in there.own else there.inherited[token])
-        if not senses:
-            return scores
-        for concept, sides in segment.sides.items():
-            if concept in without:
-                continue
-            for place in list(scores):
-                there = self._segments[place]
-                if concept in there.sides and concept not in segment.own:
-                    scores[place] += 0.7
-                elif concept not in there.own and share_axis(sides, there):
-                    scores[place] += 0.6
-        return scores
-
     def _against(self, segment: Segment) -> Why | None:
         # What the sources say in two ways may be said of either.
-        disputed = any(figure.same(other) for figure in segment.figures for other in self._disputed)
+        disputed = any(figure.same(other) for figure in segment.figures for other in self._index.disputed)
         bound = (
             None
             if disputed
@@ -243,23 +123,23 @@ class SourceStatements:
 
     def _figures_against(self, segment: Segment) -> Why | None:
         for figure in segment.figures:
-            near = {place for token in figure.tokens for place in self._near(token)}
-            holders = [place for place in near if any(map(figure.same, self._segments[place].figures))]
+            near = {place for token in figure.tokens for place in self._index.near(token)}
+            holders = [place for place in near if any(map(figure.same, self._index.segments[place].figures))]
             if not holders:
                 # Names and figures that no source has are found by `grounding`; this may be one in words.
                 continue
-            scores = self._scores(segment, set(figure.tokens))
+            scores = self._index.scores(segment, set(figure.tokens))
             best = max(scores.get(place, 0.0) for place in holders)
             for place, score in scores.items():
                 if score <= best + _FIGURE_MARGIN or place in holders:
                     continue
-                rivals = [other for other in self._segments[place].figures if figure.rivals(other)]
+                rivals = [other for other in self._index.segments[place].figures if figure.rivals(other)]
                 if not all(any(other.same(own) for own in segment.figures) for other in rivals):
                     return "figure"
             if figure.then and self._other_unit(figure, holders):
                 return "figure"
             at = [place for place in holders if scores.get(place, 0.0) >= best - 0.01]
-            there = [other for place in at for other in self._segments[place].figures if figure.same(other)]
+            there = [other for place in at for other in self._index.segments[place].figures if figure.same(other)]
             if all(bounds_differ(figure, other) for other in there):
                 return "bound"
             if figure.per and all(other.per and other.per != figure.per for other in there):
@@ -268,29 +148,33 @@ class SourceStatements:
 
     def _other_unit(self, figure: StatedFigure, holders: Iterable[int]) -> bool:
         """Return whether a figure has a word after it that no source has, and has a unit in all of them."""
-        if figure.then in EMPTY_WORDS or concept_of(figure.then) in self._known:
+        if figure.then in EMPTY_WORDS or concept_of(figure.then) in self._index.known:
             return False
-        there = [other for place in holders for other in self._segments[place].figures if figure.same(other)]
+        there = [other for place in holders for other in self._index.segments[place].figures if figure.same(other)]
         return all(other.unit is not None for other in there)
 
     def _names_against(self, segment: Segment) -> Why | None:
         first = next(
-            (each for each in segment.own if each in self._known and each[-1:].isalpha() and each not in segment.sides),
+            (
+                each
+                for each in segment.own
+                if each in self._index.known and each[-1:].isalpha() and each not in segment.sides
+            ),
             None,
         )
         together = {name: run for run in segment.runs for name in run}
         for name in dict.fromkeys((*segment.names, *((first,) if first else ()))):
-            holders = [place for place in self._having.get(name, ()) if name in self._segments[place].own]
+            holders = [place for place in self._index.having.get(name, ()) if name in self._index.segments[place].own]
             if not holders:
                 continue
-            scores = self._scores(segment, together.get(name, [name]), alone=True)
-            reach = [*holders, *self._having[name]]
+            scores = self._index.scores(segment, together.get(name, [name]), alone=True)
+            reach = [*holders, *self._index.having[name]]
             best = max(scores.get(place, 0.0) for place in reach)
             # A statement whose own subject is there too is merged with this one.
             others = (
                 score
                 for place, score in scores.items()
-                if place < self._essential and next(iter(self._segments[place].own)) not in segment.own
+                if place < self._index.essential and next(iter(self._index.segments[place].own)) not in segment.own
             )
             if best < _SUPPORTED and max(others, default=0.0) > best + _NAME_MARGIN:
                 return "name" if name in segment.names else "subject"
@@ -299,16 +183,16 @@ class SourceStatements:
     def _values_against(self, segment: Segment) -> Why | None:
         """Object to a value that stands in this field of another record."""
         for token in segment.own:
-            holders = [place for place in self._having.get(token, ()) if token in self._segments[place].own]
-            fields = {self._segments[place].field for place in holders}
+            holders = [place for place in self._index.having.get(token, ()) if token in self._index.segments[place].own]
+            fields = {self._index.segments[place].field for place in holders}
             if not holders or "" in fields:
                 continue
-            scores = self._scores(segment, {token}, alone=len(segment.own) > 1 or token in segment.names)
+            scores = self._index.scores(segment, {token}, alone=len(segment.own) > 1 or token in segment.names)
             best = max(scores.get(place, 0.0) for place in holders)
             rivals = [
                 score
                 for place, score in scores.items()
-                if self._segments[place].field in fields and token not in self._segments[place].own
+                if self._index.segments[place].field in fields and token not in self._index.segments[place].own
             ]
             if max(rivals, default=0.0) > best + _FIGURE_MARGIN:
                 return "subject"
@@ -316,14 +200,14 @@ class SourceStatements:
 
     def _crosses(self, segment: Segment) -> bool:
         """Return whether a short statement has the subject of one statement and the predicate of another."""
-        known = [token for token in segment.own if token in self._known]
+        known = [token for token in segment.own if token in self._index.known]
         if segment.figures or not segment.has_subject or not 2 <= len(known) == len(segment.own) <= 4:
             return False
         first, last = known[0], known[-1]
-        near = {place for token in known for place in self._near(token)}
-        if any(self._segments[place].covers(known) for place in near):
+        near = {place for token in known for place in self._index.near(token)}
+        if any(self._index.segments[place].covers(known) for place in near):
             return False
-        here = [self._segments[place] for place in near if self._segments[place].has_subject]
+        here = [self._index.segments[place] for place in near if self._index.segments[place].has_subject]
         subjects = [each for each in here if first in each.own]
         predicates = [each for each in here if last in each.own and set(each.own) - set(known)]
         return any(
@@ -338,15 +222,15 @@ class SourceStatements:
     def _number_against(self, segment: Segment) -> Why | None:
         """Object to a statement about all where the sources speak of some, and to what comes first and not next."""
         for noun, kind in segment.quantified.items():
-            scores = self._scores(segment, {noun}, alone=True) or self._scores(segment, alone=True)
+            scores = self._index.scores(segment, {noun}, alone=True) or self._index.scores(segment, alone=True)
             top = max(scores.values(), default=0.0)
-            there = [self._segments[place] for place, score in scores.items() if score >= top - 0.01]
+            there = [self._index.segments[place] for place, score in scores.items() if score >= top - 0.01]
             kinds = {each.quantified[noun] for each in there if noun in each.quantified}
             if kinds and kind not in kinds and not any(each.denies for each in (segment, *there)):
                 return "other word"
-        if segment.order and (scores := self._scores(segment, alone=True)):
+        if segment.order and (scores := self._index.scores(segment, alone=True)):
             top = max(scores.values())
-            there = [self._segments[place] for place, score in scores.items() if score >= max(2.0, top - 0.01)]
+            there = [self._index.segments[place] for place, score in scores.items() if score >= max(2.0, top - 0.01)]
             if there and all(each.order and (each.order > 1) != (segment.order > 1) for each in there):
                 return "direction"
         return None
@@ -355,14 +239,18 @@ class SourceStatements:
         """Object to what the sources only deny, where a statement has it beside something that they say."""
         if segment.denies or segment.lacks or _APART.search(segment.sentence.small):
             return None
-        scores = self._scores(segment, alone=True)
+        scores = self._index.scores(segment, alone=True)
         if not scores:
             return None
-        best = self._segments[max(scores, key=lambda place: scores[place])]
+        best = self._index.segments[max(scores, key=lambda place: scores[place])]
         if best.denies or not same_predicate(segment, best):
             return None
         for token in segment.own:
-            holders = [self._segments[place] for place in self._near(token) if token in self._segments[place].own]
+            holders = [
+                self._index.segments[place]
+                for place in self._index.near(token)
+                if token in self._index.segments[place].own
+            ]
             if token in best.own or token in segment.sides or not holders:
                 continue
             if all(each.denies and next(iter(each.own)) == token for each in holders):
@@ -370,12 +258,12 @@ class SourceStatements:
         return None
 
     def _sense_against(self, segment: Segment) -> Why | None:
-        scores = self._scores(segment, senses=True)
+        scores = self._index.scores(segment, senses=True)
         if not scores:
             return None
         ranked = sorted(scores.items(), key=lambda each: -each[1])
         top = ranked[0][1]
-        best = [self._segments[place] for place, score in ranked if score >= top - 0.01]
+        best = [self._index.segments[place] for place, score in ranked if score >= top - 0.01]
         alike = [each for each in best if same_predicate(segment, each)]
         if not alike or len(alike) < len(best):
             return None
@@ -392,7 +280,7 @@ class SourceStatements:
         if segment.denies:
             if any(segment.denied in each.own for each in alike):
                 return False
-            others = [self._segments[place] for place in scores if self._segments[place].denies]
+            others = [self._index.segments[place] for place in scores if self._index.segments[place].denies]
             said = {token for token in segment.own if not any(token in each.own for each in alike)}
             return any(segment.denied in each.own or not said.isdisjoint(each.own) for each in others)
         beside = {each.denied for each in segment.sentence.segments if each.denies}
@@ -402,8 +290,8 @@ class SourceStatements:
         )
 
     def _direction_against(self, segment: Segment) -> Why | None:
-        for place, score in self._scores(segment).items():
-            there = self._segments[place]
+        for place, score in self._index.scores(segment).items():
+            there = self._index.segments[place]
             if score < 2:
                 continue
             if compared_otherwise(segment, there):
@@ -433,7 +321,7 @@ class SourceStatements:
             words = words_in(one)
             if len(words) < 4:
                 continue
-            for there in self._worded[len(words)]:
+            for there in self._index.worded[len(words)]:
                 apart = [(a, b) for a, b in zip(words, there, strict=True) if a != b]
                 if (
                     len(apart) == 1
@@ -455,7 +343,7 @@ class SourceStatements:
             for token in figure.tokens:
                 figures[token].append(figure)
         said = [sentence.tokens for sentence in told]
-        for segment in self._segments[: self._essential]:
+        for segment in self._index.segments[: self._index.essential]:
             if self._sources[segment.source].name in excused:
                 continue
             if segment.figures:
@@ -471,8 +359,10 @@ class SourceStatements:
     def _is_alone(self, token: str, segment: Segment) -> bool:
         """Return whether no other statement of the sources speaks of something."""
         return all(
-            self._segments[place] is segment or place >= self._essential or token not in self._segments[place].own
-            for place in self._having[token]
+            self._index.segments[place] is segment
+            or place >= self._index.essential
+            or token not in self._index.segments[place].own
+            for place in self._index.having[token]
         )
 
 

@@ -15,8 +15,9 @@ from remit.text.markers import (
     STRICT_CONDITION,
     STRICT_EXCEPTION,
 )
+from remit.text.sentence_segments import ReadSentence, Segment
 from remit.text.stated_figures import StatedFigure
-from remit.text.statements import EMPTY_WORDS, ReadSentence, Segment
+from remit.text.statements import EMPTY_WORDS
 from remit.text.vocabulary import words_of
 from remit.text.word_relations import Sides, concept_of, same_meaning
 
