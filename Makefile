@@ -114,7 +114,7 @@ screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --extra relay --extra acp --quiet $(UPGRADE) --output-file requirements.lock \
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --extra relay --extra acp --extra postgres --extra nats --quiet $(UPGRADE) --output-file requirements.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
 
 lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents may come from
