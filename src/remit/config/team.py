@@ -116,6 +116,7 @@ class Team(TeamFile, frozen=True, kw_only=True):
             root_time_ms=duration_ms(budgets.run_time),
             delegation_time_ms=duration_ms(budgets.delegation_time),
             root_tokens=budgets.run_tokens,
+            user_tokens_per_day=budgets.per_user_per_day,
             delegation_tokens=budgets.delegation_tokens,
             context_tokens=budgets.context_tokens,
             max_result_bytes=limits.max_result_bytes,

@@ -25,6 +25,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     root_time_ms: int = ROOT_TIME_MS
     delegation_time_ms: int = 30_000
     root_tokens: int = ROOT_TOKENS
+    user_tokens_per_day: int | None = None
+    """The most tokens of one user's runs in a day (UTC), on all hubs that share a store."""
     delegation_tokens: int = 8_000
     context_tokens: int = CONTEXT_TOKENS
     max_result_bytes: int = 1_048_576

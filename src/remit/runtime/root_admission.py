@@ -18,6 +18,7 @@ from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.attempt import RequestInspection
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import DuplicateRequest, RegisteredAgent, SessionOwner
+from remit.runtime.user_budgets import Allowance
 
 log = logging.getLogger("remit")
 
@@ -28,9 +29,11 @@ class RootAttempt:
     """A user's request on its way to an agent."""
 
     __slots__ = (
+        "allowance",
         "approved",
         "content",
         "entry",
+        "frame",
         "goes_on",
         "looked",
         "may_be_known",
@@ -61,6 +64,18 @@ class RootAttempt:
         """The questions that a person has approved."""
         self.questions = 0
         self.looked: RequestInspection | None = None
+        self.allowance: Allowance | None = None
+        """What the run has reserved of its user's day."""
+        self.frame: Frame | None = None
+        """The run's outermost delegation, once it is admitted."""
+
+    def allow(self, allowance: Allowance) -> None:
+        """Reduce the request's tokens to what its user has left of the day."""
+        self.allowance = allowance
+        remit = self.request.remit
+        tokens = allowance.tokens
+        narrowed = replace(remit, tokens=tokens, context_tokens=min(remit.context_tokens, tokens))
+        self.request = replace(self.request, remit=narrowed)
 
     def agreed(self, question: str, edits: dict[str, Json]) -> None:
         """Note that a person agreed, and their edits.

@@ -37,6 +37,7 @@ from remit.runtime.ports import (
 from remit.runtime.redactor import made_whole
 from remit.runtime.root_admission import RootAdmission, RootAttempt
 from remit.runtime.root_records import CLOSING, RootRecords
+from remit.runtime.user_budgets import UserBudgets
 
 # A worker without a heartbeat for this long is considered dead, and its claimed runs are resumed.
 LEASE_MS = 5_000
@@ -51,6 +52,7 @@ class RootRuns:
         self._dispatch = dispatch
         self._admission = admission
         self._records = records
+        self._budgets = UserBudgets(dispatch.parts)
         self.active = ActiveRuns(self._gone)
 
     @property
@@ -165,6 +167,14 @@ class RootRuns:
         """Judge a root request; if it is admitted, submit and execute it."""
         may_be_known = request.id != request.run and request.run not in self._records.parked
         attempt = RootAttempt(request, content, may_be_known=may_be_known)
+        try:
+            return await self._judge(attempt)
+        finally:
+            if attempt.allowance is not None and not attempt.run.handed_back:
+                await self._budgets.settle(attempt.allowance, 0 if attempt.frame is None else attempt.frame.used)
+
+    async def _judge(self, attempt: RootAttempt) -> Response:
+        """Judge a root request until it is refused, or admitted, submitted and executed."""
         admission, clock = self._admission, self._dispatch.parts.clock
         if (known := await admission.prepare(attempt)) is not None:
             return await self._known(attempt.request, known)
@@ -189,9 +199,11 @@ class RootRuns:
                         await admission.assign_session(attempt, attempt.session)
                     elif (why := self.active.why_called_off(request.run)) is not None:
                         return await self._records.refuse(request, why)
+                    elif attempt.allowance is None and self._budgets.applies_to(request):
+                        attempt.allow(await self._budgets.reserve(request))
                     else:
-                        frame = admission.reserve(attempt, verdict, now)
-                        return await self._submit(frame, frame.recorded or verdict.request, content)
+                        attempt.frame = frame = admission.reserve(attempt, verdict, now)
+                        return await self._submit(frame, frame.recorded or verdict.request, attempt.content)
 
     async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
         """Ask a person; return the outcome if the request goes no further."""

@@ -99,6 +99,10 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
     context_tokens: Annotated[Count, Meta(description="Tokens of the conversation that a callee is shown.")] = (
         _LIMITS.context_tokens
     )
+    per_user_per_day: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Tokens of all runs of one user in a day (UTC), on all hubs that share the store."),
+    ] = None
     run_time: Annotated[Duration, Meta(description="Time of a run.")] = duration(_LIMITS.root_time_ms)
     delegation_time: Annotated[Duration, Meta(description="Time of a delegation if the caller sets none.")] = duration(
         _LIMITS.delegation_time_ms
