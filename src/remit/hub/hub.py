@@ -44,6 +44,7 @@ from remit.runtime.ports import (
 )
 from remit.runtime.registry import team_invalid
 from remit.runtime.root_request import AskOptions
+from remit.runtime.shared_limits import SharedLimits
 from remit.stores import STORE_PATH
 from remit.stores.checkpoints import key_path
 from remit.stores.sqlite import SqliteStore
@@ -79,6 +80,7 @@ class Hub(OldHubNames, Engine):
     `"inbox"` leaves the question in the store for `remit pending` or `hub.decide`. *token_counter* counts the tokens of
     a text (default: exactly with the extra `tokens`, else by an estimate). *workspace* is the folder that callees may
     be told of. *summarizer* makes better summaries of conversations than those made without a model.
+    *shared* says that other hubs share the store: rate limits, breakers and rankings then hold over all of them.
     """
 
     _ignored: Path | None = None
@@ -101,6 +103,7 @@ class Hub(OldHubNames, Engine):
         workspace: Workspace | Path | str | None = None,
         summarizer: Summarizer | None = None,
         clock: Clock | None = None,
+        shared: bool = False,
     ) -> None:
         self._isolation = Isolation()
         self._mcp = HubMcpServers()
@@ -128,6 +131,10 @@ class Hub(OldHubNames, Engine):
             summarizer=summarizer,
             clock=clock,
         )
+        self._shared = SharedLimits(self._parts, self._dispatch.routing) if shared else None
+        if self._shared is not None:
+            self._parts.shared = self._shared
+            self._closers.append(self._shared.close)
         if (aclose := getattr(summarizer, "aclose", None)) is not None:
             self._closers.append(aclose)
         self._orchestration = Orchestration(
@@ -140,6 +147,8 @@ class Hub(OldHubNames, Engine):
     async def __aenter__(self) -> Self:
         self._orchestration.check()
         await super().__aenter__()
+        if self._shared is not None:
+            self._shared.open()
         if self._telemetry is not None:
             self._telemetry.open()
         if self._ignored is not None:

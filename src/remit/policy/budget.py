@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
+from remit.policy.verdict import ALLOW, Facts, Refuse, Verdict, refuse
 from remit.protocol.card import Rate
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request
@@ -166,10 +166,9 @@ def count(window: Window, rate: Rate, now: float) -> Window:
 
 def rate(request: Request, facts: Facts) -> Verdict:
     """Within the callee's rate limit."""
-    if not facts.rate_wait_ms:
-        return ALLOW
-    return refuse(
-        Code.RATE_LIMITED,
-        f"{request.target} is asked too often",
-        retry_after_ms=facts.rate_wait_ms,
-    )
+    return asked_too_often(request.target, facts.rate_wait_ms) if facts.rate_wait_ms else ALLOW
+
+
+def asked_too_often(target: str, wait_ms: int) -> Refuse:
+    """Return the refusal of a call beyond the callee's rate limit; the next may come after *wait_ms*."""
+    return refuse(Code.RATE_LIMITED, f"{target} is asked too often", retry_after_ms=wait_ms)

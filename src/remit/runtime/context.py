@@ -9,6 +9,7 @@ from msgspec import Struct
 from remit.policy.limits import Limits
 from remit.policy.verdict import Ask, Guard, Sealing
 from remit.policy.warning import HubWarning
+from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
@@ -21,6 +22,12 @@ from remit.runtime.ports import Approver, Clock, Store, Transport
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry
 from remit.runtime.sessions import Sessions
+
+
+class SharedRates(Protocol):
+    """Rates that several hubs keep together: see `shared_limits.py`."""
+
+    async def rate_wait_ms(self, card: AgentCard | None) -> int: ...
 
 
 class RuntimeContext(Struct, kw_only=True):
@@ -41,6 +48,8 @@ class RuntimeContext(Struct, kw_only=True):
     sessions: Sessions
     outflow: Outflow
     cache: Cache
+    shared: SharedRates | None = None
+    """Rates that are counted for all hubs that share the store; None: this hub is alone, and the ledger counts."""
     sample_ratio: float = 1.0
     """The share of local runs whose spans are kept; it travels along, so that other hubs keep the same runs."""
     remarks: dict[str, tuple[str, ...]] = {}

@@ -213,6 +213,11 @@ class Ledger:
                 self.tracks[at] = replace(track, in_flight=known.in_flight)
         self.is_new = False
 
+    def learn_from(self, seen: Mapping[tuple[str, str], TrackRecord]) -> None:
+        """Replace track records by those that the record shows, which has the calls of all hubs."""
+        for at, track in seen.items():
+            self.tracks[at] = replace(track, in_flight=self.tracks.get(at, _UNTRIED).in_flight)
+
     def _candidate(self, capability: str, card: AgentCard, now: float) -> Candidate:
         breaker = self.breakers.get(card.name, _FRESH)
         wait_ms = self.breaker_wait_ms(card.name, now)

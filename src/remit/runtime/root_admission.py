@@ -38,6 +38,7 @@ class RootAttempt:
         "looked",
         "may_be_known",
         "owner",
+        "permitted",
         "questions",
         "request",
         "run",
@@ -66,8 +67,15 @@ class RootAttempt:
         self.looked: RequestInspection | None = None
         self.allowance: Allowance | None = None
         """What the run has reserved of its user's day."""
+        self.permitted = False
+        """Whether the rate limit that hubs share has counted the request."""
         self.frame: Frame | None = None
         """The run's outermost delegation, once it is admitted."""
+
+    @property
+    def needs_permit(self) -> bool:
+        """Whether hubs count the request together before it starts."""
+        return self.entry is not None and self.entry.card.rate is not None and not self.permitted
 
     def allow(self, allowance: Allowance) -> None:
         """Reduce the request's tokens to what its user has left of the day."""

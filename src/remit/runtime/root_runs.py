@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from remit.policy.budget import asked_too_often
 from remit.policy.reception import peer_of
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_request
@@ -199,6 +200,10 @@ class RootRuns:
                         await admission.assign_session(attempt, attempt.session)
                     elif (why := self.active.why_called_off(request.run)) is not None:
                         return await self._records.refuse(request, why)
+                    elif (shared := self._dispatch.parts.shared) is not None and attempt.needs_permit:
+                        if (wait_ms := await shared.rate_wait_ms(facts.target)) > 0:
+                            return await self._records.refuse(request, asked_too_often(request.target, wait_ms).fault)
+                        attempt.permitted = True
                     elif attempt.allowance is None and self._budgets.applies_to(request):
                         attempt.allow(await self._budgets.reserve(request))
                     else:

@@ -62,6 +62,8 @@ class CallAttempt:
     questions = 0
     looked: RequestInspection | None = None
     step = b""
+    permitted = False
+    """Whether the rate limit that hubs share has counted the call."""
     before: journal.JournalStep | None = None
     """How far it came before a restart."""
     caller: AgentCard
@@ -84,6 +86,11 @@ class CallAttempt:
             self.path = child_path(parent, parent.calls if call.step is None else call.step)
         else:
             self.path = route.leg_path
+
+    @property
+    def needs_permit(self) -> bool:
+        """Whether hubs count the call together before it starts; a call from before a restart was counted then."""
+        return self.card is not None and self.card.rate is not None and not self.permitted and self.before is None
 
     def granted(self, limits: Limits) -> int:
         """Return the tokens that it would be granted now."""

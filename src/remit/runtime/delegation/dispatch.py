@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from remit.policy.budget import asked_too_often
 from remit.policy.reception import context_cut
 from remit.policy.repeats import CallKey, EarlierAnswer, beside_of, is_outdated
 from remit.policy.verdict import ALLOW, Ask, Refuse, Rewrite
@@ -150,13 +151,19 @@ class Dispatch:
             facts = self.admission.facts_of_call(attempt, request, repeated=repeated)
             match self.admission.judge(request, facts, parent.run, attempt.looked, light=light):
                 case Rewrite() as verdict:
-                    if attempt.call.session is None or attempt.owner is not None:
+                    if attempt.call.session is not None and attempt.owner is None:
+                        # Taken only by a caller that may have it; then everything is judged again, since another may
+                        # have been first.
+                        user = request.remit.user
+                        attempt.owner = await parts.store.session(attempt.call.session, user, request.target)
+                    elif parts.shared is not None and attempt.needs_permit:
+                        if (wait_ms := await parts.shared.rate_wait_ms(attempt.card)) > 0:
+                            return self._refused(attempt, request, asked_too_often(request.target, wait_ms).fault)
+                        # Other calls may have been admitted meanwhile: everything is judged again.
+                        attempt.permitted = True
+                    else:
                         self.admission.note_passed(attempt, request)
                         return self._start(attempt, request, verdict, key)
-                    # Taken only by a caller that may have it; then everything is judged again, since another may have
-                    # been first.
-                    user = request.remit.user
-                    attempt.owner = await parts.store.session(attempt.call.session, user, request.target)
                 case Heavy():
                     sent = self.admission.draft_now(parent, attempt.sent, attempt.entry, attempt.path)
                     attempt.looked = await self.admission.look_through(

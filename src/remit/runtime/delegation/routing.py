@@ -7,7 +7,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from remit.policy.budget import FLOOR_MS
-from remit.policy.routing import may_try_another
+from remit.policy.routing import TrackRecord, may_try_another
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Call, Response
 from remit.protocol.errors import Fault
@@ -64,18 +64,27 @@ class Routing:
         async with self._recalling:
             if not self.parts.ledger.is_new:
                 return
-            from remit.runtime.track_record import NEWEST, tracks  # few hubs have several agents for one capability
-
-            clock = self.parts.clock
             try:
                 async with asyncio.timeout(RECALL_S):
-                    records = await self.parts.store.recent(NEWEST)
+                    found = await self._recorded()
             except (TimeoutError, StoreError) as error:
                 why = str(error) or "it takes too long"
                 log.warning("earlier track records cannot be read and do not count: %s", why)
-                records = []
-            now, wall_ms = clock.now(), clock.wall_ms()
-            self.parts.ledger.recall(tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000))
+                found = {}
+            self.parts.ledger.recall(found)
+
+    async def refresh(self) -> None:
+        """Load the track records anew: what other hubs that share the store have seen counts like this hub's own."""
+        if not self.parts.ledger.is_new:
+            self.parts.ledger.learn_from(await self._recorded())
+
+    async def _recorded(self) -> dict[tuple[str, str], TrackRecord]:
+        """Return the track records that the newest records show."""
+        from remit.runtime.track_record import NEWEST, tracks  # few hubs have several agents for one capability
+
+        records = await self.parts.store.recent(NEWEST)
+        now, wall_ms = self.parts.clock.now(), self.parts.clock.wall_ms()
+        return tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000)
 
     @cached_property
     def _recalling(self) -> asyncio.Lock:
