@@ -14,12 +14,21 @@ from remit.cli.options import json_option, team_options
     type=click.IntRange(0, 65_535),
     help="Port to listen on; 0: any free port.  [default: from the team file, or 8080]",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Worker processes, to use several cores.  [default: from the team file, or 1]",
+)
+@click.option("--worker", "place", hidden=True, help="The place of a worker process among those of a server.")
 @click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @team_options
 @json_option
 def serve(
     host: str | None,
     port: int | None,
+    workers: int | None,
+    place: str | None,
     verbose: bool,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -36,7 +45,7 @@ def serve(
     \b
     Example:
       remit serve
-      remit serve --host 0.0.0.0 --port 8443
+      remit serve --host 0.0.0.0 --port 8443 --workers 4
       curl -H "Authorization: Bearer $(cat .remit/serve.token)" http://127.0.0.1:8080/v1/agents
     """
     from remit.cli.drive import running
@@ -49,7 +58,16 @@ def serve(
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         with importing():
             team = load_team(team_path(team_file), overrides=overrides)
-        work = run_server(team, host, port, data if as_json else None)
+        shown = data if as_json else None
+        workers = workers or team.serve.workers
+        if place is None and workers > 1:
+            from remit.cli.drive.workers import run_workers  # most servers are one process
+
+            given = [("--host", host), ("--team", team_file), *(("--set", each) for each in overrides)]
+            arguments = [word for name, value in given if value is not None for word in (name, str(value))]
+            work = run_workers(team, host, port, workers, [*arguments, *["--verbose"] * verbose], shown)
+        else:
+            work = run_server(team, host, port, shown, place)
         code, stuck = running.run(work, fast_loop(tls=team.serve.certificate is not None))
         if stuck:
             running.leave(code)

@@ -81,12 +81,14 @@ def hub_of(
     store: Store | Path | None = None,
     environ: Mapping[str, str] = os.environ,
     held: Any = None,
+    shared: bool = False,
 ) -> Hub:
     """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
 
     *approver* is the person at the terminal, for a team that asks there; *store* overrides the team's. *held* keeps the
     credentials of requests from other hubs while they are executed, so that they can be passed on. While the hub is
     open, it applies what it can of a changed file when another process asks for it (`remit reload`).
+    *shared* says that other hubs have the same store.
     """
     hub = Hub(
         name=team.name,
@@ -101,6 +103,7 @@ def hub_of(
         token_counter=token_counter(team.context.tokenizer),
         workspace=team.workspace,
         summarizer=summarizer_of(team.context, environ),
+        shared=shared,
     )
     _add_tools(hub, team, environ)
     _add_agents(hub, team, environ, held)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from remit.runtime.registry import team_invalid
 from remit.server.access import token_in
 from remit.server.app import Api
 from remit.server.server import Server
+from remit.server.worker_metrics import WorkerMetrics, WorkerPlace
 from remit.transports.credentials.incoming import KnownSender, RunCredentials
 from remit.transports.credentials.spending import Spending
 from remit.transports.listening import listening
@@ -50,9 +52,18 @@ class TeamServer(NamedTuple):
 
 @asynccontextmanager
 async def serving(
-    team: Team, *, host: str | None = None, port: int | None = None, environ: Mapping[str, str] = os.environ
+    team: Team,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    bound: socket.socket | None = None,
+    place: WorkerPlace | None = None,
+    environ: Mapping[str, str] = os.environ,
 ) -> AsyncGenerator[TeamServer, None]:
-    """Open a team's hub and make its server; *host* and *port* override the team file."""
+    """Open a team's hub and make its server; *host* and *port* override the team file.
+
+    A worker process is given the socket that all workers share, *bound*, and its *place* among them.
+    """
     section = team.serve
     host, port = host or section.host, section.port if port is None else port
     for wrong in unservable(team):
@@ -63,8 +74,12 @@ async def serving(
         own = (KnownSender(name="local", token=token_in(token), permissions=frozenset(Permission), may_approve=True),)
     wall_ms = LoopClock().wall_ms
     held = RunCredentials(wall_ms)
-    with listening(host, port) as bound:
-        async with hub_of(team, environ=environ, held=held) as hub, _device_of(team, hub, environ):
+    metrics = None if place is None else WorkerMetrics(place)
+    with bound or listening(host, port) as listener:
+        async with (
+            hub_of(team, environ=environ, held=held, shared=place is not None) as hub,
+            _device_of(team, hub, environ),
+        ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
             authenticator = authenticator_of(
                 team,
@@ -82,16 +97,21 @@ async def serving(
                 exposed=lambda: hub.cards if ANYONE in section.agents else section.agents,
                 a2a=_exposure(team, hub),
                 proxies=section.proxies,
+                workers=metrics,
             )
             server = Server(
                 api,
-                bound=bound,
+                bound=listener,
                 drain_s=duration_ms(section.drain) / 1_000,
                 connections=section.connections,
                 certificate=section.certificate and str(team.folder / section.certificate),
                 key=section.private_key and str(team.folder / section.private_key),
             )
+            if metrics is not None:
+                await metrics.open(api.own_metrics)
             yield TeamServer(server, hub, token, is_local=host in LOCAL)
+            if metrics is not None:
+                await metrics.close()
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from remit.server.lookup_endpoints import TYPE, LookupEndpoints, MetricsPage, Re
 from remit.server.mcp.endpoint import McpEndpoint
 from remit.server.openapi import document
 from remit.server.refusals import REFUSALS, Endpoint, Refusals, guarded
+from remit.server.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:  # most hubs do not serve A2A
     from remit.server.a2a.routes import A2a, Exposure
@@ -42,8 +43,10 @@ class Api:
         exposed: Callable[[], Collection[str]] | None = None,
         a2a: "Exposure | None" = None,
         proxies: Collection[str] = (),
+        workers: WorkerMetrics | None = None,
     ) -> None:
         self._hub = hub
+        self._workers = workers
         self.refusals = Refusals(hub, proxies=proxies)
         self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
         self._endpoints = DelegationEndpoints(self.delegations)
@@ -98,8 +101,14 @@ class Api:
 
     async def _figures(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         await self.delegations.sender(scope, headers_of(scope))
-        ready = not await self._unready()
-        await send_bytes(send, 200, self._metrics.page(ready=ready), ((b"content-type", TYPE),))
+        page = self._metrics.page(ready=not await self._unready())
+        if self._workers is not None:
+            page = await self._workers.of_all(page)
+        await send_bytes(send, 200, page, ((b"content-type", TYPE),))
+
+    def own_metrics(self) -> bytes:
+        """Return the metrics of this process, for another worker of the same server."""
+        return self._metrics.page(ready=not self.delegations.draining)
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         self._document = self._document or encode(document())

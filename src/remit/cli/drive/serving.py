@@ -1,5 +1,10 @@
 """Runs a server in the foreground until it is stopped."""
 
+import asyncio
+import signal
+import socket
+from pathlib import Path
+
 import click
 
 from remit.cli.drive.running import Data
@@ -9,14 +14,45 @@ from remit.config.serving import TeamServer, serving
 from remit.config.team import Team
 from remit.documents.team import ServerUp
 from remit.server.server import Server
+from remit.server.worker_metrics import WorkerPlace
 
 
-async def run_server(team: Team, host: str | None, port: int | None, data: Data | None) -> int:
-    """Serve a team until it is stopped, and return the exit code."""
+async def run_server(
+    team: Team, host: str | None, port: int | None, data: Data | None, place: str | None = None
+) -> int:
+    """Serve a team until it is stopped, and return the exit code.
+
+    *place* is set in a worker process: its number, how many there are, the socket that they share, a pipe whose end
+    means that the parent is gone, and the folder for the workers' own sockets.
+    """
+    if place is not None:
+        return await _work(team, host, place, data)
     async with serving(team, host=host, port=port) as up:
         up.server.when_started = lambda: _tell(team, up, data)
         up.server.when_told = lambda: _tell_of_the_wait(up.server)
         await up.server.serve()
+    return _stopped(up)
+
+
+async def _work(team: Team, host: str | None, place: str, data: Data | None) -> int:
+    """Serve as one of several worker processes."""
+    number, bound, life, folder = place.split(":", 3)
+    own, _, workers = number.partition("/")
+    where = WorkerPlace(int(own), int(workers), Path(folder))
+    async with serving(team, host=host, bound=socket.socket(fileno=int(bound)), place=where) as up:
+        up.server.when_started = lambda: _tell(team, up, data)
+        # The parent holds the other end of the pipe: it can be read once the parent is gone, however it ended.
+        asyncio.get_running_loop().add_reader(int(life), _stop_without_parent, up.server, int(life))
+        await up.server.serve()
+    return _stopped(up) if up.server.unfinished else 0
+
+
+def _stop_without_parent(server: Server, life: int) -> None:
+    asyncio.get_running_loop().remove_reader(life)
+    server.handle_exit(signal.SIGTERM, None)
+
+
+def _stopped(up: TeamServer) -> int:
     if up.server.unfinished:
         left = many(up.server.unfinished, "request")
         click.echo(

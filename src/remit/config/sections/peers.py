@@ -113,7 +113,10 @@ class ServeSection(Section, frozen=True, kw_only=True):
     drain: Annotated[
         Duration, Meta(description="How long requests in progress may continue after the server is told to stop.")
     ] = "20s"
-    connections: Annotated[Positive, Meta(description="Maximum open connections.")] = 900
+    connections: Annotated[Positive, Meta(description="Maximum open connections of each worker process.")] = 900
+    workers: Annotated[
+        Positive, Meta(description="Worker processes that serve the address together, with one store.")
+    ] = 1
     proxies: Annotated[
         frozenset[str],
         Meta(description="Addresses or networks of trusted proxies; `X-Forwarded-For` is accepted from no one else."),
