@@ -34,6 +34,7 @@ from remit.runtime.ports import (
     SingleUseProof,
     StoreError,
     Submitted,
+    TakenRequest,
     TokenCounter,
 )
 from remit.stores import controls, inbox, vault
@@ -205,6 +206,10 @@ class SqliteStore:
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         """Claim an expired request: return the new epoch, or None if another worker has it or it has finished."""
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
+
+    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+        """Claim a request that has not begun and that no worker holds, and return it."""
+        return await self._do(lambda transaction: transaction.take(run, worker, lease_ms))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         """Extend the lease of everything that *worker* has claimed."""

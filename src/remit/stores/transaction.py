@@ -22,6 +22,7 @@ from remit.runtime.ports import (
     SingleUseProof,
     StoreError,
     Submitted,
+    TakenRequest,
     unknown_outcome,
 )
 from remit.stores import controls, inbox, vault
@@ -181,6 +182,16 @@ class Transaction:
     def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         found = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
         return found[0] if found else None
+
+    def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+        self.write()
+        found = self._row(
+            "SELECT body FROM request JOIN record ON seq = coalesce(begun_seq, first_seq)"
+            " WHERE request.run = ? AND state < 2 AND state = 0 AND waiting",
+            (run,),
+        )
+        epoch = self.claim(run, worker, lease_ms) if found else None
+        return TakenRequest(epoch, read_request(found[0])) if found and epoch is not None else None
 
     def heartbeat(self, worker: str, lease_ms: int) -> None:
         self.connection.execute(

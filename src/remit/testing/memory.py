@@ -35,6 +35,7 @@ from remit.runtime.ports import (
     SingleUseProof,
     StoreError,
     Submitted,
+    TakenRequest,
     TokenCounter,
     unknown_outcome,
 )
@@ -185,6 +186,11 @@ class MemoryStore:
         known.worker = worker
         known.lease_until_ms = now_ms + lease_ms
         return known.epoch
+
+    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+        known = self._running(run)
+        epoch = await self.claim(run, worker, lease_ms) if known is not None and known.waiting else None
+        return TakenRequest(epoch, known.request) if known is not None and epoch is not None else None
 
     def _was_asking(self, known: SubmittedRun, lease_ms: int) -> bool:
         """Return whether a question about it was open when its worker fell silent."""

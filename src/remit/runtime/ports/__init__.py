@@ -39,6 +39,7 @@ from remit.runtime.ports.requests import (
     ReusedProof,
     SingleUseProof,
     Submitted,
+    TakenRequest,
     unknown_outcome,
 )
 from remit.runtime.ports.store import (
@@ -102,6 +103,7 @@ __all__ = [
     "StoreError",
     "Submitted",
     "Summarizer",
+    "TakenRequest",
     "TokenCounter",
     "Tool",
     "Transport",

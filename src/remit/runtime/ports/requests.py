@@ -39,9 +39,16 @@ Approver = Callable[[Question], Awaitable[Decision | bool | None]]
 
 
 class AcceptedRequest(NamedTuple):
-    """The request is new, durable, and claimed by the worker that submitted it."""
+    """The request is new, durable, and claimed by the worker that submitted it, if it has a lease."""
 
     epoch: int
+
+
+class TakenRequest(NamedTuple):
+    """A request that had not begun, and the epoch under which a worker has claimed it."""
+
+    epoch: int
+    request: Request
 
 
 class SingleUseProof(NamedTuple):
@@ -120,8 +127,9 @@ class Requests(Protocol):
     ) -> Submitted:
         """Make the request and its first record durable and claim it; idempotent by (sender, user, id).
 
-        A request that is *waiting* for a person has not begun; `begin` says when it does. The single-use proof *once*
-        is stored in the same step; if it was used before, nothing is submitted.
+        A request that is *waiting*, for a person or for a host, has not begun; `begin` says when it does. With a
+        *lease_ms* of 0 and an empty *worker* nobody has claimed it: any worker may `take` it at once. The single-use
+        proof *once* is stored in the same step; if it was used before, nothing is submitted.
         """
         ...
 
@@ -152,6 +160,14 @@ class Requests(Protocol):
         """Claim an expired request: return the new epoch, or None if another worker has it or it has finished.
 
         If a person was being asked when its worker went silent, that does not count as an attempt, up to `MOST_EPOCHS`.
+        """
+        ...
+
+    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+        """Claim a request that has not begun and that no worker holds, and return it, in one transaction.
+
+        None: another worker has it, it has begun, or it has ended. Unlike `claim`, this never returns a request that
+        may have been executed before.
         """
         ...
 

@@ -16,6 +16,7 @@ from remit.runtime.ports import (
     SingleUseProof,
     Store,
     Submitted,
+    TakenRequest,
 )
 from remit.testing.samples import (
     LONG_MS,
@@ -171,6 +172,29 @@ class RequestConformance(StoreCase):
             assert await store.load("run-one") == {"step": b"fresh"}
             assert await store.finish("run-one", 2, a_response(a_request(), "fresh"), 2)
             assert (await store.wait("run-one")).result == "fresh"
+
+    async def test_a_request_for_any_host_is_taken_once_and_only_before_it_begins(self) -> None:
+        """Many machines: submitted by one hub, claimed by whichever host is free first."""
+        request = a_request()
+        async with self.opened() as store:
+            submitted = await store.submit(request, b"digest", worker="", lease_ms=0, waiting=True)
+            assert submitted == AcceptedRequest(1)
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", request, True)]
+            assert await store.take("run-one", "first", OVER_MS) == TakenRequest(2, request)
+            assert await store.take("run-one", "second", LONG_MS) == TakenRequest(3, request)
+            assert await store.take("run-one", "third", LONG_MS) is None
+            assert not await store.begin("run-one", 2, request)
+            assert await store.begin("run-one", 3, request)
+            assert await store.finish("run-one", 3, a_response(request), 1)
+            assert await store.take("run-one", "late", LONG_MS) is None
+            assert await store.take("run-unknown", "late", LONG_MS) is None
+
+    async def test_a_request_that_has_begun_is_not_taken_again(self) -> None:
+        """It may have been executed: only `claim`, which leads to a resumption or an unknown outcome, may have it."""
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
+            assert await store.take("run-one", "other", LONG_MS) is None
+            assert await store.claim("run-one", "other", LONG_MS) == 2
 
     async def test_a_heartbeat_keeps_what_its_worker_has_claimed(self) -> None:
         async with self.opened() as store:
