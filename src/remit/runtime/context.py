@@ -1,7 +1,7 @@
 """What the parts of a hub share, and what they use of each other."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -54,6 +54,8 @@ class RuntimeContext(Struct, kw_only=True):
     """The share of local runs whose spans are kept; it travels along, so that other hubs keep the same runs."""
     remarks: dict[str, tuple[str, ...]] = {}
     """By run, remarks to its sender besides the outcome, until the run is admitted."""
+    started: Callable[[Request], None] | None = None
+    """Called with each request when it has its slot."""
     passed_on: dict[str, dict[str, str]] = {}
     """By run, the headers of its request that are forwarded wherever the run goes."""
 

@@ -12,13 +12,13 @@ from typing import NamedTuple, Self, Unpack
 from remit.policy.breaker import BreakerSettings, Phase
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender, peer_of
+from remit.policy.reception import Grant, Sender
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Facts, Guard, Sealing
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.records import Delegation, Record, Refusal, delegations
+from remit.protocol.records import Delegation, Record
 from remit.protocol.submission import Submission
 from remit.protocol.trace import passed_on
 from remit.runtime.active_runs import ActiveRun
@@ -29,7 +29,6 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.guards import GUARDS
-from remit.runtime.delegation.response import needs_wording
 from remit.runtime.events import BACKLOG, Events, HubEvents
 from remit.runtime.execution import Executor
 from remit.runtime.frames import Frame
@@ -42,6 +41,7 @@ from remit.runtime.ports import (
     Agent,
     Approver,
     Clock,
+    Companion,
     ControlCommand,
     Decision,
     Question,
@@ -61,7 +61,9 @@ from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import AskOptions, new_run_id, root_request
 from remit.runtime.root_runs import RootRuns
+from remit.runtime.run_lookup import delegations_of, outcome_of, request_of
 from remit.runtime.sessions import ConversationReader, Sessions
+from remit.runtime.shared_requests import SharedRequests
 from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")
@@ -121,9 +123,12 @@ class Engine:
         )
         self._runs = RootRuns(self._dispatch, admission, records)
         self._leases = Leases(self._dispatch, admission, records, self._runs)
+        self.shared = SharedRequests(self._parts, admission, records, self._runs, self._leases)
+        """Requests from and for the hubs that share this hub's store."""
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._companions: list[Companion] = []
         self._events = HubEvents(store, self._parts.outflow, clock)
         self._metrics: HubMetrics | None = None
         self._incoming = IncomingRequests(self._parts, self._runs)
@@ -225,6 +230,11 @@ class Engine:
             if frame.parent is None:
                 self._dispatch.recording.notice(frame, text)
 
+    def accompany(self, companion: Companion) -> None:
+        """Open and close *companion* with this hub, which is not open yet."""
+        self._companions.append(companion)
+        self._closers.append(companion.close)
+
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
@@ -243,6 +253,8 @@ class Engine:
             raise
         self._open = True
         self.loop = asyncio.get_running_loop()
+        for each in self._companions:
+            await each.open()
         return self
 
     async def __aexit__(
@@ -250,6 +262,8 @@ class Engine:
     ) -> None:
         self._open, self.loop = False, None
         try:
+            for each in self._companions:
+                await each.leave()
             await self._leases.close()
             await self._runs.close()
             await self._incoming.close()
@@ -324,31 +338,11 @@ class Engine:
 
     async def outcome(self, run: str) -> Response | None:
         """Return the outcome of a run as its user gets it; None if it has not ended or was never submitted."""
-        (summary, *_) = await self._parts.store.runs(run=run, limit=1) or [None]
-        if summary is None or summary.run != run or summary.response is None:
-            return None
-        response = await self._parts.redactor.for_user(run, summary.response)
-        if summary.via:
-            response = response.outward()
-        if not needs_wording(response):
-            return response
-        request = await self.request_of(run) if summary.via else None
-        if request is not None and peer_of(request) is not None:
-            return response  # another hub words it for its own users
-        from remit.text.user_response import for_user  # few responses need it
-
-        return for_user(response, self._parts.registry.cards)
+        return await outcome_of(self._parts, run)
 
     async def request_of(self, run: str) -> Request | None:
         """Return the root request of a run in the user's words; None if nothing is recorded."""
-        (record, *_) = await self._parts.store.records(run=run, limit=1) or [None]
-        match record.body if record is not None else None:
-            case Request() as request:
-                return await self._parts.redactor.said(request.run, request)
-            case Refusal(request=request):
-                return await self._parts.redactor.said(request.run, request)
-            case _:
-                return None
+        return await request_of(self._parts, run)
 
     def stream(
         self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]
@@ -363,12 +357,12 @@ class Engine:
         """Return the records of this hub from now on, as they are committed."""
         return self._events.of_hub()
 
-    def follow(self, run: str, *, backlog: int = BACKLOG) -> Events:
-        """Return the records of a run from now on, with live text of its agents.
+    def follow(self, run: str, *, backlog: int = BACKLOG, live: bool = True) -> Events:
+        """Return the records of a run from now on, with live text of its agents unless *live* is false.
 
         *backlog* is how many unread entries are kept; the oldest are dropped first.
         """
-        return self._events.of_run(run, backlog=backlog)
+        return self._events.of_run(run, backlog=backlog, live=live)
 
     def is_running(self, run: str) -> bool:
         """Return whether this hub executes a run."""
@@ -422,11 +416,7 @@ class Engine:
 
     async def delegations(self, run: str) -> list[Delegation]:
         """Return the delegations of a run: caller, callee, objective and outcome."""
-        await self._parts.store.flush()
-        records: list[Record] = []
-        while page := await self._parts.store.records(run=run, after=records[-1].seq if records else 0):
-            records += page
-        return delegations(records)
+        return await delegations_of(self._parts.store, run)
 
     def _request(self, agent: str, text: str, user: str, options: AskOptions) -> Request:
         if not self._open:
@@ -438,10 +428,10 @@ class Engine:
         return root_request(agent, text, user, options, run=run, created_ms=created_ms, limits=self._parts.limits)
 
     def _serve(self, card: AgentCard) -> None:
-        leave = self._parts.transport.serve(
-            card.name, card.concurrency, card.queue, self._executor.execute, elsewhere=self.is_remote(card.name)
-        )
-        self._stop_serving.append(leave)
+        remote = self.remotes.get(card.name)
+        slots = card.concurrency if remote is None else remote.slots(card.concurrency)
+        serve, execute = self._parts.transport.serve, self._executor.execute
+        self._stop_serving.append(serve(card.name, slots, card.queue, execute, elsewhere=remote is not None))
 
     def _frames(self) -> list[Frame]:
         return list(self._parts.ledger.frames.values())

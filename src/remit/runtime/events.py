@@ -158,9 +158,9 @@ class HubEvents:
         self._listening.add(events)
         return events
 
-    def of_run(self, run: str, *, backlog: int = BACKLOG) -> Events:
-        """Return the records of a run from now on, with live text of its agents."""
-        events = self._followed(run, backlog)
+    def of_run(self, run: str, *, backlog: int = BACKLOG, live: bool = True) -> Events:
+        """Return the records of a run from now on, with live text of its agents if *live*."""
+        events = self._followed(run, backlog, live=live)
         self._listening.add(events)
         return events
 
@@ -203,8 +203,8 @@ class HubEvents:
         for events in self._listening:
             events.close()
 
-    def _followed(self, run: str, backlog: int = BACKLOG) -> Events:
-        return Events(partial(self._followers.listen, run), self._outflow, run, backlog=backlog)
+    def _followed(self, run: str, backlog: int = BACKLOG, *, live: bool = True) -> Events:
+        return Events(partial(self._followers.listen, run), self._outflow if live else None, run, backlog=backlog)
 
 
 async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:

@@ -59,6 +59,8 @@ class Executor:
         frame.taken_s = parts.clock.now()
         frame.advance(_RUNNING)
         frame.ran = True
+        if parts.started is not None:
+            parts.started(request)
         if isinstance(frame.agent, Remote):
             return await self._send(frame, frame.agent, request)
         if frame.doubt:

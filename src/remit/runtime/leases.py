@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,6 +23,8 @@ from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import CLOSING, RootRecords
 
 log = logging.getLogger("remit")
+
+T = TypeVar("T")
 
 MAX_ATTEMPTS = 3
 # A sender retries within a day; after that its request id may be used again.
@@ -68,6 +70,8 @@ class Leases:
         """Called when someone asks every hub to reload its team file."""
         self.only: frozenset[str] | None = None
         """The orphaned runs to resume; None: all."""
+        self.on_unclaimed: Callable[[OrphanedRun], None] | None = None
+        """Called with each request for any host that nobody has taken; None: this hub takes them as they come."""
 
     async def open(self) -> None:
         """Renew this hub's claims, resume orphaned runs, and listen to other processes."""
@@ -130,32 +134,48 @@ class Leases:
     async def _take_up(self, expired: OrphanedRun) -> None:
         if self.only is not None and expired.run not in self.only:
             return
-        entry = self._dispatch.parts.registry.agents.get(expired.request.target)
+        entry, hub = self._dispatch.parts.registry.agents.get(expired.request.target), self._dispatch.parts.registry.hub
         if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._records.parked:
             return  # another hub on this store may have the agent; or it runs here, and its lease was lost
-        if expired.waiting and self._dispatch.parts.approver is None:
+        if isinstance(entry.agent, Remote) and entry.agent.shares_store and expired.request.via == hub:
+            return  # a hub that hosts the agent resumes it
+        if expired.waiting and expired.request.via == hub:  # submitted for any host to take
+            if self.on_unclaimed is not None:
+                self.on_unclaimed(expired)
+                return
+        elif expired.waiting and self._dispatch.parts.approver is None:
             return  # another hub may have a person to ask
-        # A closing hub must not keep a claim on a run that nobody works on: once claimed, it is resumed.
-        claiming = asyncio.get_running_loop().create_task(self._claim(expired, entry))
-        try:
-            await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await asyncio.wait({claiming})
-            raise
+        await _to_the_end(self._claim(expired, entry))
 
     async def _claim(self, expired: OrphanedRun, entry: RegisteredAgent) -> None:
-        store = self._dispatch.parts.store
-        epoch = await store.claim(expired.run, self._records.worker, self._runs.lease_ms)
-        if epoch is None:
-            return
+        epoch = await self._dispatch.parts.store.claim(expired.run, self._records.worker, self._runs.lease_ms)
+        if epoch is not None:
+            await self._resume_or_release(expired, entry, epoch)
+
+    async def take(self, run: str) -> ActiveRun | None:
+        """Take a request for any host and start it; None if another hub has it, or it has begun or ended."""
+        return await _to_the_end(self._take(run))
+
+    async def _take(self, run: str) -> ActiveRun | None:
+        parts = self._dispatch.parts
+        taken = await parts.store.take(run, self._records.worker, self._runs.lease_ms)
+        if taken is None:
+            return None
+        entry = parts.registry.agents.get(taken.request.target)
+        if entry is None:
+            await parts.store.release(run, taken.epoch)
+            return None
+        return await self._resume_or_release(OrphanedRun(run, taken.request, waiting=True), entry, taken.epoch)
+
+    async def _resume_or_release(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> ActiveRun:
         try:
-            await self._resume_claimed(expired, entry, epoch)
+            return await self._resume_claimed(expired, entry, epoch)
         except StoreError:
             with suppress(StoreError):
-                await store.release(expired.run, epoch)
+                await self._dispatch.parts.store.release(expired.run, epoch)
             raise
 
-    async def _resume_claimed(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> None:
+    async def _resume_claimed(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> ActiveRun:
         """Resume a claimed run."""
         store, request = self._dispatch.parts.store, expired.request
         called_off = await store.controls(0, request.run)
@@ -172,10 +192,11 @@ class Leases:
             work = self._resume(run, entry)
         else:
             work = self._give_up(Run(request, epoch, None))
-        self._runs.launch(request, content, work)
+        going = self._runs.launch(request, content, work)
         self._runs.active.note_on_record(request, request.run)
         for control in called_off:
             self._obey(control)
+        return going
 
     async def _resume(self, run: Run, entry: RegisteredAgent) -> Response:
         parts = self._dispatch.parts
@@ -237,3 +258,13 @@ class Leases:
             fault=why,
         )
         return await self._records.finish(run, response)
+
+
+async def _to_the_end(claiming: Coroutine[None, None, T]) -> T:
+    """Finish a claim even if cancelled: a closing hub must not keep a claim on a run that nobody works on."""
+    task = asyncio.get_running_loop().create_task(claiming)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

@@ -74,6 +74,7 @@ class SlotPool:
         self._elsewhere = elsewhere
         self._agent = agent
         self._free = slots
+        self._freed: Callable[[str], None] | None = None
         self._queue = queue
         self._arrivals = count()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -91,6 +92,17 @@ class SlotPool:
                 future.set_result(None)
                 return
         self._free += 1
+        if self._freed is not None:
+            self._freed(self._agent)
+
+    @property
+    def free(self) -> int:
+        """How many slots are free."""
+        return self._free
+
+    def on_free(self, freed: Callable[[str], None] | None) -> None:
+        """Call *freed* with the agent's name when a slot is free and no request waits for it."""
+        self._freed = freed
 
     def take_now(self) -> bool:
         """Take a slot if one is free."""
@@ -132,10 +144,21 @@ class LocalTransport:
 
     def __init__(self) -> None:
         self._stalls: dict[str, SlotPool] = {}
+        self._freed: Callable[[str], None] | None = None
 
     def queued(self) -> dict[str, int]:
         """Return how many requests wait for each agent."""
         return {agent: stall.queued for agent, stall in self._stalls.items()}
+
+    def free(self, agent: str) -> int:
+        """Return how many slots of an agent are free."""
+        stall = self._stalls.get(agent)
+        return 0 if stall is None else stall.free
+
+    def on_free(self, freed: Callable[[str], None]) -> None:
+        self._freed = freed
+        for stall in self._stalls.values():
+            stall.on_free(freed)
 
     async def request(self, agent: str, request: Request, deadline: float) -> Response:  # noqa: ARG002 - the caller keeps it
         stall = self._stalls.get(agent)
@@ -151,6 +174,7 @@ class LocalTransport:
         self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False
     ) -> Callable[[], None]:
         stall = self._stalls[agent] = SlotPool(agent, slots, queue, handler, elsewhere=elsewhere)
+        stall.on_free(self._freed)
 
         def leave() -> None:
             if self._stalls.get(agent) is stall:

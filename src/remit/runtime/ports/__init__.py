@@ -14,6 +14,7 @@ from remit.runtime.ports.archive import (
     SessionOwner,
 )
 from remit.runtime.ports.remote import (
+    Companion,
     Credential,
     Departure,
     Handler,
@@ -70,6 +71,7 @@ __all__ = [
     "Archive",
     "Classifier",
     "Clock",
+    "Companion",
     "ControlCommand",
     "Controls",
     "Conversations",

@@ -107,10 +107,32 @@ class Remote:
 
     validates = False
     """Whether every response was read by `decode_response`, so that a short one needs no second check."""
+    shares_store = False
+    """Whether the hub that executes it has the same store: then it queues requests, and resumes their runs."""
+
+    def slots(self, concurrency: int) -> int:
+        """Return how many requests to it may be in progress from this hub, given the concurrency in its card."""
+        return concurrency
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Return the outcome. When cancelled, notify the other side before raising, within a short time."""
         raise NotImplementedError
+
+
+class Companion(Protocol):
+    """Something that is open while its hub is, such as a connection to other hubs."""
+
+    async def open(self) -> None:
+        """Called once the hub is open."""
+        ...
+
+    async def leave(self) -> None:
+        """Called when the hub is about to close: start nothing new."""
+        ...
+
+    async def close(self) -> None:
+        """Called when the runs of the hub have ended; its store is still open."""
+        ...
 
 
 class OutgoingRequest(NamedTuple):
@@ -169,4 +191,12 @@ class Transport(Protocol):
 
     def queued(self) -> dict[str, int]:
         """Return the number of waiting requests by agent."""
+        ...
+
+    def free(self, agent: str) -> int:
+        """Return how many more requests for *agent* could start now; 0 if nobody serves it."""
+        ...
+
+    def on_free(self, freed: Callable[[str], None]) -> None:
+        """Call *freed* with an agent's name when one of its slots is free and no request waits for it."""
         ...

@@ -1,0 +1,161 @@
+"""Requests between hubs that share a store: submitted by one, taken and executed by another."""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from remit.policy.reception import Sender, receive, with_session_of_peer
+from remit.policy.weight import is_light_request
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Fault, RemitError
+from remit.protocol.records import Approval, Record
+from remit.protocol.submission import Submission
+from remit.runtime.active_runs import ActiveRun
+from remit.runtime.aside import aside
+from remit.runtime.context import RuntimeContext
+from remit.runtime.frames import Run
+from remit.runtime.ports import AcceptedRequest, DuplicateRequest, OrphanedRun
+from remit.runtime.root_admission import RootAdmission
+from remit.runtime.root_records import RootRecords
+from remit.runtime.root_request import new_run_id
+
+# The fields of a submission that a request has: all of them.
+_FIELDS = Request.__struct_fields__
+
+
+class HandedOver(NamedTuple):
+    """A request that was handed over to the hubs of the team: its run there, and its outcome if it has ended."""
+
+    run: str
+    response: Response | None
+
+
+class RunTaker(Protocol):
+    """Takes requests that have not begun: see `leases.py`."""
+
+    on_unclaimed: Callable[[OrphanedRun], None] | None
+
+    async def take(self, run: str) -> ActiveRun | None: ...
+
+
+class Digester(Protocol):
+    """Makes the digest of a request's content: see `root_runs.py`."""
+
+    def digest_of(self, request: Request) -> bytes: ...
+
+
+class SharedRequests:
+    """Hands requests over to the hubs that share this hub's store, and takes theirs.
+
+    The store is the truth: a request is submitted without a claim, and the hub that takes it executes it as it would
+    the request of a peer, under all guards. Whatever carries the news may lose them.
+    """
+
+    def __init__(
+        self, parts: RuntimeContext, admission: RootAdmission, records: RootRecords, digester: Digester, taker: RunTaker
+    ) -> None:
+        self._parts = parts
+        self._admission = admission
+        self._records = records
+        self._digester = digester
+        self._taker = taker
+        self._sender = Sender(name=parts.registry.hub, is_hub=True)
+
+    @property
+    def worker(self) -> str:
+        """The name under which this hub claims runs; no other hub has it."""
+        return self._records.worker
+
+    # ── for the caller ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, sent: Request) -> HandedOver:
+        """Make a request durable that any host of its agent may take; the same request is submitted once."""
+        parts, created_ms = self._parts, self._parts.clock.wall_ms()
+        request = receive(
+            Submission(**{field: getattr(sent, field) for field in _FIELDS}),
+            self._sender,
+            exposed=frozenset({sent.target}),
+            run=new_run_id(created_ms),
+            created_ms=created_ms,
+            limits=parts.limits,
+        )
+        if isinstance(request, Fault):
+            raise RemitError(request)
+        run = Run(request, 0, None, parts.redactor.sealing(request.session or request.run))
+        clean = await self._admission.redacted(run, request)
+        if clean.view is not None:
+            clean = replace(clean, view=clean.view.recorded())
+        digest_of = self._digester.digest_of
+        content = digest_of(request) if is_light_request(request) else await aside.run(digest_of, request)
+        submitted = await parts.store.submit(clean, content, worker="", lease_ms=0, waiting=True)
+        match submitted:
+            case AcceptedRequest():
+                return HandedOver(request.run, None)
+            case DuplicateRequest(run=known, response=response):
+                # The id is the call's place in its run: it is the same call, also if what it was shown has changed.
+                return HandedOver(known, None if response is None else await self._for_caller(known, response))
+            case _:
+                raise AssertionError("there is no single-use proof")
+
+    async def outcome(self, run: str, within_s: float) -> Response | None:
+        """Return the outcome as the caller gets it; None if it has not ended *within_s*."""
+        try:
+            async with asyncio.timeout(within_s):
+                response = await self._parts.store.wait(run)
+        except TimeoutError:
+            return None
+        return await self._for_caller(run, response)
+
+    async def approvals(self, run: str, after: int) -> tuple[int, list[Approval]]:
+        """Return the questions to people and their answers in a run's record, and the number of its last record."""
+        page: list[Record] = await self._parts.store.records(run=run, after=after)
+        found = [record.body for record in page if isinstance(record.body, Approval)]
+        return (page[-1].seq if page else after), found
+
+    async def withdraw(self, run: str, why: Fault) -> bool:
+        """End a request that no host has taken; False: a host has it, or it has ended."""
+        store = self._parts.store
+        taken = await store.take(run, self.worker, lease_ms=WITHDRAWAL_MS)
+        if taken is None:
+            return False
+        response = self._records.refused(taken.request, why)
+        return await store.finish(run, taken.epoch, response, self._parts.clock.wall_ms(), keep=False)
+
+    async def cancel(self, run: str, reason: str) -> None:
+        """Tell the hub that executes a run to stop it."""
+        await self._parts.store.control(run, "cancel", self._sender.name, reason)
+
+    async def _for_caller(self, run: str, response: Response) -> Response:
+        restored = await self._parts.redactor.for_user(run, response)
+        return with_session_of_peer(restored.outward(), self._sender.name)
+
+    # ── for the host ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def take(self, run: str) -> ActiveRun | None:
+        """Take a request and start it; None if another hub has it, or it has begun or ended."""
+        return await self._taker.take(run)
+
+    def watch(
+        self,
+        *,
+        unclaimed: Callable[[OrphanedRun], None],
+        started: Callable[[Request], None],
+        freed: Callable[[str], None],
+    ) -> None:
+        """Call *unclaimed* with each request in the store that no host has taken, again and again until one does.
+
+        *started* is called with each request that has its slot, *freed* with an agent that has a free slot.
+        """
+        self._taker.on_unclaimed = unclaimed
+        self._parts.started = started
+        self._parts.transport.on_free(freed)
+
+    def free_slots(self, agent: str) -> int:
+        """Return how many more requests an agent could start now."""
+        return self._parts.transport.free(agent)
+
+
+# Only as long as it takes to record that nothing was started.
+WITHDRAWAL_MS = 5_000
