@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # most hubs have no telemetry, no servers and no models
     from remit.agents.model import ModelAgent
     from remit.hub.telemetry import HubTelemetry, TelemetryOptions
     from remit.server.a2a.routes import Exposure
+    from remit.transports.nats.bus import Bus
 
 DEFAULT_STORE = Path(STORE_PATH)
 # More threads than this for one agent wait for the same thing, and each costs memory.
@@ -108,6 +109,7 @@ class Hub(OldHubNames, Engine):
         self._isolation = Isolation()
         self._mcp = HubMcpServers()
         self._telemetry: HubTelemetry | None = None
+        self.bus: Bus | None = None
         limits = limits or Limits()
         count = default_token_counter() if token_counter is None else token_counter
         if store is None or isinstance(store, str | Path):

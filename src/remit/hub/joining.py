@@ -1,0 +1,29 @@
+"""Joins a hub to the bus of its team."""
+
+from collections.abc import Collection
+
+from remit.hub.hub import Hub
+from remit.protocol.card import AgentCard
+from remit.transports.nats.bus import Bus
+from remit.transports.nats.connection import BusSettings
+
+
+def join_bus(
+    hub: Hub,
+    settings: BusSettings,
+    *,
+    name: str,
+    hosts: Collection[str] | None = None,
+    calls: Collection[AgentCard] = (),
+) -> Bus:
+    """Join a hub, which is not open yet, to the bus of the hubs that share its store and its *name*.
+
+    It takes requests for *hosts*, which are agents of its own (default: all of them), and calls the agents in *calls*,
+    which other hubs host, like its own. Agents that it hears of later are added.
+    """
+    bus = Bus(hub, settings, team=name, hosts=hosts)
+    for card in calls:
+        hub.register(card, bus.agent(card.name))
+    hub.accompany(bus)
+    hub.bus = bus
+    return bus

@@ -1,0 +1,239 @@
+"""The bus of a team: a hub says on it what it hosts, and brings requests for other agents to their hosts."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+
+import msgspec
+from nats.aio.msg import Msg
+
+from remit.protocol.card import QUEUE, AgentCard
+from remit.protocol.envelope import Request
+from remit.protocol.errors import RemitError
+from remit.protocol.records import Approval, Delta, Progress, read_body
+from remit.runtime.engine import Engine
+from remit.transports.nats.agent import BusAgent, RunNews
+from remit.transports.nats.connection import LOST, BusSettings, Connection, in_words
+from remit.transports.nats.host import BusHost
+from remit.transports.nats.presence import Presence, shown_card
+from remit.transports.nats.queue import WorkQueue
+from remit.transports.nats.subjects import (
+    BUSY,
+    EVERY_HUB,
+    TAKEN,
+    HostedAgent,
+    Offer,
+    PresentHub,
+    Subjects,
+    encode,
+    read_news,
+    token,
+)
+
+log = logging.getLogger("remit")
+
+# A host answers an offer at once; one that does not is gone, or its loop is blocked.
+OFFER_S = 0.5
+# For so long after a host said that it is busy, or that its queue is full, others are not asked again.
+BUSY_S = 0.02
+FULL_S = 0.1
+
+
+class Bus:
+    """A hub's side of the bus. It is opened with the hub, and works as far as NATS does."""
+
+    def __init__(self, engine: Engine, settings: BusSettings, *, team: str, hosts: Collection[str] | None) -> None:
+        """*hosts* are the agents that this hub takes requests for; None: all of its own."""
+        self._engine = engine
+        self._shared = engine.shared
+        self._team = team
+        self._hosts = hosts
+        self._subjects = Subjects(team)
+        self._connection = Connection(settings, f"{team} {engine.shared.worker}")
+        self._queue = WorkQueue(self._connection, self._subjects)
+        self._presence = Presence(
+            self._connection, self._subjects, self._shared.worker, self._described, self._heard_of
+        )
+        self._host: BusHost | None = None
+        self._runs: dict[str, RunNews] = {}
+        self._busy_until: dict[str, float] = {}
+        self._full_until: dict[str, float] = {}
+        self._subscribed = False
+
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Connect, say what this hub hosts and take requests; without NATS, go on trying in the background."""
+        remotes = self._engine.remotes
+        own = [name for name in self._engine.cards if name not in remotes]
+        agents = own if self._hosts is None else [name for name in own if name in self._hosts]
+        self._host = BusHost(
+            self._connection,
+            self._subjects,
+            self._queue,
+            self._shared,
+            lambda run, live: self._engine.follow(run, live=live),
+            agents,
+        )
+        self._connection.on_connected.append(self._connected)
+        await self._connection.open()
+        await self._presence.open()
+
+    async def drain(self, within_s: float) -> None:
+        """Take nothing new, say so, and return once what was taken has ended, or *within_s* is over."""
+        if self._host is None:
+            return
+        self._host.draining = True
+        await self._say()
+        await self._host.drain(within_s)
+
+    async def leave(self) -> None:
+        """Take nothing new: the hub is about to close."""
+        if self._host is not None and not self._host.draining:
+            self._host.draining = True
+            await self._say()
+
+    async def close(self) -> None:
+        """Say how the last runs ended, and disconnect."""
+        await self._presence.close()
+        if self._host is not None:
+            await self._host.close()
+        await self._connection.close()
+
+    async def _connected(self) -> None:
+        assert self._host is not None
+        if not self._subscribed:  # the client subscribes again by itself after a reconnection
+            for home in (self._shared.worker, EVERY_HUB):
+                await self._connection.subscribe(self._subjects.news(home, "*"), self._news)
+            await self._host.subscribe()
+            await self._presence.connected()
+            self._subscribed = True
+        else:
+            await self._presence.renew()
+        await self._queue.open()
+        self._host.look()
+
+    async def _say(self) -> None:
+        try:
+            await self._presence.say()
+        except LOST as error:  # its silence says the same, a little later
+            log.debug("the presence of this hub could not be said: %s", in_words(error))
+
+    # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def agent(self, name: str) -> BusAgent:
+        """Return an agent that other hubs host."""
+        return BusAgent(name, self, self._shared)
+
+    @property
+    def hosted(self) -> list[str]:
+        """The agents that this hub takes requests for."""
+        return [] if self._host is None else sorted(self._host.agents)
+
+    @property
+    def in_progress(self) -> int:
+        """How many requests of other hubs are in progress here."""
+        return 0 if self._host is None else self._host.in_progress
+
+    @property
+    def hubs(self) -> list[PresentHub]:
+        """The other hubs that are present."""
+        return self._presence.hubs()
+
+    def _described(self) -> PresentHub:
+        host, cards = self._host, self._engine.cards
+        names = () if host is None or host.draining else sorted(host.agents)
+        agents = tuple(HostedAgent(shown_card(cards[name]), host.free(name) if host else 0) for name in names)
+        return PresentHub(self._team, agents, draining=host is not None and host.draining)
+
+    def _heard_of(self, cards: Iterable[AgentCard]) -> None:
+        """Add the agents of other hubs that this hub's team file does not name."""
+        for card in cards:
+            known = self._engine.cards.get(card.name)
+            if known is None:
+                try:
+                    self._engine.register(card, self.agent(card.name))
+                except RemitError as error:
+                    log.warning("invalid agent on the bus: %s", error.fault.message)
+
+    # ── bringing requests ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def connected(self) -> bool:
+        """Whether NATS is reached at the moment."""
+        return self._connection.connected
+
+    @property
+    def patience_s(self) -> float:
+        """How long a call waits for a host."""
+        return self._connection.settings.patience_s
+
+    def is_hosted(self, agent: str) -> bool:
+        """Return whether a hub that is present hosts an agent."""
+        return bool(self._presence.hosts(agent))
+
+    async def wait_for_host(self, agent: str, within_s: float) -> bool:
+        """Return whether a hub hosts an agent, once one does or *within_s* is over."""
+        return await self._presence.wait_for_host(agent, within_s)
+
+    def is_full(self, agent: str) -> bool:
+        """Return whether the queue of an agent was full a moment ago."""
+        return self._full_until.get(agent, 0) > asyncio.get_running_loop().time()
+
+    async def offer(self, request: Request, run: str, *, live: bool) -> bool:
+        """Bring a submitted request to a host, or queue it; False: the queue is full.
+
+        If NATS does not answer, the hosts find the request in the store.
+        """
+        offer, agent = Offer(run, self._shared.worker, live), request.target
+        now = asyncio.get_running_loop().time
+        try:
+            if self._busy_until.get(agent, 0) < now():
+                if await self._ask_host(agent, offer) == TAKEN:
+                    return True
+                self._busy_until[agent] = now() + BUSY_S
+            if await self._queue.depth(agent) >= self._room(agent):
+                self._full_until[agent] = now() + FULL_S
+                return False
+            await self._queue.put(agent, request.remit.priority, offer)
+        except LOST as error:
+            log.debug("%s was not offered: %s", run, in_words(error))
+        return True
+
+    async def _ask_host(self, agent: str, offer: Offer) -> bytes:
+        try:
+            return (await self._connection.request(self._subjects.offer(agent), encode(offer), OFFER_S)).data
+        except LOST:
+            return BUSY
+
+    def _room(self, agent: str) -> int:
+        queues = [
+            each.card.queue for hub in self._presence.hosts(agent) for each in hub.agents if each.card.name == agent
+        ]
+        return sum(queues) if queues else QUEUE
+
+    # ── how far it is ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def listen(self, news: RunNews) -> None:
+        """Pass news of a run to its caller."""
+        self._runs[token(news.run)] = news
+
+    def leave_run(self, news: RunNews) -> None:
+        """Pass on nothing more."""
+        self._runs.pop(token(news.run), None)
+
+    async def _news(self, message: Msg) -> None:
+        listener = self._runs.get(message.subject.rpartition(".")[2])
+        if listener is None:
+            return
+        try:
+            news = read_news(message.data)
+            if news.kind is None:
+                listener.hear(None)
+                return
+            body = read_body(news.kind, bytes(news.body))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            log.warning("invalid message about run %s", listener.run)
+            return
+        if isinstance(body, Approval | Progress | Delta):
+            listener.hear(body)

@@ -1,0 +1,154 @@
+"""Which hubs of the team are present, and which agents they host."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+import nats.errors
+from msgspec.structs import replace
+from nats.aio.msg import Msg
+from nats.js import api
+from nats.js.errors import BucketNotFoundError, NoKeysError, NoStreamResponseError, NotFoundError
+
+from remit.protocol.card import AgentCard
+from remit.transports.nats.connection import LOST, Connection, in_words
+from remit.transports.nats.subjects import PresentHub, Subjects, encode, read_present, token
+
+log = logging.getLogger("remit")
+
+_GONE = (NoStreamResponseError, NotFoundError, BucketNotFoundError)
+
+
+class Presence:
+    """Says again and again what this hub hosts, and hears the same of the others.
+
+    The bucket serves hubs that come later; those that are there hear each message as it is published. A bucket reports
+    no expiry, so each hub counts the time since it last heard of another.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        subjects: Subjects,
+        own: str,
+        describe: Callable[[], PresentHub],
+        heard: Callable[[Iterable[AgentCard]], None],
+    ) -> None:
+        self._connection = connection
+        self._subjects = subjects
+        self._own = token(own)
+        self._describe = describe
+        self._on_heard = heard
+        self._others: dict[str, tuple[float, PresentHub]] = {}
+        self._changed = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+        self._lives_s = connection.settings.presence_s
+
+    async def open(self) -> None:
+        """Listen to the other hubs from now on; `connected` says what this one hosts."""
+        self._beating = asyncio.get_running_loop().create_task(self._beat())
+
+    async def connected(self) -> None:
+        """Listen to the others, read who is there, and say what this hub hosts."""
+        await self._connection.subscribe(self._subjects.presence, self._heard)
+        await self._connection.settle()
+        await self.renew()
+
+    async def renew(self) -> None:
+        """Read who is there and say what this hub hosts; the bucket may have been lost."""
+        await self._make_bucket()
+        await self._read()
+        await self.say()
+
+    async def close(self) -> None:
+        """Say nothing more."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait({self._beating})
+
+    def hosts(self, agent: str) -> list[PresentHub]:
+        """Return the other hubs that take requests for an agent."""
+        return [hub for hub in self.hubs() if not hub.draining and any(each.card.name == agent for each in hub.agents)]
+
+    def hubs(self) -> list[PresentHub]:
+        """Return the other hubs that are present."""
+        oldest = asyncio.get_running_loop().time() - self._lives_s
+        self._others = {name: known for name, known in self._others.items() if known[0] >= oldest}
+        return [hub for _, hub in self._others.values()]
+
+    async def wait_for_host(self, agent: str, within_s: float) -> bool:
+        """Return whether a hub hosts an agent, once one does or *within_s* is over."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + within_s
+        while not self.hosts(agent):
+            if loop.time() >= end:
+                return False
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(end - loop.time()):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+        return True
+
+    async def say(self) -> None:
+        """Say what this hub hosts now."""
+        if not self._connection.connected:
+            return
+        subject, payload = self._subjects.present(self._own), encode(self._describe())
+        try:
+            await self._connection.jetstream.publish(subject, payload)
+        except _GONE:  # the storage was wiped
+            await self._make_bucket()
+            await self._connection.jetstream.publish(subject, payload)
+
+    async def _make_bucket(self) -> None:
+        config = api.KeyValueConfig(
+            bucket=self._subjects.bucket, ttl=self._lives_s, history=1, storage=api.StorageType.MEMORY
+        )
+        await self._connection.jetstream.create_key_value(config)  # pyright: ignore[reportUnknownMemberType]
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._lives_s / 3)
+            try:
+                await self.say()
+            except LOST as error:
+                log.debug("the presence of this hub could not be said: %s", in_words(error))
+
+    async def _read(self) -> None:
+        bucket = await self._connection.jetstream.key_value(self._subjects.bucket)
+        try:
+            names = await bucket.keys()  # pyright: ignore[reportUnknownMemberType]
+        except NoKeysError:
+            return
+        for name in names:
+            try:
+                entry = await bucket.get(name)
+            except nats.errors.Error:
+                continue  # it expired a moment ago
+            self._note(name, entry.value or b"")
+
+    async def _heard(self, message: Msg) -> None:
+        self._note(message.subject.rpartition(".")[2], message.data)
+
+    def _note(self, name: str, raw: bytes) -> None:
+        if name == self._own:
+            return
+        if not raw:
+            self._others.pop(name, None)
+            return
+        try:
+            hub = read_present(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            log.warning("invalid presence of hub %s", name[:100])
+            return
+        self._others[name] = (asyncio.get_running_loop().time(), hub)
+        self._on_heard([each.card for each in hub.agents])
+        self._changed.set()
+
+
+def shown_card(card: AgentCard) -> AgentCard:
+    """Return a card as other hubs see it: they do not need the instructions of its team."""
+    return replace(card, prompt="") if card.prompt else card

@@ -1,0 +1,135 @@
+"""The requests that found every host busy, in a stream in the memory of NATS.
+
+Hosts pull from it when they have a free slot. It holds no truth: the requests are in the store, and what the stream
+loses, the sweep of the hosts finds there.
+"""
+
+import logging
+
+import msgspec
+import nats.errors
+from msgspec import Struct
+from nats.js import api
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
+
+from remit.protocol.remit import Priority
+from remit.transports.local import HEAD_START
+from remit.transports.nats.connection import CONNECT_S, Connection, in_words
+from remit.transports.nats.subjects import Offer, Subjects, encode, read_offer
+
+log = logging.getLogger("remit")
+
+# A request that waits longer than a root run may take has lost its caller; the store still has it.
+KEEP_S = 600.0
+# Far more than all bounded queues of a team together: the bound of each agent is checked before.
+MOST = 1_000_000
+# A host that is given a message acknowledges it at once: after this, another host gets it.
+ACK_S = 5.0
+_GONE = (NoStreamResponseError, ServiceUnavailableError, NotFoundError, nats.errors.NoRespondersError)
+_ORDER = (Priority.HIGH, Priority.NORMAL, Priority.LOW)
+_NEXT = b'{"batch":1,"no_wait":true}'
+
+
+class _Info(Struct):
+    """The part of a stream's state that counts its messages by subject."""
+
+    subjects: dict[str, int] | None = None
+
+
+class WorkQueue:
+    """Requests that wait for a host, by agent and priority."""
+
+    def __init__(self, connection: Connection, subjects: Subjects) -> None:
+        self._connection = connection
+        self._subjects = subjects
+        self._consumers: set[str] = set()
+        self._pulls: dict[str, int] = {}
+
+    async def open(self) -> None:
+        """Make the stream if it is not there: the server may have lost it."""
+        self._consumers.clear()
+        stream = api.StreamConfig(
+            name=self._subjects.stream,
+            subjects=[self._subjects.queues],
+            retention=api.RetentionPolicy.WORK_QUEUE,
+            storage=api.StorageType.MEMORY,
+            discard=api.DiscardPolicy.NEW,
+            max_msgs=MOST,
+            max_age=KEEP_S,
+        )
+        await self._connection.jetstream.add_stream(stream)  # pyright: ignore[reportUnknownMemberType]
+
+    async def put(self, agent: str, priority: Priority, offer: Offer) -> None:
+        """Queue a request; raise one of `LOST` if that cannot be done."""
+        subject, payload = self._subjects.queue(agent, priority), encode(offer)
+        try:
+            await self._connection.jetstream.publish(subject, payload)
+        except _GONE:  # its storage was wiped
+            await self.open()
+            await self._connection.jetstream.publish(subject, payload)
+        await self._connection.publish(self._subjects.queued(agent), b"")
+
+    async def depth(self, agent: str) -> int:
+        """Return how many requests for an agent are queued."""
+        wanted = self._subjects.queue(agent, "*")
+        reply = await self._connection.request(
+            f"$JS.API.STREAM.INFO.{self._subjects.stream}",
+            msgspec.json.encode({"subjects_filter": wanted}),
+            CONNECT_S,
+        )
+        state = msgspec.json.decode(reply.data, type=dict[str, msgspec.Raw]).get("state")
+        found = None if state is None else msgspec.json.decode(state, type=_Info).subjects
+        return sum((found or {}).values())
+
+    async def next(self, agent: str) -> Offer | None:
+        """Return the next request for an agent, in the order of priority; None if there is none."""
+        for priority in self._order(agent):
+            try:
+                if (found := await self._pull(agent, priority)) is not None:
+                    return found
+            except _GONE:
+                await self.open()
+        return None
+
+    def _order(self, agent: str) -> tuple[Priority, ...]:
+        """Return the order of the queues: as in one process, nothing is overtaken for ever."""
+        pulls = self._pulls[agent] = self._pulls.get(agent, 0) + 1
+        if pulls % HEAD_START[Priority.LOW] == 0:
+            return _ORDER[::-1]
+        if pulls % HEAD_START[Priority.NORMAL] == 0:
+            return (Priority.NORMAL, Priority.HIGH, Priority.LOW)
+        return _ORDER
+
+    async def _pull(self, agent: str, priority: Priority) -> Offer | None:
+        stream, consumer = self._subjects.stream, self._subjects.consumer(agent, priority)
+        if consumer not in self._consumers:
+            await self._add_consumer(agent, priority)
+        message = await self._connection.request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", _NEXT, CONNECT_S)
+        if not message.reply or (message.headers or {}).get("Status"):
+            return None  # nothing is queued
+        await self._connection.publish(message.reply, b"+ACK")
+        try:
+            return read_offer(message.data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            log.warning("invalid message in the queue of %s", agent)
+            return None
+
+    async def _add_consumer(self, agent: str, priority: Priority) -> None:
+        name = self._subjects.consumer(agent, priority)
+        config = api.ConsumerConfig(
+            durable_name=name,
+            filter_subject=self._subjects.queue(agent, priority),
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=ACK_S,
+            max_ack_pending=MOST,
+            mem_storage=True,
+        )
+        try:
+            stream = self._connection.jetstream
+            await stream.add_consumer(self._subjects.stream, config)  # pyright: ignore[reportUnknownMemberType]
+        except APIError as error:
+            if isinstance(error, _GONE):
+                raise
+            log.warning("the queue of %s cannot be read: %s", agent, in_words(error))
+            raise nats.errors.Error(in_words(error)) from error
+        self._consumers.add(name)
