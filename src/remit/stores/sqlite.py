@@ -196,23 +196,18 @@ class SqliteStore:
         return await self._do(lambda transaction: transaction.begin(run, epoch, request))
 
     async def release(self, run: str, epoch: int) -> bool:
-        """Release a claimed request, so that another worker can claim it at once; it does not count as an attempt."""
         return await self._do(lambda transaction: transaction.release(run, epoch))
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
-        """Return the state of a request without submitting it."""
         return await self._do(lambda transaction: transaction.find(request, digest))
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        """Claim an expired request: return the new epoch, or None if another worker has it or it has finished."""
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
 
     async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
-        """Claim a request that has not begun and that no worker holds, and return it."""
         return await self._do(lambda transaction: transaction.take(run, worker, lease_ms))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
-        """Extend the lease of everything that *worker* has claimed."""
         await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:

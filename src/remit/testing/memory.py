@@ -193,15 +193,13 @@ class MemoryStore:
         return TakenRequest(epoch, known.request) if known is not None and epoch is not None else None
 
     def _was_asking(self, known: SubmittedRun, lease_ms: int) -> bool:
-        """Return whether a question about it was open when its worker fell silent."""
         asked = self._inbox.was_asked_since(known.run, known.lease_until_ms - lease_ms)
         return asked and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         self._check_open()
-        for known in self._submitted.values():
-            if known.worker == worker and known.response is None:
-                known.lease_until_ms = self._wall_ms() + lease_ms
+        for known in (each for each in self._submitted.values() if each.worker == worker and each.response is None):
+            known.lease_until_ms = self._wall_ms() + lease_ms
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self._check_open()
