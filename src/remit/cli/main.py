@@ -31,6 +31,7 @@ COMMANDS: dict[str, CommandSpec] = {
     "run": CommandSpec("run", "Ask an agent to do a task, and watch the calls."),
     "chat": CommandSpec("chat", "Chat with an agent."),
     "serve": CommandSpec("serve", "Serve the team's agents over HTTP."),
+    "worker": CommandSpec("worker", "Host the team's agents for its other hubs."),
     "mcp": CommandSpec("mcp", "Serve the team's agents to an MCP host, over stdin and stdout."),
     "runs": CommandSpec("runs", "List, show, watch, cancel and resume runs."),
     "agents": CommandSpec("agents", "Show the agents of the team."),

@@ -294,7 +294,7 @@ _REDACTION_KEY = ("redaction", "key")
 def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     """Return the places in a file that refer to secrets, with the names of the variables."""
     said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
-    said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.agents.items()]
+    said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.hosted.items()]
     said += [(("agents", name, "card_token"), agent.card_token) for name, agent in team.agents.items()]
     said += [(("peers", name, "token"), peer.token) for name, peer in team.peers.items()]
     said += [(("clients", name, "token"), client.token) for name, client in team.clients.items()]
@@ -304,8 +304,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
         said.append((("orchestrator", "api_key"), team.orchestrator.api_key))
         if team.orchestrator.conflicts is not None:
             said.append((("orchestrator", "conflicts", "api_key"), team.orchestrator.conflicts.api_key))
-    if team.relay is not None:
-        said.append((("relay", "passphrase"), team.relay.passphrase))
+    said += [(("relay", "passphrase"), team.relay.passphrase)] if team.relay is not None else []
+    said += [(("bus", key), getattr(team.bus, key, None)) for key in ("token", "password")]
     for name, profile in team.profiles.items():
         env = profile.env.items()
         said += [(("profiles", name, "env", key), value) for key, value in env if value.startswith("$")]
@@ -343,7 +343,7 @@ def unfound_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     named: list[tuple[Place, Callable[[], object]]] = [
         # An isolated agent is imported only in its own process.
         (("agents", name, "run"), partial(agent_at if agent.isolation == "task" else seen, agent.run, folder))
-        for name, agent in team.agents.items()
+        for name, agent in team.hosted.items()
         if agent.run is not None
     ]
     named += [(("tools", name, "run"), partial(tool_at, tool.run, folder)) for name, tool in team.tools.items()]
@@ -361,7 +361,7 @@ def unfound_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 def unseen_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Return agents, tools and detectors that do not exist, without importing anything."""
     named: list[tuple[Place, str]] = [
-        (("agents", name, "run"), agent.run) for name, agent in team.agents.items() if agent.run is not None
+        (("agents", name, "run"), agent.run) for name, agent in team.hosted.items() if agent.run is not None
     ]
     named += [(("tools", name, "run"), tool.run) for name, tool in team.tools.items()]
     named += [(("redaction", "detectors", index), run) for index, run in enumerate(team.redaction.detectors)]
@@ -372,7 +372,7 @@ def unseen_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 
 def unconfinable(team: TeamFile) -> Iterator[WrongPart]:
     """Return agents that need a sandbox which this system does not have."""
-    for name, agent in team.agents.items():
+    for name, agent in team.hosted.items():
         if agent.sandbox and agent.isolation == "process" and (why := missing(Sandbox(network=agent.network))):
             yield WrongPart(("agents", name, "sandbox"), f"{why}; the agent does not run without its sandbox")
 

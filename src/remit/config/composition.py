@@ -22,7 +22,7 @@ from remit.config.sections.agents import AgentSection
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
 from remit.config.values import Section, duration_ms, optional_ms
-from remit.hub.cards import AgentOptions, RemoteOptions
+from remit.hub.cards import AgentOptions, RemoteOptions, remote_card
 from remit.hub.hub import Hub
 from remit.policy.rules import guard_of
 from remit.policy.verdict import Guard
@@ -82,13 +82,15 @@ def hub_of(
     environ: Mapping[str, str] = os.environ,
     held: Any = None,
     shared: bool = False,
+    takes: bool = False,
 ) -> Hub:
     """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
 
     *approver* is the person at the terminal, for a team that asks there; *store* overrides the team's. *held* keeps the
     credentials of requests from other hubs while they are executed, so that they can be passed on. While the hub is
-    open, it applies what it can of a changed file when another process asks for it (`remit reload`).
-    *shared* says that other hubs have the same store.
+    open, it applies what it can of a changed file when another process asks for it (`remit reload`). *shared* says that
+    other hubs have the same store, as all hubs on a bus do. If the team has a bus, the hub calls agents of other hubs
+    over it; with *takes*, it also takes their requests.
     """
     hub = Hub(
         name=team.name,
@@ -103,11 +105,16 @@ def hub_of(
         token_counter=token_counter(team.context.tokenizer),
         workspace=team.workspace,
         summarizer=summarizer_of(team.context, environ),
-        shared=shared,
+        shared=shared or team.bus is not None,
     )
     _add_tools(hub, team, environ)
     _add_agents(hub, team, environ, held)
     _add_orchestration(hub, team, environ)
+    if team.bus is not None:
+        from remit.config.bus import join  # most teams have none
+
+        calls = [_called(team, name, agent) for name, agent in team.agents.items() if not _is_here(team, name, agent)]
+        join(hub, team, calls, environ, takes=takes)
     if (section := team.telemetry) is not None:
         hub.telemetry(
             section.endpoint,
@@ -143,8 +150,18 @@ def _add_agents(hub: Hub, team: Team, environ: Mapping[str, str], held: Any) -> 
         elif agent.device is not None:
             access = access or _device_access(hub, team, environ)
             _connect_device(hub, team, name, agent, agent.device, access)
-        else:
+        elif _is_here(team, name, agent):
             _add_agent(hub, team, name, agent, environ)
+
+
+def _is_here(team: Team, name: str, agent: AgentSection) -> bool:
+    """Return whether the hub has an agent's code, or reaches it otherwise than over the bus."""
+    return team.is_hosted(name) or (agent.run is None and agent.model is None)
+
+
+def _called(team: Team, name: str, agent: AgentSection) -> AgentCard:
+    """Return the card of an agent that other hubs of the team host."""
+    return remote_card(name, _elsewhere(team, agent))
 
 
 def _add_orchestration(hub: Hub, team: Team, environ: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.config import checks, mcp, peers, renamed_keys, shared_agents, telemetry
+from remit.config import bus, checks, mcp, peers, renamed_keys, shared_agents, telemetry
 from remit.config.code import IMPORTING
 from remit.config.file_trust import FILE, is_trusted, trusted
 from remit.config.line_numbers import Place, TomlLines, dotted, value_at
@@ -86,6 +86,7 @@ def load_team(
         found.append(undecided_reader(said, team))
         found.append(peers.mistaken(said, team, names))
         found.append(shared_agents.mistaken(said, team, names))
+        found.append(bus.mistaken(said, team, names, path.parent))
         if secrets:
             found.append(checks.unset(team, environ, serving=serving))
             found.append(peers.unprovable(said, team, path.parent, environ))

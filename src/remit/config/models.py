@@ -110,7 +110,7 @@ def undecided_reader(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart
 
 def uncallable(team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     """Return models that cannot be called: unknown ones, and those whose package, file or API key is missing."""
-    for name, agent in team.agents.items():
+    for name, agent in team.hosted.items():
         if agent.model is not None and agent.run is None and _is_set(agent.api_key, environ):
             yield from _why_not(("agents", name, "model"), agent, environ)
     context = team.context

@@ -77,7 +77,7 @@ async def serving(
     metrics = None if place is None else WorkerMetrics(place)
     with bound or listening(host, port) as listener:
         async with (
-            hub_of(team, environ=environ, held=held, shared=place is not None) as hub,
+            hub_of(team, environ=environ, held=held, shared=place is not None, takes=True) as hub,
             _device_of(team, hub, environ),
         ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
@@ -112,6 +112,8 @@ async def serving(
             yield TeamServer(server, hub, token, is_local=host in LOCAL)
             if metrics is not None:
                 await metrics.close()
+            if hub.bus is not None:
+                await hub.bus.drain(duration_ms(section.drain) / 1_000)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from remit.config.sections.agents import AgentSection, CapabilitySection, McpSection, ToolSection
+from remit.config.sections.bus import BusSection
 from remit.config.sections.hub import (
     ApprovalsSection,
     BreakerSection,
@@ -35,6 +36,9 @@ class TeamFile(Section, frozen=True, kw_only=True):
     name: Annotated[AgentName, Meta(description="The hub's name; it follows the `@` in chains.")] = "local"
     version: Annotated[Literal[1], Meta(description="The version of this format.")] = 1
     store: Annotated[StoreSection, Meta(description="Where everything is recorded.")] = StoreSection()
+    bus: Annotated[BusSection | None, Meta(description="The NATS server over which hubs call each other's agents.")] = (
+        None
+    )
     limits: Annotated[LimitsSection, Meta(description="Limits of every delegation.")] = LimitsSection()
     budgets: Annotated[BudgetsSection, Meta(description="Time and tokens.")] = BudgetsSection()
     breaker: Annotated[BreakerSection, Meta(description="When calls to a failing agent are refused.")] = (
@@ -74,6 +78,15 @@ class TeamFile(Section, frozen=True, kw_only=True):
     telemetry: Annotated[
         TelemetrySection | None, Meta(description="Where spans and metrics are sent, for OpenTelemetry.")
     ] = None
+
+    @property
+    def hosted(self) -> dict[str, AgentSection]:
+        """The agents that a hub with this file runs itself."""
+        return {name: agent for name, agent in self.agents.items() if self.is_hosted(name)}
+
+    def is_hosted(self, agent: str) -> bool:
+        """Return whether a hub with this file runs an agent itself, and so needs its code and its secrets."""
+        return self.bus is None or bool(self.bus.hosts & {agent, "*"})
 
 
 class Team(TeamFile, frozen=True, kw_only=True):
