@@ -35,7 +35,8 @@ def problems(folder: Path, bus: str, environ: dict[str, str] | None = None) -> l
         (
             'url = "http://bus:4222"\nhosts = ["boss"]',
             'remit.toml:2 bus.url: expected the address of a NATS server, such as "nats://bus.example.com:4222", or '
-            "several with commas between them; who connects is said by `credentials`, `token`, or `user` and `password`",
+            "several with commas between them; who connects is said by `credentials`, `token`, or `user` and "
+            "`password`",
         ),
         (
             'url = "nats://bus:4222"\nhosts = ["boss", "helpr"]',

@@ -1,7 +1,10 @@
 """Agents that other hubs of the team host, over a real NATS server: the store holds the truth, NATS carries."""
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,17 @@ import pytest
 
 import remit
 from nats_server import shared_server, team_name
+from remit import Brief, Code, Request, Status
+from remit.cli.places import reading
+from remit.cli.show.records_view import find_run, tree_of
 from remit.hub.joining import join_bus
+from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
 from remit.protocol.card import AgentCard
+from remit.protocol.remit import Priority
 from remit.testing.transports.conformance import TransportConformance
+from remit.transports.nats.bus import Bus
 from remit.transports.nats.connection import BusSettings
+from waiting import PATIENCE_S, eventually
 
 
 class TestNats(TransportConformance):
@@ -33,3 +43,174 @@ class TestNats(TransportConformance):
         join_bus(far, settings, name=self._team, calls=[AgentCard(name="boss")])
         async with far, near:
             yield
+
+
+# ── a team of hubs ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Hubs:
+    """Hubs of one team in this process, each with a connection and a store of its own on one file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "hub.db"
+        self.name = team_name()
+        self._stack = AsyncExitStack()
+
+    def hub(self, **options: Any) -> remit.Hub:
+        return remit.Hub(name=self.name, store=self.store, durability="process", **options)
+
+    async def open(self, hub: remit.Hub, **options: Any) -> Bus:
+        bus = join_bus(hub, BusSettings(url=shared_server().url, **options), name=self.name)
+        await self._stack.enter_async_context(hub)
+        return bus
+
+    async def __aenter__(self) -> "Hubs":
+        await self._stack.enter_async_context(asyncio.timeout(PATIENCE_S))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+
+async def known(hub: remit.Hub, agent: str) -> None:
+    """Wait until a hub has heard of an agent."""
+    await eventually(lambda: agent in hub.cards)
+
+
+async def test_a_run_over_three_hubs_has_one_tree_one_budget_and_one_record(tmp_path: Path) -> None:
+    async with Hubs(tmp_path) as hubs:
+        near, middle, far = hubs.hub(), hubs.hub(), hubs.hub()
+
+        @near.agent("boss", may_call=["*"])
+        async def boss(brief: Brief) -> list[Any]:
+            reply = await brief.delegate("planner", objective="Plan", max_tokens=1_000)
+            return [reply.unwrap(), reply.usage.total, brief.remit.tokens - brief.tokens_left()]
+
+        @middle.agent("planner", may_call=["*"])
+        async def planner(brief: Brief) -> str:
+            brief.spend(prompt=10)
+            replies = [await brief.delegate("worker", objective=each, max_tokens=100) for each in ("one", "two")]
+            return " ".join(reply.unwrap() for reply in replies)
+
+        @far.agent("worker")
+        async def worker(brief: Brief) -> str:
+            brief.spend(completion=20)
+            assert [each.partition("@")[0] for each in brief.remit.chain] == ["boss", "planner"]
+            return f"{brief.objective} at depth {brief.remit.depth}"
+
+        for hub in (near, middle, far):
+            await hubs.open(hub)
+        await known(near, "planner")
+        await known(middle, "worker")
+        response = await near.ask("boss", "Go", user="anna")
+        assert response.unwrap() == ["one at depth 2 two at depth 2", 50, 50]
+        with reading(hubs.store) as connection:
+            assert find_run(connection, "last") == response.run
+            tree = tree_of(connection, response.run)
+        assert tree.root is not None
+        (plan,) = tree.root.children
+        assert [(each.agent, each.state, each.request and each.request.objective) for each in plan.children] == [
+            ("worker", Status.SUCCESS, "one"),
+            ("worker", Status.SUCCESS, "two"),
+        ]
+        assert (plan.agent, tree.tally) == ("planner", {Status.SUCCESS: 4})
+
+
+async def test_a_question_of_a_host_is_answered_at_any_hub(tmp_path: Path) -> None:
+    def ask_first(request: Request, _: Facts) -> Verdict:
+        return Ask("May it?") if request.target == "payer" else ALLOW
+
+    async with Hubs(tmp_path) as hubs:
+        near, far = hubs.hub(), hubs.hub(guards=[ask_first], approver="inbox")
+
+        @far.agent("payer")
+        async def payer(brief: Brief) -> str:
+            return f"paid {brief.objective}"
+
+        await hubs.open(far)
+        await hubs.open(near)
+        await known(near, "payer")
+        asking = asyncio.create_task(near.ask("payer", "the rent", user="anna"))
+        (question,) = await eventually(near.pending)
+        await near.decide(question.id, agreed=True, by="anna")
+        assert (await asking).unwrap() == "paid the rent"
+
+
+async def test_hosts_take_no_more_than_their_slots_and_the_queue_is_bounded(tmp_path: Path) -> None:
+    async with Hubs(tmp_path) as hubs:
+        near, hosts, go = hubs.hub(), [hubs.hub(), hubs.hub()], asyncio.Event()
+        running: Counter[int] = Counter()
+        most: Counter[int] = Counter()
+        for number, host in enumerate(hosts):
+
+            async def slow(brief: Brief, number: int = number) -> str:
+                running[number] += 1
+                most[number] = max(most[number], running[number])
+                await go.wait()
+                running[number] -= 1
+                return brief.objective
+
+            host.add("slow", slow, concurrency=2, queue=3)
+            await hubs.open(host)
+        bus = await hubs.open(near)
+        await eventually(lambda: len([hub for hub in bus.hubs if hub.agents]) == 2)
+        asked = [asyncio.create_task(near.ask("slow", str(each), user="anna")) for each in range(4)]
+        await eventually(lambda: sum(running.values()) == 4)
+        for each in range(4, 10):  # one after another, so that the queue is counted exactly
+            asked.append(asyncio.create_task(near.ask("slow", str(each), user="anna")))
+            await eventually(partial(bus.queued, "slow"), when=lambda queued, each=each: queued == each - 3)
+        refused = await near.ask("slow", "too much", user="anna")
+        assert refused.fault is not None
+        assert (refused.status, refused.fault.code) == (Status.REFUSED, Code.OVERLOADED)
+        assert refused.fault.retry_after_ms == 1_000
+        go.set()
+        assert [(await each).unwrap() for each in asked] == [str(each) for each in range(10)]
+        assert most == {0: 2, 1: 2}
+
+
+async def test_what_is_queued_with_a_higher_priority_comes_first(tmp_path: Path) -> None:
+    async with Hubs(tmp_path) as hubs:
+        near, host, go = hubs.hub(), hubs.hub(), asyncio.Event()
+        order: list[str] = []
+
+        @host.agent("slow", concurrency=1)
+        async def slow(brief: Brief) -> str:
+            order.append(brief.objective)
+            await go.wait()
+            return "done"
+
+        await hubs.open(host)
+        bus = await hubs.open(near)
+        await known(near, "slow")
+        wanted = [Priority.NORMAL, Priority.LOW, Priority.NORMAL, Priority.HIGH]
+        asked: list[asyncio.Task[remit.Response]] = []
+        for place, priority in enumerate(wanted):
+            asked.append(asyncio.create_task(near.ask("slow", f"{place} {priority}", user="anna", priority=priority)))
+            await eventually(lambda: order)
+            await eventually(partial(bus.queued, "slow"), when=place.__eq__)
+        go.set()
+        for each in asked:
+            (await each).unwrap()
+        assert order == ["0 NORMAL", "3 HIGH", "2 NORMAL", "1 LOW"]
+
+
+async def test_a_hub_that_falls_silent_is_gone_and_versions_stand_side_by_side(tmp_path: Path) -> None:
+    async with Hubs(tmp_path) as hubs:
+        near, old, new = hubs.hub(), hubs.hub(), hubs.hub()
+        for host, version in ((old, "1.0"), (new, "2.0")):
+            host.register(AgentCard(name="helper", version=version), helper_of(version))
+        silent = await hubs.open(old, presence_s=1.0)
+        await hubs.open(new, presence_s=1.0)
+        bus = await hubs.open(near, presence_s=1.0)
+        await eventually(lambda: sorted(each.card.version for hub in bus.hubs for each in hub.agents) == ["1.0", "2.0"])
+        assert near.cards["helper"].name == "helper"
+        await silent.close()  # as if its machine were gone
+        await eventually(lambda: [each.card.version for hub in bus.hubs for each in hub.agents] == ["2.0"])
+        assert (await near.ask("helper", "Go", user="anna")).unwrap() == "2.0"
+
+
+def helper_of(version: str) -> Any:
+    async def helper(_: Brief) -> remit.Answer:
+        return remit.Answer(version)
+
+    return helper

@@ -135,6 +135,10 @@ class Bus:
         """How many requests of other hubs are in progress here."""
         return 0 if self._host is None else self._host.in_progress
 
+    async def queued(self, agent: str) -> int:
+        """Return how many requests for an agent wait for a host."""
+        return await self._queue.depth(agent)
+
     @property
     def hubs(self) -> list[PresentHub]:
         """The other hubs that are present."""

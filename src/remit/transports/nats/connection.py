@@ -199,11 +199,15 @@ class Connection:
             except LOST as error:
                 log.debug("not published on %s: %s", subject, in_words(error))
 
-    async def request(self, subject: str, payload: bytes, timeout: float) -> Msg:
-        """Return the reply; raise one of `LOST`, at once if the server is not connected."""
+    async def request(self, subject: str, payload: bytes, timeout: float, *, alone: bool = False) -> Msg:
+        """Return the reply; raise one of `LOST`, at once if the server is not connected.
+
+        A message that is pulled from a stream keeps the subject that it was published on. The client finds its
+        request only if that has a subscription of its own (*alone*).
+        """
         if not self.connected:  # else it would wait for the reconnection
             raise nats.errors.ConnectionReconnectingError
-        return await self.client.request(subject, payload, timeout=timeout)
+        return await self.client.request(subject, payload, timeout=timeout, old_style=alone)
 
     async def settle(self) -> None:
         """Return once new subscriptions are known to the server.

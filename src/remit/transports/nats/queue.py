@@ -104,8 +104,12 @@ class WorkQueue:
         stream, consumer = self._subjects.stream, self._subjects.consumer(agent, priority)
         if consumer not in self._consumers:
             await self._add_consumer(agent, priority)
-        message = await self._connection.request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", _NEXT, CONNECT_S)
-        if not message.reply or (message.headers or {}).get("Status"):
+        place = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        message = await self._connection.request(place, _NEXT, CONNECT_S, alone=True)
+        status = (message.headers or {}).get("Status")
+        if status == "503":
+            raise nats.errors.NoRespondersError
+        if not message.reply or status:
             return None  # nothing is queued
         await self._connection.publish(message.reply, b"+ACK")
         try:

@@ -1,0 +1,70 @@
+"""A hub of a team in a process of its own: `bus_worker.py URL TEAM FOLDER [VERSION]`; SIGTERM drains it."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from remit import Brief, Hub
+from remit.hub.joining import join_bus
+from remit.protocol.card import AgentCard
+from remit.runtime import root_runs
+from remit.transports.nats.connection import BusSettings
+
+# Tests do not wait five seconds for a lease to end.
+LEASE_MS = 1_500
+CARDS = [
+    AgentCard(name="slow", concurrency=2),
+    AgentCard(name="steady", concurrency=2, resumable=True),
+    AgentCard(name="nested", may_call=frozenset({"slow"})),
+]
+
+
+async def until(file: Path) -> None:
+    while not file.exists():
+        await asyncio.sleep(0.02)
+
+
+def hub_in(folder: Path, team: str, version: str = "1.0") -> Hub:
+    """The hub of a worker: each agent says that it began, and ends when it is told to go."""
+    root_runs.LEASE_MS = LEASE_MS
+    hub = Hub(name=team, store=folder / "hub.db", durability="process", approver="inbox")
+
+    async def wait(brief: Brief) -> str:
+        with (folder / "began").open("a", encoding="utf-8") as began:
+            began.write(f"{brief.objective} {os.getpid()}\n")
+        brief.progress("began")
+        await until(folder / "go")
+        return f"{version} {os.getpid()}"
+
+    async def nested(brief: Brief) -> str:
+        return (await brief.delegate("slow", objective=brief.objective)).unwrap()
+
+    for card in CARDS:
+        agent = nested if card.name == "nested" else wait
+        hub.add(card.name, agent, concurrency=card.concurrency, resumable=card.resumable, may_call=card.may_call)
+    hub.reconfigure(cards=[_versioned(card, version) for card in hub.cards.values()])
+    return hub
+
+
+def _versioned(card: AgentCard, version: str) -> AgentCard:
+    from msgspec.structs import replace
+
+    return replace(card, version=version)
+
+
+async def main(url: str, team: str, folder: Path, version: str = "1.0") -> None:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    hub = hub_in(folder, team, version)
+    bus = join_bus(hub, BusSettings(url=url, presence_s=2.0), name=team)
+    async with hub:
+        print("ready", flush=True)
+        await stopped.wait()
+        print("draining", flush=True)
+        await bus.drain(20)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:]))
