@@ -16,15 +16,18 @@ PAGE = 1_000
 LAST = "last"
 # A list of more candidates is of no use.
 MANY = 10
+# How many parts of one run are skipped at most to find the run that a user means by `last`.
+NEWEST = 100
 
 
 def find_run(connection: SqliteConnection, name: str) -> str:
     """Return the id of the run *name*: a full id, the unique start of one, or `last`."""
     if name == LAST:
-        newest = reader.runs(None, None, 1, now_ms())(connection)
+        newest = reader.runs(None, None, NEWEST, now_ms())(connection)
         if not newest:
             raise _not_found("no runs yet", "Start one: remit run AGENT TASK")
-        return newest[0].run
+        # The parts of a run that other hubs of the team executed are shown in its tree.
+        return next((each for each in newest if not _is_part(connection, each)), newest[0]).run
     if not name:  # an unset shell variable; every id starts with it
         raise _not_found("empty run id", "List them with `remit runs list`.")
     fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
@@ -58,6 +61,11 @@ def summary_of(connection: SqliteConnection, run: str) -> RunSummary | None:
     return next((each for each in reader.runs(None, run, 1, now_ms())(connection) if each.run == run), None)
 
 
+def _is_part(connection: SqliteConnection, each: RunSummary) -> bool:
+    """Return whether a run was handed over by another run in this store."""
+    return bool(each.via) and each.correlation != each.run and summary_of(connection, each.correlation) is not None
+
+
 def records_of(connection: SqliteConnection, run: str | None, after: int = 0) -> Iterator[Record]:
     """Yield the records of a run, or of all runs, in order."""
     while page := reader.records(run, None, after, PAGE)(connection):
@@ -66,10 +74,21 @@ def records_of(connection: SqliteConnection, run: str | None, after: int = 0) ->
 
 
 def tree_of(connection: SqliteConnection, run: str) -> Tree:
-    """Return the tree of a run."""
+    """Return the tree of a run, with the parts that other hubs of the team executed as runs of their own."""
     tree = Tree()
     for record in records_of(connection, run):
         tree.feed(record)
+    if tree.root is None or tree.root.request is None:
+        return tree
+    user, open_runs, known = tree.root.request.remit.user, [run], {run}
+    while open_runs:
+        for delegation, part in reader.handed_over(open_runs.pop(), user)(connection):
+            if part not in known and (node := tree.called(delegation)) is not None:
+                known.add(part)
+                open_runs.append(part)
+                tree.join(part, node)
+                for record in records_of(connection, part):
+                    tree.feed(record)
     return tree
 
 

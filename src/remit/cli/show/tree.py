@@ -143,15 +143,28 @@ class Tree:
         self.notes: list[TreeNote] = []
         self.consents: dict[str, TreeApproval] = {}
         self._by_request: dict[str, Node] = {}
+        self._parts: dict[str, Node] = {}
+        """The runs of other hubs that are delegations of this one."""
 
     @property
     def response(self) -> Response | None:
         """The response of the run, if it has ended."""
         return self.root.response if self.root else None
 
+    def called(self, delegation: str) -> Node | None:
+        """Return the delegation with that request id."""
+        return self._by_request.get(delegation) or self.nodes.get(delegation)
+
+    def join(self, run: str, node: Node) -> None:
+        """Take the records of *run*, fed from now on, as those of *node*: another hub of the team executed it."""
+        self.nodes[run] = node
+        self._parts[run] = node
+
     def feed(self, record: Record) -> Node:
         """Apply the next record of the run, and return its delegation."""
         match record.body:
+            case Request(parent=None) if record.run in self._parts:
+                return self._parts[record.run]  # the caller's hub has recorded it
             case Request() as request:
                 return self._asked(record, request)
             case Response() as response:
