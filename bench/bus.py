@@ -1,0 +1,133 @@
+"""Delegations to a hub in another process over NATS, with the store, against bare request and reply of the same client.
+
+The floor is nats-py alone: a request of the size of a delegation to a subscription in another process. Both ends are
+one process each, in both, with one NATS server between them. Each delegation commits four times on the way: submit,
+claim, begin and finish, all in one SQLite file that both processes write.
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import nats
+from nats.aio.msg import Msg
+
+from harness import Figure, at_least, main
+from remit import Answer, Brief, Hub, Limits
+from remit.hub.joining import join_bus
+from remit.protocol.card import AgentCard
+from remit.transports.nats.connection import BusSettings
+
+COUNT = 1_280
+ROUNDS = 3
+AT_ONCE = 64
+SERVER = Path(sys.executable).parent / "nats-server"
+TEXT = "Coffee 4.20, train 59.00, paper 12.40"
+BODY = b"x" * 700  # what a delegation sends over HTTP
+
+
+async def serve(url: str, folder: Path) -> None:
+    hub = Hub(name="bench", store=folder / "hub.db")
+
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return brief.text
+
+    assert echo
+    join_bus(hub, BusSettings(url=url), name="bench")
+    client = await nats.connect(url)  # pyright: ignore[reportUnknownMemberType]
+
+    async def bare(message: Msg) -> None:
+        await client.publish(message.reply, message.data)
+
+    await client.subscribe("bare", cb=bare)  # pyright: ignore[reportUnknownMemberType]
+    await client.flush()
+    async with hub:
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+async def ask_bare(url: str) -> float:
+    client = await nats.connect(url)  # pyright: ignore[reportUnknownMemberType]
+
+    async def some() -> None:
+        for _ in range(COUNT // AT_ONCE):
+            await client.request("bare", BODY, timeout=10)
+
+    start = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(some())
+    took = time.perf_counter() - start
+    await client.close()
+    return COUNT / took
+
+
+async def delegate(hub: Hub) -> float:
+    start = time.perf_counter()
+    done = (await hub.ask("a", "Go", user="u")).unwrap()
+    assert done == COUNT, done
+    return COUNT / (time.perf_counter() - start)
+
+
+async def compare(url: str, folder: Path) -> list[Figure]:
+    limits = Limits(max_fan_out=AT_ONCE, max_agent_delegations=10**9, max_delegations=10**9, root_tokens=10**9)
+    hub = Hub(name="bench", store=folder / "hub.db", limits=limits)
+
+    @hub.agent("a", may_call=["echo"])
+    async def a(brief: Brief) -> Answer:
+        done = 0
+
+        async def some(first: int) -> None:
+            nonlocal done
+            for number in range(first, COUNT, AT_ONCE):
+                (await brief.delegate("echo", objective=f"Say it again {number}", input=TEXT)).unwrap()
+                done += 1
+
+        async with asyncio.TaskGroup() as group:
+            for first in range(AT_ONCE):
+                group.create_task(some(first))
+        return Answer(done)
+
+    assert a
+    join_bus(hub, BusSettings(url=url), name="bench", hosts=(), calls=[AgentCard(name="echo")])
+    floor = rate = 0.0
+    async with hub:
+        for _ in range(ROUNDS):
+            floor = max(floor, await ask_bare(url))
+            rate = max(rate, await delegate(hub))
+    name = f"nats delegations, {AT_ONCE} at once"
+    return [Figure(name=name, value=rate, unit="1/s", floor=floor, bound=at_least(0.3))]
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "ports").mkdir()
+        command = [SERVER, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder, "--ports_file_dir", folder / "ports"]
+        server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        callee = None
+        try:
+            while not (found := list((folder / "ports").glob("*.ports"))) or not found[0].read_text():
+                time.sleep(0.01)
+            url = found[0].read_text().partition('"nats":["')[2].partition('"')[0]
+            arguments = [sys.executable, __file__, "serve", url, made]
+            callee = subprocess.Popen(arguments, stdout=subprocess.PIPE)
+            assert callee.stdout is not None
+            assert callee.stdout.readline() == b"ready\n"
+            return asyncio.run(compare(url, folder))
+        finally:
+            for process in (callee, server):
+                if process is not None:
+                    process.kill()
+                    process.wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        asyncio.run(serve(sys.argv[2], Path(sys.argv[3])))
+    else:
+        main(measure)
