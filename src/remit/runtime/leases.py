@@ -19,6 +19,7 @@ from remit.runtime.active_runs import ActiveRun, ActiveRuns
 from remit.runtime.context import Delegator
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, StoreError
+from remit.runtime.redactor import has_tokens
 from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import CLOSING, RootRecords
 
@@ -31,6 +32,8 @@ MAX_ATTEMPTS = 3
 KEEP_MS = 24 * 3_600_000
 # A person who cancels a run from another terminal should see it end at once: within a fifth of a second in all.
 LISTEN_S = 0.1
+# Taking a request takes far less time than it takes to send so many commands.
+MOST_UNHEEDED = 1_000
 # How often a hub looks for the runs that it was told to resume.
 IMPATIENT_S = 0.25
 
@@ -70,6 +73,8 @@ class Leases:
         """Called when someone asks every hub to reload its team file."""
         self.only: frozenset[str] | None = None
         """The orphaned runs to resume; None: all."""
+        self._unheeded: dict[str, list[ControlCommand]] = {}
+        """The newest commands about runs that are not in progress here."""
         self.on_unclaimed: Callable[[OrphanedRun], None] | None = None
         """Called with each request for any host that nobody has taken; None: this hub takes them as they come."""
 
@@ -113,8 +118,13 @@ class Leases:
             log.error("the configuration could not be reloaded: %s", self._dispatch.parts.redactor.worded(error))
 
     def _obey(self, control: ControlCommand) -> None:
-        if control.action == "cancel":
-            self._runs.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else ""))
+        if control.action != "cancel":
+            return
+        if not self._runs.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else "")):
+            # It may be of another hub, or one that this hub is about to take.
+            self._unheeded.setdefault(control.run, []).append(control)
+            if len(self._unheeded) > MOST_UNHEEDED:
+                self._unheeded.pop(next(iter(self._unheeded)))
 
     # ── what others left behind ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -152,11 +162,14 @@ class Leases:
         if epoch is not None:
             await self._resume_or_release(expired, entry, epoch)
 
-    async def take(self, run: str) -> ActiveRun | None:
-        """Take a request for any host and start it; None if another hub has it, or it has begun or ended."""
-        return await _to_the_end(self._take(run))
+    async def take(self, run: str, *, new: bool) -> ActiveRun | None:
+        """Take a request for any host and start it; None if another hub has it, or it has begun or ended.
 
-    async def _take(self, run: str) -> ActiveRun | None:
+        A *new* one was submitted while this hub was open, so that it has heard every command about it.
+        """
+        return await _to_the_end(self._take(run, new=new))
+
+    async def _take(self, run: str, *, new: bool) -> ActiveRun | None:
         parts = self._dispatch.parts
         taken = await parts.store.take(run, self._records.worker, self._runs.lease_ms)
         if taken is None:
@@ -165,23 +178,29 @@ class Leases:
         if entry is None:
             await parts.store.release(run, taken.epoch)
             return None
-        return await self._resume_or_release(OrphanedRun(run, taken.request, waiting=True), entry, taken.epoch)
+        expired = OrphanedRun(run, taken.request, waiting=True)
+        return await self._resume_or_release(expired, entry, taken.epoch, new=new)
 
-    async def _resume_or_release(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> ActiveRun:
+    async def _resume_or_release(
+        self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int, *, new: bool = False
+    ) -> ActiveRun:
         try:
-            return await self._resume_claimed(expired, entry, epoch)
+            return await self._resume_claimed(expired, entry, epoch, new=new)
         except StoreError:
             with suppress(StoreError):
                 await self._dispatch.parts.store.release(expired.run, epoch)
             raise
 
-    async def _resume_claimed(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> ActiveRun:
+    async def _resume_claimed(
+        self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int, *, new: bool
+    ) -> ActiveRun:
         """Resume a claimed run."""
         store, request = self._dispatch.parts.store, expired.request
-        called_off = await store.controls(0, request.run)
+        called_off = [] if new else await store.controls(0, request.run)
         run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
         run.tally = self._dispatch.parts.ledger.tally_of(request)
-        await self._dispatch.parts.redactor.recall(run)
+        if not expired.waiting or has_tokens(request):
+            await self._dispatch.parts.redactor.recall(run)
         # The user's words, as guards and digest knew them before; what was shown with them is found again, unless it
         # came from elsewhere.
         said = restore(request, run.held) if request.via is not None else replace(restore(request, run.held), view=None)
@@ -194,7 +213,7 @@ class Leases:
             work = self._give_up(Run(request, epoch, None))
         going = self._runs.launch(request, content, work)
         self._runs.active.note_on_record(request, request.run)
-        for control in called_off:
+        for control in (*called_off, *self._unheeded.pop(request.run, ())):
             self._obey(control)
         return going
 

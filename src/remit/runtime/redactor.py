@@ -196,6 +196,8 @@ class Redactor:
 
     async def for_user(self, run: str, response: Response) -> Response:
         """Return the stored response of a run as the user who asked for it gets it."""
+        if not has_tokens(response):
+            return response
         unsealed = await self._unsealed(response.session or run, run)
         held = {token: raw for token, raw, of_user in unsealed if of_user}
         return await made_whole(response, held)
@@ -253,6 +255,11 @@ def whole(response: Response, held: Held) -> Response:
     """Return the response with the held values restored; a fault stays redacted, because faults end up in logs."""
     restored = restore(response, held)
     return restored if restored is response else msgspec.structs.replace(restored, fault=response.fault)
+
+
+def has_tokens(value: Request | Response) -> bool:
+    """Return whether anything in a value stands for a redacted one; else there is nothing to restore."""
+    return TOKEN.search(encode(value).decode()) is not None
 
 
 def _tokens_in(texts: Iterable[str]) -> set[str]:

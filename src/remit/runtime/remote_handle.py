@@ -147,14 +147,15 @@ class LocalRemoteHandle:
 
     # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def depart(self, to: str) -> Departure | None:
+    async def depart(self, to: str, *, in_store: bool = False) -> Departure | None:
         frame, parts, left = self._frame, self._dispatch.parts, self._frame.departed
         if left is not None and left.to != to:
             why = f"{frame.request.target} ran elsewhere before the restart: its outcome there is unknown"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, detail=f"it was sent to {left.to}, and is at {to} now"))
         if left is not None or frame.run.steps is None:
             # A run that is not resumed ends as `OUTCOME_UNKNOWN` after a restart, whatever is recorded of it.
-            await parts.store.flush()
+            if not in_store:
+                await parts.store.flush()
             return left
         self._departure = Departure(to, parts.clock.wall_ms(), id=frame.request.path)
         step = journal.JournalStep(frame.step, departed=self._departure)

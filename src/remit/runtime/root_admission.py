@@ -124,8 +124,8 @@ class RootAdmission:
         if needed and (known := await self.find(attempt)) is not None:
             return known
         attempt.owner = owner = await parts.store.owner(attempt.session) if attempt.session else None
-        if owner is None and is_new(request):
-            attempt.session = None  # begun by this request, it is like one that nobody chose
+        if is_new(request) and (owner is None or not attempt.may_be_known):
+            attempt.session = attempt.owner = owner = None  # begun by this request, it is like one that nobody chose
         steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
         attempt.run = run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
         run.tally = parts.ledger.tally_of(request)

@@ -37,7 +37,7 @@ class RunTaker(Protocol):
 
     on_unclaimed: Callable[[OrphanedRun], None] | None
 
-    async def take(self, run: str) -> ActiveRun | None: ...
+    async def take(self, run: str, *, new: bool) -> ActiveRun | None: ...
 
 
 class Digester(Protocol):
@@ -133,9 +133,12 @@ class SharedRequests:
 
     # ── for the host ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def take(self, run: str) -> ActiveRun | None:
-        """Take a request and start it; None if another hub has it, or it has begun or ended."""
-        return await self._taker.take(run)
+    async def take(self, run: str, *, new: bool) -> ActiveRun | None:
+        """Take a request and start it; None if another hub has it, or it has begun or ended.
+
+        A *new* one was submitted while this hub was open.
+        """
+        return await self._taker.take(run, new=new)
 
     def watch(
         self,

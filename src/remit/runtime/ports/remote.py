@@ -72,8 +72,11 @@ class RemoteHandle(Protocol):
         """Stop the clock while a person is asked remotely, where the question itself is not known."""
         ...
 
-    async def depart(self, to: str) -> Departure | None:
+    async def depart(self, to: str, *, in_store: bool = False) -> Departure | None:
         """Record that the request is about to be sent to *to*; nothing leaves the hub before this returns.
+
+        A request that is sent by submitting it to this hub's own store (*in_store*) becomes durable together with the
+        records before it.
 
         Returns None if nothing was sent before, as far as is known. Otherwise the request may have been executed there,
         and must end with that outcome or as `OUTCOME_UNKNOWN`. Raises a `RemitError` if nothing may be sent: another

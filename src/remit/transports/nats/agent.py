@@ -87,7 +87,7 @@ class BusAgent(Remote):
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Submit a request for any host, and return its outcome; if cancelled, cancel it there, too."""
         carrier, name = self._carrier, self._name
-        left = await line.depart(f"{name} on the bus")
+        left = await line.depart(f"{name} on the bus", in_store=True)
         if left is not None and not is_known_there(line, left):
             why = fault(Code.OUTCOME_UNKNOWN, f"the request to {name} is too old to be sent again")
             return lost(request, why, sent=True)

@@ -17,7 +17,7 @@ from remit.runtime.ports import OrphanedRun
 from remit.runtime.shared_requests import SharedRequests
 from remit.transports.nats.connection import LOST, Connection, in_words
 from remit.transports.nats.queue import WorkQueue
-from remit.transports.nats.subjects import BUSY, TAKEN, News, Offer, Subjects, encode, read_offer
+from remit.transports.nats.subjects import BUSY, EVERY_HUB, TAKEN, News, Offer, Subjects, encode, read_offer
 
 log = logging.getLogger("remit")
 
@@ -174,7 +174,7 @@ class BusHost:
         """Take a request, and say what happens in its run until it ends."""
         try:
             with self._follow(offer.run, offer.live) as events:
-                going = await self._shared.take(offer.run)
+                going = await self._shared.take(offer.run, new=offer.home != EVERY_HUB)
                 if going is not None:
                     await self._tell(offer, going, events)
         except RemitError as error:  # the request is still in the store, for this host or another
