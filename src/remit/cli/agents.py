@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +21,9 @@ from remit.protocol.problems import did_you_mean
 from remit.runtime.track_record import NEWEST, Tracks, tracks
 from remit.stores.connection import SqliteConnection
 from remit.stores.reader import recent, running
+
+if TYPE_CHECKING:  # most teams have no bus
+    from remit.transports.nats.subjects import HostedAgent
 
 
 def print_ranking(capability: str, team: Team, cards: Iterable[AgentCard], *, as_json: bool) -> None:
@@ -122,9 +126,12 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
     team = team_of(team_file, overrides)
     steps = {name: tuple(step.name for step in each.steps) for name, each in team.workflows.items()}
     elsewhere = {name: each.peer or each.card or each.device or "" for name, each in team.agents.items()}
-    lines = tuple(
-        _line(card, steps.get(card.name, ()), elsewhere.get(card.name, "")) for card in cards_of(team).values()
-    )
+    cards = cards_of(team)
+    if team.bus is not None:
+        found, others = _on_bus(team)
+        elsewhere |= found
+        cards |= {name: card for name, card in others.items() if name not in cards}
+    lines = tuple(_line(card, steps.get(card.name, ()), elsewhere.get(card.name, "")) for card in cards.values())
     if as_json:
         print_json(Agents(team=team.name, file=str(relative_path(team.file)), agents=lines))
         return
@@ -146,6 +153,33 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
     # Empty columns are left out.
     kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
     print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
+
+
+def _on_bus(team: Team) -> tuple[dict[str, str], dict[str, AgentCard]]:
+    """Return where agents are hosted, in words, and the cards of all agents that a hub on the bus hosts."""
+    import asyncio
+    import os
+
+    from remit.config.bus import settings_of
+    from remit.transports.nats.presence import present_hubs
+
+    assert team.bus is not None, "a team without a bus is alone"
+    try:
+        hubs = asyncio.run(present_hubs(settings_of(team.bus, team.folder, os.environ), team.name))
+        why = "" if hubs is not None else f"the bus at {team.bus.url} cannot be reached"
+    except RemitError as error:
+        hubs, why = None, error.fault.message
+    if hubs is None:
+        click.echo(f"Agents on other hubs are not shown: {why}.", err=True)
+        return {}, {}
+    hosted: dict[str, list[HostedAgent]] = {}
+    for each in (agent for hub in hubs for agent in hub.agents):
+        hosted.setdefault(each.card.name, []).append(each)
+    where = {name: "bus: no hub" for name in team.agents if not team.is_hosted(name)}
+    for name, hosts in hosted.items():
+        versions = ", ".join(sorted({each.card.version for each in hosts}))
+        where[name] = f"bus: {many(len(hosts), 'hub')}, version {versions}, {sum(each.free for each in hosts)} free"
+    return where, {name: hosts[0].card for name, hosts in hosted.items()}
 
 
 def _line(card: AgentCard, steps: tuple[str, ...], lives_at: str) -> AgentLine:

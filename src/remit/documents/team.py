@@ -76,7 +76,7 @@ class AgentLine(Struct, frozen=True, kw_only=True):
     steps: Annotated[tuple[str, ...], Meta(description="The steps of a workflow; empty for other agents.")] = ()
     lives_at: Annotated[
         str,
-        Meta(description="The hub or device that runs it, or the address of its A2A card; empty: runs here."),
+        Meta(description="The hubs or device that run it, or the address of its A2A card; empty: runs here."),
     ] = ""
 
 

@@ -12,7 +12,7 @@ from nats.js import api
 from nats.js.errors import BucketNotFoundError, NoKeysError, NoStreamResponseError, NotFoundError
 
 from remit.protocol.card import AgentCard
-from remit.transports.nats.connection import LOST, Connection, in_words
+from remit.transports.nats.connection import LOST, BusSettings, Connection, in_words
 from remit.transports.nats.subjects import PresentHub, Subjects, encode, read_present, token
 
 log = logging.getLogger("remit")
@@ -58,7 +58,7 @@ class Presence:
     async def renew(self) -> None:
         """Read who is there and say what this hub hosts; the bucket may have been lost."""
         await self._make_bucket()
-        await self._read()
+        await self.read()
         await self.say()
 
     async def close(self) -> None:
@@ -117,11 +117,12 @@ class Presence:
             except LOST as error:
                 log.debug("the presence of this hub could not be said: %s", in_words(error))
 
-    async def _read(self) -> None:
-        bucket = await self._connection.jetstream.key_value(self._subjects.bucket)
+    async def read(self) -> None:
+        """Read who is there from the bucket."""
         try:
+            bucket = await self._connection.jetstream.key_value(self._subjects.bucket)
             names = await bucket.keys()  # pyright: ignore[reportUnknownMemberType]
-        except NoKeysError:
+        except (NoKeysError, BucketNotFoundError):  # nobody is there
             return
         for name in names:
             try:
@@ -147,6 +148,22 @@ class Presence:
         self._others[name] = (asyncio.get_running_loop().time(), hub)
         self._on_heard([each.card for each in hub.agents])
         self._changed.set()
+
+
+async def present_hubs(settings: BusSettings, team: str) -> list[PresentHub] | None:
+    """Return the hubs of a team that are present, without becoming one; None if the bus cannot be reached."""
+    connection, subjects = Connection(settings, f"{team} list"), Subjects(team)
+    presence = Presence(connection, subjects, "", lambda: PresentHub(team), lambda _: None)
+    await connection.open()
+    try:
+        if not connection.connected:
+            return None
+        await presence.read()
+        return presence.hubs()
+    except LOST:
+        return None
+    finally:
+        await connection.close()
 
 
 def shown_card(card: AgentCard) -> AgentCard:
