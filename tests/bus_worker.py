@@ -1,10 +1,13 @@
-"""A hub of a team in a process of its own: `bus_worker.py URL TEAM FOLDER [VERSION]`; SIGTERM drains it."""
+"""A hub of a team in a process of its own: `bus_worker.py URL TEAM FOLDER [VERSION [AGENT...]]`; SIGTERM drains it."""
 
 import asyncio
 import os
 import signal
 import sys
+from collections.abc import Collection
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from remit import Brief, Hub
 from remit.hub.joining import join_bus
@@ -17,7 +20,7 @@ LEASE_MS = 1_500
 CARDS = [
     AgentCard(name="slow", concurrency=2),
     AgentCard(name="steady", concurrency=2, resumable=True),
-    AgentCard(name="nested", may_call=frozenset({"slow"})),
+    AgentCard(name="nested", resumable=True, may_call=frozenset({"slow"})),
 ]
 
 
@@ -26,7 +29,7 @@ async def until(file: Path) -> None:
         await asyncio.sleep(0.02)
 
 
-def hub_in(folder: Path, team: str, version: str = "1.0") -> Hub:
+def hub_in(folder: Path, team: str, version: str, agents: Collection[str]) -> Hub:
     """The hub of a worker: each agent says that it began, and ends when it is told to go."""
     root_runs.LEASE_MS = LEASE_MS
     hub = Hub(name=team, store=folder / "hub.db", durability="process", approver="inbox")
@@ -41,24 +44,20 @@ def hub_in(folder: Path, team: str, version: str = "1.0") -> Hub:
     async def nested(brief: Brief) -> str:
         return (await brief.delegate("slow", objective=brief.objective)).unwrap()
 
-    for card in CARDS:
+    for card in (each for each in CARDS if each.name in agents):
         agent = nested if card.name == "nested" else wait
         hub.add(card.name, agent, concurrency=card.concurrency, resumable=card.resumable, may_call=card.may_call)
-    hub.reconfigure(cards=[_versioned(card, version) for card in hub.cards.values()])
     return hub
 
 
-def _versioned(card: AgentCard, version: str) -> AgentCard:
-    from msgspec.structs import replace
-
-    return replace(card, version=version)
-
-
-async def main(url: str, team: str, folder: Path, version: str = "1.0") -> None:
+async def main(url: str, team: str, folder: Path, version: str = "1.0", *agents: str) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    hub = hub_in(folder, team, version)
-    bus = join_bus(hub, BusSettings(url=url, presence_s=2.0), name=team)
+    hosted = agents or [card.name for card in CARDS]
+    hub = hub_in(folder, team, version, hosted)
+    calls = [card for card in CARDS if card.name not in hosted]
+    bus = join_bus(hub, BusSettings(url=url, presence_s=2.0), name=team, calls=calls)
+    hub.reconfigure(cards=[replace(card, version=version) for card in hub.cards.values()])
     async with hub:
         print("ready", flush=True)
         await stopped.wait()

@@ -18,11 +18,11 @@ from nats_server import NatsServer, shared_server, team_name
 from programs import with_tests_on_path
 from remit import Brief, Code, Hub, Response, Status
 from remit.hub.joining import join_bus
-from remit.protocol.records import Kind, Record
+from remit.protocol.records import Kind, Notice, Record
 from remit.runtime import root_runs
 from remit.stores.sqlite import SqliteStore
 from remit.transports.nats.connection import BusSettings
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 
 class Workers:
@@ -32,8 +32,8 @@ class Workers:
         self._arguments = [url, team, str(folder)]
         self._started: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, version: str = "1.0") -> subprocess.Popen[bytes]:
-        command = [sys.executable, bus_worker.__file__, *self._arguments, version]
+    async def start(self, version: str = "1.0", *agents: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, bus_worker.__file__, *self._arguments, version, *agents]
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, env=with_tests_on_path())
         self._started.append(worker)
         assert worker.stdout is not None
@@ -123,6 +123,26 @@ async def test_after_kill_9_a_resumable_agent_goes_on_elsewhere_and_any_other_en
         assert len(team.began()) == 3
 
 
+async def test_a_caller_that_is_killed_goes_on_elsewhere_with_the_outcome_of_its_callee(tmp_path: Path) -> None:
+    async with opened(tmp_path) as team:
+        callee = await team.workers.start("1.0", "slow")
+        caller = await team.workers.start("1.0", "nested")
+        asked = team.ask("nested", "a")
+        await team.wait_until_began(1)
+        caller.kill()
+        await team.workers.start("1.0", "nested")
+        (run,) = [each.run for each in await team.hub.store.runs() if each.agent == "nested" and each.via]
+        await eventually(lambda: _is_resumed(team, run))
+        team.go()
+        assert (await asked).unwrap() == f"1.0 {callee.pid}"
+        assert team.began() == [f"a {callee.pid}"]
+
+
+async def _is_resumed(team: Team, run: str) -> bool:
+    bodies = [record.body for record in await team.hub.store.records(run=run)]
+    return any(isinstance(body, Notice) and "resumed" in body.text for body in bodies)
+
+
 async def test_a_worker_that_wakes_up_after_its_lease_cannot_write(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         first = await team.workers.start()
@@ -179,10 +199,6 @@ async def test_without_nats_what_is_hosted_here_is_answered_and_the_store_brings
     tmp_path: Path, own_server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, own_server) as team:
-
-        async def here(_: Brief) -> str:
-            return "here"
-
         team.hub.add("here", here)
         team.go()
         worker = await team.workers.start()
@@ -198,3 +214,26 @@ async def test_a_call_to_an_agent_that_nobody_hosts_ends_soon(tmp_path: Path) ->
     async with hub, asyncio.timeout(PATIENCE_S):
         response = await hub.ask("slow", "a", user="anna")
     assert (response.status, code_of(response)) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
+
+
+async def test_a_hub_proves_who_it_is_and_one_that_cannot_still_answers_what_it_hosts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = NatsServer("--user", "hub", "--pass", "secret-word").start()
+    try:
+        for password, is_known in (("secret-word", True), ("wrong-word", False)):
+            name = team_name()
+            hub = Hub(name=name, store=tmp_path / f"{name}.db", durability="process")
+            hub.add("here", here)
+            bus = join_bus(hub, BusSettings(url=server.url, user="hub", password=password), name=name)
+            async with hub, asyncio.timeout(PATIENCE_S):
+                assert bus.connected is is_known
+                assert (await hub.ask("here", "a", user="anna")).unwrap() == "here"
+    finally:
+        server.close()
+    assert "Authorization Violation" in caplog.text
+    assert "word" not in caplog.text
+
+
+async def here(_: Brief) -> str:
+    return "here"

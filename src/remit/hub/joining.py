@@ -23,7 +23,7 @@ def join_bus(
     """
     bus = Bus(hub, settings, team=name, hosts=hosts)
     for card in calls:
-        hub.register(card, bus.agent(card.name))
+        bus.add(card)
     hub.accompany(bus)
     hub.bus = bus
     return bus

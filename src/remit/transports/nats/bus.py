@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Iterable
 
 import msgspec
+from msgspec.structs import replace
 from nats.aio.msg import Msg
 
 from remit.protocol.card import QUEUE, AgentCard
@@ -58,7 +59,6 @@ class Bus:
         self._runs: dict[str, RunNews] = {}
         self._busy_until: dict[str, float] = {}
         self._full_until: dict[str, float] = {}
-        self._subscribed = False
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -102,14 +102,10 @@ class Bus:
 
     async def _connected(self) -> None:
         assert self._host is not None
-        if not self._subscribed:  # the client subscribes again by itself after a reconnection
-            for home in (self._shared.worker, EVERY_HUB):
-                await self._connection.subscribe(self._subjects.news(home, "*"), self._news)
-            await self._host.subscribe()
-            await self._presence.connected()
-            self._subscribed = True
-        else:
-            await self._presence.renew()
+        for home in (self._shared.worker, EVERY_HUB):
+            await self._connection.subscribe(self._subjects.news(home, "*"), self._news)
+        await self._host.subscribe()
+        await self._presence.connected()
         await self._queue.open()
         self._host.look()
 
@@ -121,9 +117,14 @@ class Bus:
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def agent(self, name: str) -> BusAgent:
-        """Return an agent that other hubs host."""
-        return BusAgent(name, self, self._shared)
+    def add(self, card: AgentCard) -> None:
+        """Let this hub call an agent that other hubs host.
+
+        To a caller that is resumed, it is resumable whatever its host says: a request that is submitted again under
+        its id is not executed twice.
+        """
+        agent = BusAgent(card.name, self, self._shared)
+        self._engine.register(replace(card, resumable=True), agent)
 
     @property
     def hosted(self) -> list[str]:
@@ -156,7 +157,7 @@ class Bus:
             known = self._engine.cards.get(card.name)
             if known is None:
                 try:
-                    self._engine.register(card, self.agent(card.name))
+                    self.add(card)
                 except RemitError as error:
                     log.warning("invalid agent on the bus: %s", error.fault.message)
 

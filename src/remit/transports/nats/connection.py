@@ -13,6 +13,7 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
+from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 log = logging.getLogger("remit")
 
@@ -21,6 +22,8 @@ RECONNECT_S = 0.5
 CONNECT_S = 2
 # A server that is gone without closing the connection is noticed after two of these.
 PING_S = 5
+
+_NO_JETSTREAM = (ServiceUnavailableError, NoStreamResponseError, nats.errors.NoRespondersError)
 
 LOST = (nats.errors.Error, OSError, TimeoutError, asyncio.TimeoutError)
 """What NATS raises when it does not answer; the store makes good what is lost."""
@@ -80,6 +83,7 @@ class Connection:
         self._ready = asyncio.Event()
         self._down = False
         self._closing = False
+        self._subscribed: set[str] = set()
         self.on_connected: list[Callable[[], Awaitable[None]]] = []
         """Called after each connection is made: what the server held may be gone."""
 
@@ -152,7 +156,8 @@ class Connection:
             try:
                 await act()
             except LOST as error:  # it is called again after the next connection
-                log.warning("the bus at %s does not answer: %s", self.settings.shown, in_words(error))
+                why = "is JetStream enabled there?" if isinstance(error, _NO_JETSTREAM) else in_words(error)
+                log.warning("the bus at %s cannot be used fully: %s", self.settings.shown, why)
 
     async def _disconnected(self) -> None:
         self._say_down("the connection was lost")
@@ -188,8 +193,13 @@ class Connection:
         return self.client.jetstream(timeout=CONNECT_S)  # pyright: ignore[reportUnknownMemberType]
 
     async def subscribe(self, subject: str, heard: Callable[[Msg], Awaitable[None]], group: str = "") -> None:
-        """Call *heard* with each message, one after another; of the members of a *group*, one hears each."""
-        await self.client.subscribe(subject, group, heard)  # pyright: ignore[reportUnknownMemberType]
+        """Call *heard* with each message, one after another; of the members of a *group*, one hears each.
+
+        A second time for the same subject changes nothing.
+        """
+        if subject not in self._subscribed:  # the client itself renews subscriptions after a reconnection
+            await self.client.subscribe(subject, group, heard)  # pyright: ignore[reportUnknownMemberType]
+            self._subscribed.add(subject)
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message that may be lost."""

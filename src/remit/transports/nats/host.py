@@ -55,7 +55,7 @@ class BusHost:
         shared.watch(unclaimed=self._found, started=self._has_slot, freed=self._freed)
 
     async def subscribe(self) -> None:
-        """Hear of requests for the hosted agents; called once, after the first connection."""
+        """Hear of requests for the hosted agents; called after each connection."""
         for agent in self.agents:
             await self._connection.subscribe(self._subjects.offer(agent), self._offered(agent), "hosts")
             await self._connection.subscribe(self._subjects.queued(agent), self._heard_of_queue(agent))

@@ -53,11 +53,7 @@ class Presence:
         """Listen to the others, read who is there, and say what this hub hosts."""
         await self._connection.subscribe(self._subjects.presence, self._heard)
         await self._connection.settle()
-        await self.renew()
-
-    async def renew(self) -> None:
-        """Read who is there and say what this hub hosts; the bucket may have been lost."""
-        await self._make_bucket()
+        await self._make_bucket()  # the server may have lost it
         await self.read()
         await self.say()
 
@@ -115,7 +111,8 @@ class Presence:
             try:
                 await self.say()
             except LOST as error:
-                log.debug("the presence of this hub could not be said: %s", in_words(error))
+                if self._connection.connected:
+                    log.warning("other hubs cannot be told what this one hosts: %s", in_words(error))
 
     async def read(self) -> None:
         """Read who is there from the bucket."""
