@@ -32,9 +32,9 @@ class Workers:
         self._arguments = [url, team, str(folder)]
         self._started: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, version: str = "1.0", *agents: str) -> subprocess.Popen[bytes]:
+    async def start(self, version: str = "1.0", *agents: str, ask: str = "") -> subprocess.Popen[bytes]:
         command = [sys.executable, bus_worker.__file__, *self._arguments, version, *agents]
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, env=with_tests_on_path())
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, env={**with_tests_on_path(), "ASK": ask})
         self._started.append(worker)
         assert worker.stdout is not None
         assert await asyncio.to_thread(worker.stdout.readline) == b"ready\n"
@@ -136,6 +136,20 @@ async def test_a_caller_that_is_killed_goes_on_elsewhere_with_the_outcome_of_its
         team.go()
         assert (await asked).unwrap() == f"1.0 {callee.pid}"
         assert team.began() == [f"a {callee.pid}"]
+
+
+async def test_what_a_killed_gateway_was_asked_is_answered_by_another(tmp_path: Path) -> None:
+    async with opened(tmp_path) as team:
+        host = await team.workers.start("1.0", "slow")
+        gateway = await team.workers.start("1.0", "steady", ask="slow")
+        await team.wait_until_began(1)
+        gateway.kill()
+        asked = team.ask("slow", "a", request_id="asked")
+        (run,) = [each.run for each in await team.hub.store.runs() if not each.via]
+        await eventually(lambda: _is_resumed(team, run))
+        team.go()
+        assert (await asked).unwrap() == f"1.0 {host.pid}"
+        assert team.began() == [f"a {host.pid}"]
 
 
 async def _is_resumed(team: Team, run: str) -> bool:

@@ -18,7 +18,7 @@ from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
 from remit.runtime.context import Delegator
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, StoreError
+from remit.runtime.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, RunScope, StoreError
 from remit.runtime.redactor import has_tokens
 from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import CLOSING, RootRecords
@@ -155,7 +155,13 @@ class Leases:
                 return
         elif expired.waiting and self._dispatch.parts.approver is None:
             return  # another hub may have a person to ask
+        elif not isinstance(entry.agent, Remote) and await self._was_handed_over(expired, hub):
+            return  # a hub that calls the agent over the bus resumes it, and gets the outcome
         await _to_the_end(self._claim(expired, entry))
+
+    async def _was_handed_over(self, expired: OrphanedRun, hub: str) -> bool:
+        """Return whether a hub of the team had submitted a run's request for another hub, under the id of the run."""
+        return bool(await self._dispatch.parts.store.named(expired.run, RunScope(via=hub)))
 
     async def _claim(self, expired: OrphanedRun, entry: RegisteredAgent) -> None:
         epoch = await self._dispatch.parts.store.claim(expired.run, self._records.worker, self._runs.lease_ms)

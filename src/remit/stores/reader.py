@@ -221,7 +221,7 @@ def handed_over(run: str, user: str) -> Query[list[tuple[str, str]]]:
     """Return the query for the calls of a run that other hubs on this store executed: request id, and run there."""
     sql = (
         "SELECT id, request.run FROM request WHERE state < 2 AND user = ?1 AND origin LIKE '%@%@%'"
-        " AND (id = ?2 OR (id > ?2 || '.' AND id < ?2 || '/')) AND request.run <> ?2 ORDER BY first_seq"
+        " AND id >= ?2 AND id < ?2 || '/' AND request.run <> ?2 ORDER BY first_seq"
     )
     return lambda connection: [(id, part) for id, part in connection.execute(sql, (user, run))]
 

@@ -43,6 +43,7 @@ class Presence:
         self._others: dict[str, tuple[float, PresentHub]] = {}
         self._changed = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
+        self._troubled = False
         self._lives_s = connection.settings.presence_s
 
     async def open(self) -> None:
@@ -111,8 +112,11 @@ class Presence:
             try:
                 await self.say()
             except LOST as error:
-                if self._connection.connected:
+                if self._connection.connected and not self._troubled:
                     log.warning("other hubs cannot be told what this one hosts: %s", in_words(error))
+                    self._troubled = True
+            else:
+                self._troubled = False
 
     async def read(self) -> None:
         """Read who is there from the bucket."""
