@@ -35,7 +35,7 @@ _HOMES = {
     "remit.protocol.lifecycle": ("Status",),
     "remit.protocol.records": (
         "Approval", "ChainBreak", "Delegation", "Delta", "Kind", "Notice", "Progress", "Record", "Refusal",
-        "SharedStep", "ToolUse",
+        "Removal", "SharedStep", "ToolUse",
     ),
     "remit.protocol.remit": ("Priority", "Remit"),
     "remit.runtime.approvers": ("AllowList", "InboxApprover", "deny", "first_of"),

@@ -59,6 +59,7 @@ from remit.protocol.records import Notice as Notice
 from remit.protocol.records import Progress as Progress
 from remit.protocol.records import Record as Record
 from remit.protocol.records import Refusal as Refusal
+from remit.protocol.records import Removal as Removal
 from remit.protocol.records import SharedStep as SharedStep
 from remit.protocol.records import ToolUse as ToolUse
 from remit.protocol.remit import Priority as Priority

@@ -21,6 +21,7 @@ from remit.protocol.records import (
     Progress,
     Record,
     Refusal,
+    Removal,
     SharedStep,
     ToolUse,
     delegations,
@@ -56,6 +57,9 @@ EXAMPLES: dict[Kind, Body] = {
     Kind.APPROVAL: APPROVAL,
     Kind.SHARED: SHARED,
     Kind.BREAK: ChainBreak(finding="key changed", text="a new key", old_key="aa", new_key="bb"),
+    Kind.REMOVED: Removal(
+        why="pruned", rule="messages 90d", first=1, last=9, before="00", after="aa", gone=(2, 4), at_ms=5, key="bb"
+    ),
     Kind.DELTA: Delta(delegation="run-1", agent="tag", text="It "),
 }
 
@@ -162,7 +166,7 @@ def test_an_outline_tells_who_asked_whom_and_how_it_ended_and_nothing_that_was_s
     request, response = a_request(capability="SORT"), a_response(summary="said", usage=Usage(prompt=3))
     assert outline(request) == replace(request, objective="", input=None, handoff=None, hints=())
     assert outline(response) == a_response(result=None, summary="", usage=Usage(prompt=3))
-    assert [outline(body) for kind, body in EXAMPLES.items() if kind not in ENVELOPES] == [None] * 8
+    assert [outline(body) for kind, body in EXAMPLES.items() if kind not in ENVELOPES] == [None] * 9
 
 
 ENVELOPES = (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)

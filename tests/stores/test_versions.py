@@ -183,4 +183,5 @@ def test_the_number_of_a_kind_is_never_changed() -> None:
         Kind.APPROVAL: 8,
         Kind.SHARED: 9,
         Kind.BREAK: 10,
+        Kind.REMOVED: 11,
     }

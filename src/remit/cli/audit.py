@@ -99,6 +99,7 @@ def verify(
                 findings=verdict.findings,
                 keys=verdict.keys,
                 anchors=verdict.anchors,
+                removed=verdict.removed,
             )
         )
     else:

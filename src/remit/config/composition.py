@@ -30,6 +30,7 @@ from remit.protocol.card import CONCURRENCY, AgentCard
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Approver, ControlCommand, Decision, Question, Store
 from remit.runtime.registry import team_invalid
+from remit.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:  # most hubs call no agents on other devices
     from remit.relay.remote_agents import DeviceAccess
@@ -107,6 +108,8 @@ def hub_of(
         summarizer=summarizer_of(team.context, environ),
         shared=shared or team.bus is not None,
     )
+    if isinstance(hub.store, SqliteStore):
+        hub.store.retention = team.store.retention()
     _add_tools(hub, team, environ)
     _add_agents(hub, team, environ, held)
     _add_orchestration(hub, team, environ)

@@ -12,8 +12,8 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of a team file in which an unknown key is an error."""
 
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "y": 365 * 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d|y)")
 # A hundred years: longer means for ever, and dates computed from it must not overflow.
 _LONGEST_MS = 100 * 365 * _UNITS_MS["d"]
 

@@ -277,6 +277,9 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
         tuple[str, ...], Meta(description="Public keys that signed it. Compare them with a copy kept elsewhere.")
     ]
     anchors: Annotated[int, Meta(description="Number of given anchors that match the record.")] = 0
+    removed: Annotated[
+        int, Meta(description="Rows whose texts were removed on purpose, as signed statements in the record say.")
+    ] = 0
 
 
 class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-row/1"):

@@ -30,6 +30,8 @@ class Kind(StrEnum):
     SHARED = "shared"
     BREAK = "break"
     """The chain of signatures is broken here, as reported by the hub that found it."""
+    REMOVED = "removed"
+    """Texts were removed on purpose: by the retention rule, or because a user was erased."""
     DELTA = "delta"
     """Live only, never stored: a record of this kind has the number 0."""
 
@@ -150,7 +152,37 @@ class ChainBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The public key that signs from here on."""
 
 
-Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | SharedStep | ChainBreak | Delta
+class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Records of a segment were removed on purpose. Signed, so that verification can tell it from tampering.
+
+    The newest statement about a segment says everything that was removed from it so far. Ranges are pairs of the first
+    and the last row, one after another.
+    """
+
+    why: Literal["pruned", "erased"]
+    rule: str
+    """The rule that removed them: `messages 90d, records 400d`."""
+    first: int
+    """The first row of the segment."""
+    last: int
+    before: str
+    """The digest of the row before the segment, in hexadecimal."""
+    after: str
+    """The digest of its last row."""
+    gone: tuple[int, ...] = ()
+    """Ranges of rows that were removed; the chain keeps the digests of their contents."""
+    outlined: tuple[int, ...] = ()
+    """Ranges of rows of which only the texts were removed: who, when, how it ended and what it cost is kept."""
+    outlines: str = ""
+    """The digest of what is kept of the outlined rows."""
+    subject: str = ""
+    """A keyed digest of the erased user's name; empty if nobody was erased."""
+    at_ms: int
+    key: str
+    signature: str = ""
+
+
+Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | SharedStep | ChainBreak | Removal | Delta
 
 BODIES: dict[Kind, type[Body]] = {
     Kind.STARTED: Request,
@@ -163,6 +195,7 @@ BODIES: dict[Kind, type[Body]] = {
     Kind.APPROVAL: Approval,
     Kind.SHARED: SharedStep,
     Kind.BREAK: ChainBreak,
+    Kind.REMOVED: Removal,
     Kind.DELTA: Delta,
 }
 
@@ -192,7 +225,9 @@ def read_body(kind: Kind, raw: bytes, versions: Versions = VERSIONS) -> Body:
             value = versions.upgrade(value, value["version"])
         case Kind.REFUSED:
             value = {part: versions.upgrade(envelope, envelope["version"]) for part, envelope in value.items()}
-        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL | Kind.SHARED | Kind.BREAK | Kind.DELTA:
+        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL | Kind.SHARED:
+            pass
+        case Kind.BREAK | Kind.REMOVED | Kind.DELTA:
             pass
     return msgspec.convert(value, BODIES[kind])
 

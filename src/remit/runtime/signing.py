@@ -101,6 +101,18 @@ def _make_key(path: Path) -> CheckpointKey:
     return key
 
 
+def is_signed(message: bytes, key: str, signature: str) -> bool:
+    """Return whether the owner of the public *key* signed the message; both are in hexadecimal."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
 # ── checkpoints ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -120,15 +132,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def is_genuine(self) -> bool:
         """Return whether the owner of `key` signed it."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-        try:
-            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.key))
-            public.verify(bytes.fromhex(self.signature), self.signed_bytes())
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+        return is_signed(self.signed_bytes(), self.key, self.signature)
 
 
 def sign(key: CheckpointKey, *, number: int, seq: int, digest: bytes, at_ms: int) -> Checkpoint:

@@ -12,8 +12,8 @@ import apsw
 import msgspec
 
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, Unsigned, verify
+from remit.protocol.records import ChainBreak, Kind, Removal
+from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, RemovedRow, Unsigned, leaf, verify
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, read_key
 from remit.stores.checkpoints import EVERY, SECONDS, key_path, newest_checkpoint, read_checkpoints, read_mark
@@ -31,6 +31,8 @@ GRACE_ROWS = 10_000
 
 _BREAK = KINDS[Kind.BREAK]
 _read_break = msgspec.json.Decoder(ChainBreak).decode
+_REMOVED = KINDS[Kind.REMOVED]
+_read_removal = msgspec.json.Decoder(Removal).decode
 
 _KINDS: dict[int, str] = {number: kind.value for kind, number in KINDS.items()}
 
@@ -88,16 +90,17 @@ def audit(
             checkpoints += [each for each in between if each is None or each.number <= number]
             due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
             return verify(
-                _rows(connection),
+                chain_rows(connection),
                 checkpoints,
                 remembered=mark.number if mark else None,
                 remembered_seq=mark.seq if mark else None,
                 referenced=connection.execute(_REFERENCED).fetchall()[0][0],
                 public_key=public_key,
                 pinned=pinned,
-                breaks=_breaks(connection),
+                breaks=breaks(connection),
                 anchors=anchors,
                 unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
+                removals=removals(connection),
             )
         finally:
             connection.execute("ROLLBACK")
@@ -110,7 +113,17 @@ _REFERENCED = """
 """
 
 
-def _breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
+def removals(connection: SqliteConnection) -> list[tuple[int, Removal]]:
+    """Return the statements that rows were removed, with the rows that they stand in, oldest first."""
+    found: list[tuple[int, Removal]] = []
+    for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_REMOVED}"):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
+            found.append((seq, _read_removal(body)))
+    return found
+
+
+def breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
+    """Return the breaks that hubs announced, with their rows."""
     found: list[tuple[int, ChainBreak]] = []
     for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_BREAK}"):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
@@ -121,14 +134,62 @@ def _breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
 # Read as bytes, because a tampered row may contain invalid text.
 _ROWS = """
     SELECT seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
-    FROM record ORDER BY seq
+    FROM record WHERE seq > ? AND seq <= ? ORDER BY seq
+"""
+_REMOVED_ROWS = """
+    SELECT removed.seq, leaf, removed.digest, record.seq IS NOT NULL, kind, at_ms,
+        CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB)
+    FROM removed LEFT JOIN record ON record.seq = removed.seq
+    WHERE removed.seq > ? AND removed.seq <= ? ORDER BY removed.seq
 """
 
 
-def _rows(connection: SqliteConnection) -> Iterator[ChainRow]:
-    for seq, number, at_ms, run, session, body, digest in connection.execute(_ROWS):
+def chain_rows(
+    connection: SqliteConnection, after: int = 0, last: int = sys.maxsize
+) -> Iterator[ChainRow | RemovedRow]:
+    """Return the rows after *after*, up to *last*, in order; of removed rows, what the chain needs of them."""
+    removed = _removed_rows(connection, after, last)
+    gap = next(removed, None)
+    for seq, number, at_ms, run, session, body, digest in connection.execute(_ROWS, (after, last)):
+        while gap is not None and gap.seq < seq:
+            yield gap
+            gap = next(removed, None)
+        if gap is not None and gap.seq == seq:
+            yield gap._replace(digest=digest)
+            gap = next(removed, None)
+            continue
         kind = _KINDS.get(number, f"kind {number}")
         yield ChainRow(seq, kind, at_ms, _text(run), _text(session), body, digest)
+    if gap is not None:
+        yield gap
+        yield from removed
+
+
+def _removed_rows(connection: SqliteConnection, after: int, last: int) -> Iterator[RemovedRow]:
+    for seq, content, digest, kept, number, at_ms, run, session, body in connection.execute(
+        _REMOVED_ROWS, (after, last)
+    ):
+        kind = _KINDS.get(number, f"kind {number}")
+        yield RemovedRow(seq, bytes(content), digest, _leaf(kind, at_ms, run, session, body) if kept else None)
+
+
+def _leaf(kind: str, at_ms: int, run: bytes, session: bytes, body: bytes) -> bytes:
+    try:
+        return leaf(kind, at_ms, _text(run), _text(session), body)
+    except (TypeError, ValueError, OverflowError):  # no store writes such values
+        return b""
+
+
+def digest_of(connection: SqliteConnection, seq: int) -> bytes | None:
+    """Return the digest of a row, also of a removed one; None if it is not known."""
+    if seq == 0:
+        return GENESIS
+    found = connection.execute(
+        "SELECT CAST(digest AS BLOB) FROM record WHERE seq = ?1"
+        " UNION ALL SELECT digest FROM removed WHERE seq = ?1 AND digest IS NOT NULL",
+        (seq,),
+    ).fetchone()
+    return None if found is None else found[0]
 
 
 def _text(raw: bytes | None) -> str:
@@ -150,8 +211,8 @@ def newest_anchor(connection: SqliteConnection, path: Path) -> tuple[Checkpoint,
         message = f"{path}: no checkpoint was written yet"
         advice = f"A hub writes one every {SECONDS:.0f} s while records come, and when it closes."
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
-    found = connection.execute("SELECT digest FROM record WHERE seq = ?", (newest.seq,)).fetchone()
-    if not newest.is_genuine() or found is None or bytes(found[0]).hex() != newest.digest:
+    found = digest_of(connection, newest.seq)
+    if not newest.is_genuine() or found is None or found.hex() != newest.digest:
         message = f"{path}: checkpoint {newest.number} does not match the record"
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
     head: int = connection.execute("SELECT max(seq) FROM record").fetchall()[0][0]
@@ -182,7 +243,11 @@ def linked_rows(
 
 
 _CHAINED_ROWS = """
-    SELECT (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq < record.seq ORDER BY seq DESC LIMIT 1),
+    SELECT coalesce(
+            (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq = record.seq - 1),
+            (SELECT digest FROM removed WHERE removed.seq = record.seq - 1),
+            (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq < record.seq ORDER BY seq DESC LIMIT 1)
+        ),
         seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
     FROM record WHERE {where} ORDER BY seq
 """

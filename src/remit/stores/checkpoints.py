@@ -248,7 +248,11 @@ def _break(finding: Tampering, text: str) -> ChainBreak:
 
 
 def _digest(connection: SqliteConnection, seq: int) -> str | None:
-    found = connection.execute("SELECT digest FROM record WHERE seq = ?", (seq,)).fetchone()
+    found = connection.execute(
+        "SELECT digest FROM record WHERE seq = ?1"
+        " UNION ALL SELECT digest FROM removed WHERE seq = ?1 AND digest IS NOT NULL",
+        (seq,),
+    ).fetchone()
     return bytes(found[0]).hex() if found and isinstance(found[0], bytes) else None
 
 

@@ -254,7 +254,10 @@ def extend(connection: SqliteConnection, session: str, count: Count) -> bool:
         sql = "INSERT INTO conversation (session, seq, words) VALUES (?,0,0) RETURNING number"
         ((number,),) = connection.execute(sql, (session,)).fetchall()
         place = place._replace(number=number)
-    records = page(connection, f"session = ? AND seq > ? AND kind IN ({_SPEAKING})", (session, place.seq), PAGE)
+    # A removed record has no words left.
+    unremoved = "NOT EXISTS (SELECT 1 FROM removed WHERE removed.seq = record.seq)"
+    wanted = f"session = ? AND seq > ? AND kind IN ({_SPEAKING}) AND {unremoved}"
+    records = page(connection, wanted, (session, place.seq), PAGE)
     requests = [record.body for record in records if isinstance(record.body, Request)]
     shown = {message.seq for request in requests if request.view for message in request.view.messages}
     new = messages_from_records(
@@ -338,6 +341,30 @@ def merge(connection: SqliteConnection) -> bool:
     return connection.total_changes() - before > 1
 
 
+def forget(connection: SqliteConnection, numbers: Sequence[int]) -> int:
+    """Delete the messages of these records, and their words, from the index; return how many there were.
+
+    It is called before the records are removed: the word index deletes only words that it is told again.
+    """
+    rows = connection.execute(_INDEXED, (_json(list(numbers)),)).fetchall()
+    spelt = [row for row in rows if row[0] <= row[5]]
+    texts = {each.seq: each.text for each in _messages(connection, [MessageRow(*row[:3]) for row in spelt])}
+    for id, seq, _, conversation, role, _ in spelt:
+        if seq in texts:
+            sql = "INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)"
+            connection.execute(sql, (_range(conversation, role) - id, _plain(texts[seq])))
+    connection.execute(
+        "DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))", (_json([row[0] for row in rows]),)
+    )
+    return len(rows)
+
+
+_INDEXED = """
+    SELECT id, message.seq, tokens, conversation, role, words FROM message
+    JOIN conversation ON number = conversation WHERE message.seq IN (SELECT value FROM json_each(?))
+"""
+
+
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -369,11 +396,11 @@ def _json(value: object) -> str:
 # ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def note(connection: SqliteConnection, session: str, notes: Sequence[Note]) -> None:
+def note(connection: SqliteConnection, session: str, notes: Sequence[Note], now_ms: int) -> None:
     """Store notes of a conversation, each once."""
-    sql = "INSERT OR IGNORE INTO note (session, kind, text, by) VALUES (?,?,?,?)"
+    sql = "INSERT OR IGNORE INTO note (session, kind, text, by, at_ms) VALUES (?,?,?,?,?)"
     for each in notes:
-        connection.execute(sql, (session, each.kind, each.text, each.by))
+        connection.execute(sql, (session, each.kind, each.text, each.by, now_ms))
 
 
 def notes(session: str) -> Query[list[Note]]:

@@ -25,6 +25,7 @@ KINDS: dict[Kind, int] = {
     Kind.APPROVAL: 8,
     Kind.SHARED: 9,
     Kind.BREAK: 10,
+    Kind.REMOVED: 11,
 }
 
 # The states of a request. A forgotten one is still listed, but its id may be used again.
@@ -166,11 +167,30 @@ MIGRATIONS: tuple[str, ...] = (
     -- From here on, a row's digest is made from the digest of its content. A program that does not know that would take
     -- the rows for tampered with: it is told by the version that the file is too new for it.
     """,
+    """
+    -- What the chain needs of rows that were removed, or of which only an outline is kept. leaf: the digest of the
+    -- content; empty for a row of version 6, whose digest was made without it. digest: the row's own, where the next
+    -- row was kept. Statements about removals (kind 11) are looked at by themselves.
+    CREATE TABLE removed (seq INTEGER PRIMARY KEY, leaf BLOB NOT NULL, digest BLOB);
+    CREATE INDEX record_removal ON record (seq) WHERE kind = 11;
+    -- Facts and notes are kept for a time; those that are there already, from now on.
+    ALTER TABLE fact ADD COLUMN at_ms INTEGER NOT NULL DEFAULT 0;
+    UPDATE fact SET at_ms = unixepoch() * 1000;
+    ALTER TABLE note ADD COLUMN at_ms INTEGER NOT NULL DEFAULT 0;
+    UPDATE note SET at_ms = unixepoch() * 1000;
+    CREATE INDEX message_seq ON message (seq);
+    -- When a hub last pruned by itself.
+    CREATE TABLE upkeep (one INTEGER PRIMARY KEY CHECK (one = 1), pruned_ms INTEGER NOT NULL);
+    INSERT INTO upkeep VALUES (1, 0);
+    """,
 )
 
 
 def migrate(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
     """Migrate the file to the current version; several processes may start at once, and each step runs once."""
+    if connection.pragma("page_count") == 0:
+        # Only a new file can be made able to give free pages back.
+        connection.pragma("auto_vacuum", 2)
     _use_wal(connection, busy_seconds)
     with write_lock(connection):
         version = _version(connection, path)

@@ -43,8 +43,10 @@ from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.connection import Durability, SqliteConnection
+from remit.stores.daily_pruning import DailyPruning
 from remit.stores.opening import Opening
 from remit.stores.reader import Query, Reader
+from remit.stores.retention import FOREVER, Retention
 from remit.stores.transaction import Transaction
 from remit.stores.writer import Listener, StoreWriter
 
@@ -69,7 +71,8 @@ class SqliteStore:
     """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
 
     Use it from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
-    *make_key*, a store whose key is missing is not opened; else a new key is made. *count* counts the tokens of each
+    *make_key*, a store whose key is missing is not opened; else a new key is made. What *retention* no longer keeps is
+    removed once a day, by one of the processes that share the file. *count* counts the tokens of each
     message once. *monotonic* tells elapsed time from a jump of *wall_ms*. *commit_hook* is called before each commit,
     for tests that want it slow or failing.
     """
@@ -83,6 +86,7 @@ class SqliteStore:
         checkpoint_seconds: float = SECONDS,
         busy_seconds: float = 5,
         make_key: bool = True,
+        retention: Retention = FOREVER,
         count: TokenCounter = estimate,
         wall_ms: Callable[[], int] = _wall_ms,
         monotonic: Callable[[], float] = time.monotonic,
@@ -98,6 +102,8 @@ class SqliteStore:
             make_key=make_key,
             wall_ms=wall_ms,
         )
+        self.retention = retention
+        self._pruning = DailyPruning(self.path, durability, wall_ms)
         self._count = count
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
@@ -122,6 +128,7 @@ class SqliteStore:
         if (reader := self._reader) is None:
             return
         try:
+            await self._pruning.stop()
             await self.flush()
         finally:
             self._reader = None
@@ -233,7 +240,10 @@ class SqliteStore:
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         """Return expired requests; those that expired *max_attempts* times end as OUTCOME_UNKNOWN."""
-        return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
+        expired = await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
+        if self._pruning.may_be_due(self.retention) and await self._change(self._pruning.claim):
+            self._pruning.start(self.retention)
+        return expired
 
     # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -323,7 +333,7 @@ class SqliteStore:
     def note(self, session: str, notes: Sequence[Note]) -> None:
         """Store notes of a conversation, each once; durable like a record."""
         kept = tuple(notes)
-        self._writer.later(lambda transaction: index.note(transaction.connection, session, kept))
+        self._writer.later(lambda transaction: index.note(transaction.connection, session, kept, transaction.now_ms))
 
     async def notes(self, session: str) -> list[Note]:
         """Return the notes of a conversation, oldest first."""

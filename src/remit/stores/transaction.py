@@ -305,7 +305,9 @@ class Transaction:
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         for text in facts:
-            self.connection.execute("INSERT OR IGNORE INTO fact (user, text, run) VALUES (?,?,?)", (user, text, run))
+            self.connection.execute(
+                "INSERT OR IGNORE INTO fact (user, text, run, at_ms) VALUES (?,?,?,?)", (user, text, run, self.now_ms)
+            )
 
     def incr(self, key: str, n: int, window_ms: int) -> int:
         start_ms = self.now_ms - self.now_ms % window_ms

@@ -11,7 +11,18 @@ from typing import NamedTuple
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault
-from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
+from remit.protocol.records import (
+    Approval,
+    ChainBreak,
+    Delta,
+    Notice,
+    Progress,
+    Record,
+    Refusal,
+    Removal,
+    SharedStep,
+    ToolUse,
+)
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
 from remit.telemetry import names
 from remit.telemetry.attributes import MAX_TEXT_CHARS, add_content, add_outcome, attempt_of, links_of
@@ -118,7 +129,7 @@ class Spans:
             case Progress() | Notice() | Approval() as body:
                 self._note(run, body, record.at_ms)
                 return ()
-            case Delta() | SharedStep() | ChainBreak():
+            case Delta() | SharedStep() | ChainBreak() | Removal():
                 return ()
 
     def _begin(self, root: Request) -> "_Run":

@@ -8,7 +8,18 @@ from typing import Literal, NamedTuple
 from remit.protocol.envelope import NOBODY, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
+from remit.protocol.records import (
+    Approval,
+    ChainBreak,
+    Delta,
+    Notice,
+    Progress,
+    Record,
+    Refusal,
+    Removal,
+    SharedStep,
+    ToolUse,
+)
 
 Unended = Literal["waiting", "running", "asking", "not begun", "unknown"]
 """Waiting: for agents that it called, or for its start. Asking: a person must approve first. After the end of
@@ -197,6 +208,10 @@ class Tree:
             case ChainBreak() as broken:
                 node = self._node(record, record.run, NOBODY)
                 node.said = broken.text
+                return node
+            case Removal() as removal:
+                node = self._node(record, record.run, NOBODY)
+                node.said = removal.rule
                 return node
 
     def _asked(self, record: Record, request: Request) -> Node:

@@ -12,7 +12,18 @@ from remit.documents.runs import DelegationLine
 from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
+from remit.protocol.records import (
+    Approval,
+    ChainBreak,
+    Delta,
+    Notice,
+    Progress,
+    Record,
+    Refusal,
+    Removal,
+    SharedStep,
+    ToolUse,
+)
 from remit.text.handling import handling_in
 from remit.text.terminal import one_line
 
@@ -302,6 +313,8 @@ def sentence(record: Record, node: Node) -> str:
             return _shared(step)
         case ChainBreak() as broken:
             return f"{one_line(broken.finding)}: {one_line(broken.text)}"
+        case Removal() as removal:
+            return f"{removal.why} in rows {removal.first} to {removal.last}: {one_line(removal.rule)}"
 
 
 def _shared(step: SharedStep) -> str:

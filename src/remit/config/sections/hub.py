@@ -18,6 +18,7 @@ from remit.config.values import (
     Url,
     duration,
     duration_ms,
+    optional_ms,
 )
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
@@ -26,9 +27,28 @@ from remit.policy.rules import Editable, Pattern, Rule
 from remit.protocol.card import Authority
 from remit.protocol.remit import Count
 from remit.stores import STORE_PATH
+from remit.stores.retention import Retention
 
 _LIMITS = Limits()
 _BREAKER = BreakerSettings()
+
+
+class KeepSection(Section, frozen=True, kw_only=True):
+    """How long each kind of data is kept; without it, for ever. See [operations.md](operations.md)."""
+
+    records: Annotated[
+        Duration | None,
+        Meta(description="Everything about a run; `audit verify` still proves that nothing else was removed."),
+    ] = None
+    messages: Annotated[
+        Duration | None,
+        Meta(
+            description="The texts of runs and conversations; who asked whom, when and how it ended is kept as long "
+            "as `records`."
+        ),
+    ] = None
+    vault: Annotated[Duration | None, Meta(description="The values behind placeholders.")] = None
+    facts: Annotated[Duration | None, Meta(description="Facts about users.")] = None
 
 
 class StoreSection(Section, frozen=True, kw_only=True):
@@ -44,6 +64,21 @@ class StoreSection(Section, frozen=True, kw_only=True):
             "(`process`)."
         ),
     ] = "power"
+    keep: Annotated[
+        Duration | KeepSection | None,
+        Meta(
+            description='How long data is kept: `"90d"`, or for each kind '
+            '`{ records = "400d", messages = "90d", vault = "30d", facts = "2y" }` (default: for ever).'
+        ),
+    ] = None
+
+    def retention(self) -> Retention:
+        """Return the rule for the store."""
+        if self.keep is None:
+            return Retention()
+        if isinstance(self.keep, str):
+            return Retention(*[duration_ms(self.keep)] * len(Retention._fields))
+        return Retention(*(optional_ms(getattr(self.keep, name)) for name in Retention._fields))
 
 
 class LimitsSection(Section, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from remit.runtime.audit.chain import GENESIS, ChainRow, Unsigned, follows, leaf, link
 from remit.runtime.audit.findings import AuditFinding, AuditVerdict, Tampering
+from remit.runtime.audit.removal import RemovedRow
 from remit.runtime.audit.verification import verify
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "AuditFinding",
     "AuditVerdict",
     "ChainRow",
+    "RemovedRow",
     "Tampering",
     "Unsigned",
     "follows",

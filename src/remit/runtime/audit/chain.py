@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from remit.runtime.audit.findings import MAX_FINDINGS, AuditFinding, Tampering
+from remit.runtime.audit.removal import Coverage, Outlines, RemovedRow
 from remit.runtime.signing import Checkpoint
 
 GENESIS = bytes(32)
@@ -87,6 +88,8 @@ class ChainWalk:
         anchors: Sequence[Checkpoint] = (),
         signed: int = 0,
         unsigned: Unsigned | None = None,
+        coverage: Coverage | None = None,
+        start: Checkpoint | None = None,
     ) -> None:
         self._seals = _by_row(seals)
         self._anchors = _by_row(anchors)
@@ -97,23 +100,61 @@ class ChainWalk:
         self._latest_ms = unsigned.since_ms if unsigned else 0
         self._overdue = 0
         self._rewritten = False
-        self._previous = GENESIS
+        self._previous = bytes.fromhex(start.digest) if start else GENESIS
         # By how much the rows are numbered higher than when they were written.
         self._shift = 0
         self._group: list[_Suspect] = []
         self._groups: list[list[_Suspect]] = []
         self._pooled = 0
-        self.seq: int = 0
+        self.seq: int = start.seq if start else 0
+        self._began = self.seq
         self.count = 0
+        self._coverage = coverage or Coverage(())
+        self._outlines = [Outlines() for _ in self._coverage.statements]
+        self._stated = self._ends(self.seq)
+        self.removed = 0
         self.anchored = 0
         self.findings: list[AuditFinding] = []
 
-    def step(self, row: ChainRow) -> None:
+    def _ends(self, start: int) -> dict[int, list[str]]:
+        """Return the digests that the statements about removals give for rows after *start*."""
+        found: dict[int, list[str]] = {}
+        for each in self._coverage.statements:
+            for seq, digest in ((each.first - 1, each.before), (each.last, each.after)):
+                if seq > start:
+                    found.setdefault(seq, []).append(digest)
+        return found
+
+    def step(self, row: ChainRow | RemovedRow) -> None:
         self.count += 1
+        if isinstance(row, RemovedRow):
+            self._step_removed(row)
+            return
         if not self._group or self._explain(row):
             self._follow(row)
         if self._unsigned is not None:
             self._judge_age(row, self._unsigned)
+
+    def _step_removed(self, row: RemovedRow) -> None:
+        """Follow the chain over a row of which only the digest of its content is kept."""
+        self._close_group()
+        number = row.seq - self._shift
+        if number > self.seq + 1:
+            self._find(Tampering.DELETED, self.seq + 1, number - 1, "the rows are gone")
+        covered = self._coverage.of(row.seq)
+        if row.outline is None and (covered is None or covered[0] != "gone"):
+            self._find_next(Tampering.DELETED, number, "no signed statement says that it was removed")
+        elif row.outline is not None and (covered is None or covered[0] != "outlined"):
+            self._find_next(Tampering.EDITED, number, "no signed statement says that its texts were removed")
+        else:
+            self.removed += 1
+            if row.outline is not None and covered:
+                self._outlines[covered[1]].add(row.seq, row.outline)
+        digest = link(self._previous, number, row.leaf) if row.leaf else row.digest or GENESIS
+        if row.digest is not None and row.digest != digest:
+            self._find(Tampering.EDITED, number, number, "its digests were changed")
+            digest = row.digest
+        self._accept(number, digest)
 
     def _follow(self, row: ChainRow) -> None:
         number = row.seq - self._shift
@@ -133,6 +174,7 @@ class ChainWalk:
         pool = [suspect for group in self._groups for suspect in group]
         for group in self._groups:
             self._resolve(group, pool)
+        self._judge_outlines()
         if self.seq < expected:
             self._find(Tampering.TRUNCATED, self.seq + 1, expected, f"the record ends at row {self.seq}")
         for anchor in (each for some in self._anchors.values() for each in some if each.seq > self.seq):
@@ -145,8 +187,19 @@ class ChainWalk:
             self._find(Tampering.UNSIGNED, self._signed + 1, self._overdue, message)
         self.findings.sort(key=lambda finding: finding.first)
 
+    def _judge_outlines(self) -> None:
+        for each, kept in zip(self._coverage.statements, self._outlines, strict=True):
+            # A part that was verified before is not read again.
+            if each.outlines != kept.digest() and each.first > self._began and each.last <= self.seq:
+                message = "what was kept of rows whose texts were removed was changed"
+                self._find(Tampering.EDITED, each.first, each.last, message)
+
     def _accept(self, number: int, digest: bytes) -> None:
         self.seq, self._previous = number, digest
+        for stated in self._stated.get(number, ()):
+            if stated != digest.hex():
+                message = "the record does not match what a statement about removed rows signed for this row"
+                self._find(Tampering.REMOVAL_FORGED, number, number, message)
         for anchor in self._anchors.get(number, ()):
             if anchor.digest == digest.hex():
                 self.anchored += 1
@@ -229,6 +282,14 @@ class ChainWalk:
             follower = group[place + 1] if place + 1 < len(group) else None
             own = _digest(previous, row, number)
             previous = own if own and follower and follows(own, follower.row, follower.number) else row.digest
+
+    def _find_next(self, tampering: Tampering, number: int, message: str) -> None:
+        """Report a row, together with the rows before it of which the same was reported."""
+        last = self.findings[-1] if self.findings else None
+        if last and (last.tampering, last.message, last.last) == (tampering, message, number - 1):
+            self.findings[-1] = msgspec.structs.replace(last, last=number)
+        else:
+            self._find(tampering, number, number, message)
 
     def _find(self, tampering: Tampering, first: int, last: int, message: str) -> None:
         if len(self.findings) < MAX_FINDINGS:

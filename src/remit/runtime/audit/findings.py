@@ -38,6 +38,8 @@ class Tampering(StrEnum):
     """The record does not match what an anchor kept elsewhere has signed."""
     ANCHOR_FORGED = "anchor forged"
     """An anchor was not signed by the key of this record."""
+    REMOVAL_FORGED = "removal forged"
+    """A statement that rows were removed on purpose was not signed by the key of this record, or does not match it."""
 
 
 # Findings whose numbers are checkpoint numbers.
@@ -83,6 +85,10 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     """The signer: compare it with a note kept elsewhere if the key file itself may have been replaced."""
     anchors: int = 0
     """How many anchors the record agrees with."""
+    removed: int = 0
+    """How many rows were removed, at least their texts, as signed statements in the record say."""
+    since: int = 0
+    """The row up to which the record was verified before; 0: all of it was verified now."""
 
     @property
     def ok(self) -> bool:
@@ -113,6 +119,8 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
             state = f"the record was tampered with ({found})"
         counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
         lines = [f"{state}: {counts}, {_many(self.unprotected, 'row')} after the last"]
+        lines += [f"  rows 1 to {self.since} were verified before, and only those after them now"] if self.since else []
+        lines += [f"  {_many(self.removed, 'row')} pruned or erased, as the record says"] if self.removed else []
         lines += [f"  agrees with {_many(self.anchors, 'anchor')}"] if self.anchors else []
         lines += [f"  {finding}" for finding in self.findings]
         lines += [f"  signed by {key}" for key in self.keys]

@@ -2,14 +2,15 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from remit.protocol.records import ChainBreak
+from remit.protocol.records import ChainBreak, Removal
 from remit.runtime.audit.chain import ChainRow, ChainWalk, Unsigned
 from remit.runtime.audit.findings import MAX_FINDINGS, SIGNED_OTHERWISE, AuditFinding, AuditVerdict, Tampering
+from remit.runtime.audit.removal import Coverage, RemovedRow, is_genuine
 from remit.runtime.signing import Checkpoint
 
 
 def verify(
-    rows: Iterable[ChainRow],
+    rows: Iterable[ChainRow | RemovedRow],
     checkpoints: Iterable[Checkpoint | None],
     *,
     remembered: int | None = 0,
@@ -20,6 +21,8 @@ def verify(
     breaks: Sequence[tuple[int, ChainBreak]] = (),
     anchors: Sequence[Checkpoint] = (),
     unsigned: Unsigned | None = None,
+    removals: Sequence[tuple[int, Removal]] = (),
+    start: Checkpoint | None = None,
 ) -> AuditVerdict:
     """Judge a chain, oldest row first, by its digests, its checkpoints and the *anchors* that were kept elsewhere.
 
@@ -27,7 +30,8 @@ def verify(
     *remembered_seq* the row that it signed; *referenced* is the highest row that anything else in the database points
     at. The *pinned* keys, those of the anchors, or the *public_key* must have signed; without any of these, the first
     checkpoint's key is trusted. *breaks* are the rows in which hubs announced that the key changed, or that something
-    did not match.
+    did not match, and *removals* those in which they stated that rows were removed. *rows* may begin after *start*, the
+    checkpoint up to which the record was verified before.
     """
     lines = list(checkpoints)
     keys = _Keys(pinned, anchors, public_key, lines, breaks)
@@ -36,7 +40,8 @@ def verify(
     findings += keys.findings(seals)
     sealed = max((seal.seq for seal in seals), default=0)
     reliable, forged = _judge_anchors(anchors, lines, keys)
-    walk = ChainWalk(seals, reliable, sealed, unsigned)
+    stated, invalid = _judge_removals(removals, keys)
+    walk = ChainWalk(seals, reliable, sealed, unsigned, stated, start)
     for row in rows:
         walk.step(row)
     walk.end(max(referenced, sealed))
@@ -44,10 +49,19 @@ def verify(
         rows=walk.count,
         checkpoints=len(seals),
         unprotected=max(0, walk.seq - sealed),
-        findings=tuple([*findings, *forged, *walk.findings][:MAX_FINDINGS]),
+        findings=tuple([*findings, *forged, *invalid, *walk.findings][:MAX_FINDINGS]),
         keys=tuple(dict.fromkeys(seal.key for seal in seals)),
         anchors=walk.anchored,
+        removed=walk.removed,
+        since=start.seq if start else 0,
     )
+
+
+def accepted_keys(
+    public_key: bytes, checkpoints: Sequence[Checkpoint | None], breaks: Sequence[tuple[int, ChainBreak]]
+) -> set[str]:
+    """Return the keys that may have signed: the known one, and those whose change a hub announced."""
+    return _Keys((), (), public_key, checkpoints, breaks).accepted
 
 
 class _Keys:
@@ -122,6 +136,22 @@ def _judge_checkpoints(
     if remembered is not None and expected <= remembered:
         findings.append(_missing(expected, remembered, f"the database knows of {remembered} checkpoints"))
     return genuine, findings
+
+
+def _judge_removals(removals: Sequence[tuple[int, Removal]], keys: _Keys) -> tuple[Coverage, list[AuditFinding]]:
+    """Return what the reliable statements cover, and what is wrong with the others."""
+    reliable: list[Removal] = []
+    findings: list[AuditFinding] = []
+    for seq, each in removals:
+        if not is_genuine(each):
+            message = "the signature of the statement that rows were removed is wrong"
+            findings.append(_finding(Tampering.REMOVAL_FORGED, seq, message))
+        elif each.key not in keys.accepted:
+            message = f"the statement that rows were removed {SIGNED_OTHERWISE}, {each.key}"
+            findings.append(_finding(Tampering.REMOVAL_FORGED, seq, message))
+        else:
+            reliable.append(each)
+    return Coverage(reliable), findings
 
 
 def _judge_mark(

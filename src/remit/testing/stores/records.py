@@ -5,7 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from remit.protocol.errors import Code
-from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, ToolUse
+from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, Removal, ToolUse
 from remit.runtime.ports import (
     DuplicateRequest,
     NumberedRecord,
@@ -58,6 +58,17 @@ class RecordConformance(StoreCase):
             Kind.APPROVAL: Approval(delegation="d", agent="a", id="q", question="May it?", agreed=True, by="ann"),
             Kind.SHARED: a_step(),
             Kind.BREAK: ChainBreak(finding="key changed", text="a new key", old_key="aa", new_key="bb"),
+            Kind.REMOVED: Removal(
+                why="pruned",
+                rule="messages 90d",
+                first=1,
+                last=9,
+                before="00",
+                after="aa",
+                gone=(2, 4),
+                at_ms=5,
+                key="b",
+            ),
         }
         async with self.opened() as store:
             for kind, body in bodies.items():

@@ -1,0 +1,124 @@
+"""`remit store`: the upkeep of the store."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remit.cli.options import store_option, team_options
+from remit.cli.show.screen import many
+
+if TYPE_CHECKING:
+    from remit.stores.retention import Retention
+    from remit.stores.upkeep import Upkeep
+
+
+@click.group()
+def store() -> None:
+    """Prune the store.
+
+    All commands may be used while hubs work, unless they say otherwise.
+
+    \b
+    Example:
+      remit store prune --dry-run
+    """
+
+
+@store.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed, and how much space that is.")
+@click.option("--keep", metavar="DURATION", help="Keep everything for this time: 90d.  [default: the team's rule]")
+@click.option(
+    "--vacuum",
+    is_flag=True,
+    help="Write the whole file anew, so that it shrinks. Needed once for a file of an earlier version; hubs wait.",
+)
+@store_option
+@team_options
+def prune(
+    dry_run: bool,
+    keep: str | None,
+    vacuum: bool,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Remove what the team file's `[store] keep` no longer keeps, and give the space back.
+
+    Runs that are not over, and everything they need to continue, stay. The record still verifies: each removal is
+    stated in it and signed. A hub does the same by itself once a day. Interrupting it is safe.
+
+    \b
+    Example:
+      remit store prune --dry-run
+      remit store prune --keep 90d
+    """
+    from remit.stores.prune import prune as apply
+
+    rule = _retention(keep, team_file, overrides)
+    with _upkeep(store_path, team_file, overrides) as upkeep:
+        if rule.is_forever and not vacuum:
+            raise click.UsageError(
+                "everything is kept for ever: set `keep` in [store] of the team file, or give --keep"
+            )
+        done = apply(upkeep, rule, dry=dry_run)
+        returned = done.returned + (upkeep.rebuild() if vacuum and not dry_run else 0)
+        keeps_pages = not upkeep.gives_back
+    did, space = ("Would remove", f"about {_size(done.bytes)}") if dry_run else ("Removed", _size(returned))
+    click.echo(
+        f"{did} {many(done.rows, 'record')}, the texts of {many(done.texts, 'record')}, "
+        f"{many(done.values, 'redacted value')}, {many(done.facts, 'fact')} and notes: "
+        f"{space} {'of space' if dry_run else 'given back'}."
+    )
+    for each in done.refused:
+        click.echo(f"Left as it is, because it does not verify: {each}. See `remit audit verify`.", err=True)
+    if keeps_pages:
+        click.echo("The file keeps its free space for new records; --vacuum makes it shrink.", err=True)
+    raise SystemExit(1 if done.refused else 0)
+
+
+def _retention(keep: str | None, team_file: Path | None, overrides: Sequence[str]) -> "Retention":
+    from remit.config.load import find_team, load_team
+    from remit.config.values import duration_ms
+    from remit.stores.retention import Retention
+
+    if keep is not None:
+        try:
+            return Retention(*[duration_ms(keep)] * len(Retention._fields))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--keep") from error
+    found = find_team(team_file)
+    if found is None:
+        return Retention()
+    return load_team(found, overrides=overrides, secrets=False, code=False).store.retention()
+
+
+@contextmanager
+def _upkeep(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Generator["Upkeep"]:
+    """Open the store of a command for removing rows, beside hubs."""
+    import apsw
+
+    from remit.cli.places import existing, store_file
+    from remit.stores.connection import translate
+    from remit.stores.upkeep import Upkeep
+
+    path = existing(store_file(store_path, team_file, overrides))
+    try:
+        upkeep = Upkeep(path)
+        try:
+            yield upkeep
+        finally:
+            upkeep.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def _size(size: int) -> str:
+    count = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1_024:
+            return f"{size} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1_024
+    return f"{count:.1f} GiB"

@@ -1,0 +1,54 @@
+"""`remit store`: what is done to a store over the years."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from remit.cli.store import store
+from remit.stores.sqlite import verify_file
+from stores.ages import days
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return asyncio.run(days(tmp_path))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(store, arguments)
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(path: Path) -> None:
+    done = run("prune", "--dry-run", "--keep", "1d", "--store", str(path))
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("Would remove 108 records,")
+    assert "KiB of space." in done.output
+    assert verify_file(path).removed == 0
+
+
+def test_what_is_pruned_is_said_and_verifies(path: Path) -> None:
+    done = run("prune", "--keep", "1d", "--store", str(path))
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("Removed 108 records,")
+    assert "given back." in done.output
+    assert verify_file(path).removed == 108
+
+
+def test_the_rule_is_that_of_the_team_file(path: Path) -> None:
+    team = path.parent / "remit.toml"
+    team.write_text('[store]\npath = "hub.db"\nkeep = { messages = "1d", records = "2y" }\n')
+    done = run("prune", "--dry-run", "--team", str(team))
+    assert "Would remove 0 records, the texts of 108 records, 0 redacted values, 20 facts and notes" in done.output
+
+
+def test_without_a_rule_nothing_is_pruned(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    done = run("prune", "--store", str(path))
+    assert done.exit_code == 2
+    assert "kept for ever" in done.output
+
+
+def test_a_wrong_time_is_refused(path: Path) -> None:
+    assert run("prune", "--keep", "soon", "--store", str(path)).exit_code == 2
