@@ -52,3 +52,18 @@ def test_without_a_rule_nothing_is_pruned(path: Path, monkeypatch: pytest.Monkey
 
 def test_a_wrong_time_is_refused(path: Path) -> None:
     assert run("prune", "--keep", "soon", "--store", str(path)).exit_code == 2
+
+
+def test_an_archive_is_written_and_checked(path: Path) -> None:
+    folder = path.parent / "archive"
+    done = run("archive", str(folder), "--store", str(path))
+    assert (done.exit_code, done.output) == (0, f"Wrote 10 segments to {folder}; 0 segments there already.\n")
+    assert run("prune", "--keep", "1d", "--archive", str(folder), "--store", str(path)).exit_code == 0
+    done = run("verify-archive", str(folder), "--store", str(path))
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("the archive is intact: 10 segments, rows 1 to 122, 0 of them removed before\n")
+    assert f"matches {path}" in done.output
+    min(folder.iterdir()).unlink()
+    next(iter(sorted(folder.iterdir())[1:])).write_bytes(b"no archive")
+    done = run("verify-archive", str(folder), "--alone")
+    assert (done.exit_code, "the archive is damaged" in done.output) == (1, True)

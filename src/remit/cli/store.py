@@ -12,12 +12,13 @@ from remit.cli.show.screen import many
 
 if TYPE_CHECKING:
     from remit.stores.retention import Retention
+    from remit.stores.segments import Segment
     from remit.stores.upkeep import Upkeep
 
 
 @click.group()
 def store() -> None:
-    """Prune the store.
+    """Prune and archive the store.
 
     All commands may be used while hubs work, unless they say otherwise.
 
@@ -35,11 +36,19 @@ def store() -> None:
     is_flag=True,
     help="Write the whole file anew, so that it shrinks. Needed once for a file of an earlier version; hubs wait.",
 )
+@click.option(
+    "--archive",
+    "archive_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write each segment into this archive before rows of it are removed.",
+)
 @store_option
 @team_options
 def prune(
     dry_run: bool,
     keep: str | None,
+    archive_folder: Path | None,
     vacuum: bool,
     store_path: Path | None,
     team_file: Path | None,
@@ -63,7 +72,7 @@ def prune(
             raise click.UsageError(
                 "everything is kept for ever: set `keep` in [store] of the team file, or give --keep"
             )
-        done = apply(upkeep, rule, dry=dry_run)
+        done = apply(upkeep, rule, dry=dry_run, archived=lambda each: _archive(upkeep, each, archive_folder))
         returned = done.returned + (upkeep.rebuild() if vacuum and not dry_run else 0)
         keeps_pages = not upkeep.gives_back
     did, space = ("Would remove", f"about {_size(done.bytes)}") if dry_run else ("Removed", _size(returned))
@@ -77,6 +86,83 @@ def prune(
     if keeps_pages:
         click.echo("The file keeps its free space for new records; --vacuum makes it shrink.", err=True)
     raise SystemExit(1 if done.refused else 0)
+
+
+def _archive(upkeep: "Upkeep", segment: "Segment", folder: Path | None) -> None:
+    if folder is not None:
+        upkeep.archive(segment, folder)
+
+
+@store.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@store_option
+@team_options
+def archive(folder: Path, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]) -> None:
+    """Write the sealed days of the record into DIR, as compressed JSON lines with their proof.
+
+    What is in DIR already is left as it is. Today is not written: its segment still grows.
+
+    \b
+    Example:
+      remit store archive /mnt/archive/hub
+    """
+    from remit.stores.segments import day_of
+
+    written = found = 0
+    with _upkeep(store_path, team_file, overrides) as upkeep:
+        today = day_of(upkeep.wall_ms())
+        for segment in upkeep.segments():
+            if segment.day < today:
+                found += 1
+                written += upkeep.archive(segment, folder)
+    click.echo(f"Wrote {many(written, 'segment')} to {folder}; {many(found - written, 'segment')} there already.")
+
+
+@store.command("verify-archive")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.option("--public-key", "public_keys", multiple=True, metavar="KEY", help="Accept only this signer. Repeatable.")
+@click.option("--alone", is_flag=True, help="Do not compare the archive with the store.")
+@store_option
+@team_options
+def verify_archive(
+    folder: Path,
+    public_keys: tuple[str, ...],
+    alone: bool,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Check that the archive in DIR was not changed, and that it matches the store, also after pruning.
+
+    The exit code is 0 if it is intact and 1 if it is not.
+
+    \b
+    Example:
+      remit store verify-archive /mnt/archive/hub
+      remit store verify-archive /mnt/archive/hub --alone --public-key 3f09…
+    """
+    from remit.cli.places import reading, store_file
+    from remit.stores.archive import verify_archive as check
+    from remit.stores.audit import chain_rows
+
+    path = store_file(store_path, team_file, overrides)
+    if alone:
+        verdict = check(folder, keys=public_keys)
+    else:
+        with reading(path) as connection:
+            verdict = check(folder, keys=public_keys, stored=lambda after, last: chain_rows(connection, after, last))
+    state = (
+        "the archive is intact" if verdict.ok else f"the archive is damaged ({many(len(verdict.findings), 'finding')})"
+    )
+    rows = f"rows {verdict.first} to {verdict.last}, {verdict.removed} of them removed before"
+    click.echo(f"{state}: {many(verdict.segments, 'segment')}, {rows}")
+    if not alone and verdict.ok:
+        click.echo(f"  matches {path}")
+    for each in verdict.findings:
+        click.echo(f"  {each}")
+    for key in verdict.keys:
+        click.echo(f"  signed by {key}")
+    raise SystemExit(0 if verdict.ok else 1)
 
 
 def _retention(keep: str | None, team_file: Path | None, overrides: Sequence[str]) -> "Retention":

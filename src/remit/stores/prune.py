@@ -47,7 +47,7 @@ def prune(
     keep: Retention,
     *,
     dry: bool = False,
-    archived: Callable[[Segment], None] = lambda _: None,
+    archived: Callable[[Segment], object] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Pruned:
     """Remove what *keep* no longer keeps; each step is a transaction of its own, so that it can be killed anywhere.

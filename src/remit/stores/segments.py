@@ -26,7 +26,7 @@ class Segment(NamedTuple):
     @property
     def day(self) -> str:
         """The day on which it was sealed, in UTC."""
-        return _day(self.sealed_ms)
+        return day_of(self.sealed_ms)
 
 
 def segments(checkpoints: Iterable[Checkpoint | None], removals: Sequence[Removal] = ()) -> list[Segment]:
@@ -50,7 +50,7 @@ def segments(checkpoints: Iterable[Checkpoint | None], removals: Sequence[Remova
             continue
         if begun and first not in fixed:
             last = begun[-1]
-            if seal.seq - first >= MOST_ROWS or _day(seal.at_ms) != _day(last.at_ms) or last.seq + 1 in fixed:
+            if seal.seq - first >= MOST_ROWS or day_of(seal.at_ms) != day_of(last.at_ms) or last.seq + 1 in fixed:
                 first = end()
         begun.append(seal)
         if first in fixed and seal.seq >= fixed[first]:
@@ -60,5 +60,6 @@ def segments(checkpoints: Iterable[Checkpoint | None], removals: Sequence[Remova
     return found
 
 
-def _day(at_ms: int) -> str:
+def day_of(at_ms: int) -> str:
+    """Return the day of a time, in UTC."""
     return time.strftime("%Y-%m-%d", time.gmtime(at_ms / 1_000))

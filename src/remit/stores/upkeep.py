@@ -18,6 +18,7 @@ from remit.runtime.audit.verification import accepted_keys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores import messages
+from remit.stores.archive import write_segment
 from remit.stores.audit import breaks, chain_rows, digest_of, removals
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path, read_checkpoints
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
@@ -231,6 +232,18 @@ class Upkeep:
         transaction.extend([(Kind.REMOVED, statement.at_ms, STORE, STORE, statement)])
         transaction.write()
         connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (statement.at_ms,))
+
+    def archive(self, segment: Segment, folder: Path) -> bool:
+        """Write a segment into an archive; False: it is there already. A segment that does not verify is refused."""
+        before = digest_of(self.connection, segment.first - 1) or b""
+        with _snapshot(self.connection):
+            try:
+                rows = [(row, digest) for row, digest, _ in self.verified(segment)]
+            except ValueError as problem:
+                message = f"rows {segment.first} to {segment.last} were not archived: {problem}"
+                advice = "Check the record with `remit audit verify`."
+                raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from problem
+        return write_segment(folder, segment, rows, before, read_checkpoints(self.path)) is not None
 
     # ── space ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
