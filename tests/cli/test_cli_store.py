@@ -67,3 +67,22 @@ def test_an_archive_is_written_and_checked(path: Path) -> None:
     next(iter(sorted(folder.iterdir())[1:])).write_bytes(b"no archive")
     done = run("verify-archive", str(folder), "--alone")
     assert (done.exit_code, "the archive is damaged" in done.output) == (1, True)
+
+
+def test_a_store_is_backed_up_and_restored(path: Path) -> None:
+    file, target = path.parent / "hub.backup", path.parent / "new" / "hub.db"
+    done = run("backup", str(file), "--store", str(path))
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(f"Wrote 122 rows to {file}, ")
+    assert "Keys in it: hub.db.key." in done.output
+    done = run("restore", str(file), "--store", str(target))
+    assert done.exit_code == 0, done.output
+    assert f"Restored {target} as it was at " in done.output
+    assert "1 open run ended with OUTCOME_UNKNOWN" in done.output
+    assert "the record is whole: 124 rows" in done.output
+    assert run("restore", str(file), "--store", str(path)).exit_code == 1
+    keys = path.parent / "keys"
+    done = run("backup", str(file), "--keys", str(keys), "--store", str(path))
+    assert f"No keys are in it. The store's key is in {keys}" in done.output
+    done = run("restore", str(file), "--store", str(path.parent / "bare" / "hub.db"))
+    assert "There is no key: " in done.output

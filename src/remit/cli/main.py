@@ -39,7 +39,7 @@ COMMANDS: dict[str, CommandSpec] = {
     "policy": CommandSpec("policy", "Explain what each guard decides about a request."),
     "reload": CommandSpec("reload", "Make running hubs apply the changed team file."),
     "audit": CommandSpec("audit", "Read, verify and export the audit record."),
-    "store": CommandSpec("store", "Prune and archive the store."),
+    "store": CommandSpec("store", "Prune, archive, back up and restore the store."),
     "keys": CommandSpec("keys", "Manage the keys of this hub and of its peers."),
     "devices": CommandSpec("devices", "Pair this device with others, and set what they may do."),
     "share": CommandSpec("share", "Let other devices call agents of the team, end-to-end encrypted."),

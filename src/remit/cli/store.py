@@ -1,5 +1,6 @@
 """`remit store`: the upkeep of the store."""
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def store() -> None:
-    """Prune and archive the store.
+    """Prune, archive, back up and restore the store.
 
     All commands may be used while hubs work, unless they say otherwise.
 
     \b
     Example:
       remit store prune --dry-run
+      remit store backup /mnt/backup/hub.backup
     """
 
 
@@ -162,6 +164,115 @@ def verify_archive(
         click.echo(f"  {each}")
     for key in verdict.keys:
         click.echo(f"  signed by {key}")
+    raise SystemExit(0 if verdict.ok else 1)
+
+
+@store.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--without-keys", is_flag=True, help="Leave the keys out; keep them elsewhere, or texts and values are lost."
+)
+@click.option(
+    "--keys",
+    "keys_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the keys to this file instead. Without it, what the backup holds encrypted cannot be read.",
+)
+@store_option
+@team_options
+def backup(
+    file: Path,
+    without_keys: bool,
+    keys_file: Path | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Copy the store to FILE while hubs work: record, checkpoints and keys, at one moment.
+
+    An existing FILE is replaced once the new one is complete. Keep it as secret as the store.
+
+    \b
+    Example:
+      remit store backup /mnt/backup/hub.backup
+      remit store backup /mnt/backup/hub.backup --keys /mnt/safe/hub.keys
+    """
+    import apsw
+
+    from remit.cli.places import existing, store_file
+    from remit.stores.backup import back_up
+    from remit.stores.connection import translate
+
+    path = existing(store_file(store_path, team_file, overrides))
+    try:
+        done = back_up(path, file, with_keys=not without_keys, keys_to=keys_file)
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    click.echo(f"Wrote {many(done.rows, 'row')} to {file}, {_size(done.bytes)}.")
+    held = f"Keys in it: {', '.join(done.keys)}." if done.keys else "No keys are in it."
+    if keys_file is not None:
+        held += f" The store's key is in {keys_file}: keep it elsewhere."
+    click.echo(held, err=True)
+    if done.missing:
+        click.echo(f"Not in it, though beside the store: {', '.join(done.missing)}.", err=True)
+
+
+@store.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--force", is_flag=True, help="Replace a store that is newer, or another one; it is kept beside.")
+@click.option(
+    "--resume", is_flag=True, help="Continue runs that were open. Only if nothing was done since the backup was made."
+)
+@click.option(
+    "--keys",
+    "keys_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="File with the keys, if they are not in the backup.",
+)
+@store_option
+@team_options
+def restore(
+    file: Path,
+    force: bool,
+    resume: bool,
+    keys_file: Path | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Put the store of the backup FILE in place, and verify it. Stop the hubs first.
+
+    What was recorded after the backup is lost, and what was handed out since then is fenced: see docs/operations.md.
+
+    \b
+    Example:
+      remit store restore /mnt/backup/hub.backup
+    """
+    import apsw
+
+    from remit.cli.places import store_file
+    from remit.cli.show.screen import print_text
+    from remit.stores.audit import verify_file
+    from remit.stores.connection import translate
+    from remit.stores.restore import restore as put_back
+
+    path = store_file(store_path, team_file, overrides)
+    try:
+        done = put_back(file, path, force=force, resume=resume, keys=keys_file)
+    except (apsw.Error, OSError) as error:
+        raise translate(error, path) from error
+    made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.made_ms / 1_000))
+    click.echo(f"Restored {path} as it was at {made}: it ended with row {done.rows}.")
+    if done.aside is not None:
+        click.echo(f"The store that was there is kept as {done.aside}.")
+    if done.ended:
+        click.echo(f"{many(done.ended, 'open run')} ended with OUTCOME_UNKNOWN: see `remit runs list`.")
+    for each in done.lost:
+        click.echo(f"There is no key: {each}.", err=True)
+    verdict = verify_file(path)
+    print_text(str(verdict))
     raise SystemExit(0 if verdict.ok else 1)
 
 

@@ -79,6 +79,18 @@ def connect_reader(path: Path, busy_seconds: float) -> SqliteConnection:
     return cast(SqliteConnection, connection)
 
 
+def connect_file(path: Path) -> SqliteConnection:
+    """Return a connection to a file that no hub works with: a backup, or a store that is being replaced."""
+    return cast(SqliteConnection, apsw.Connection(str(path)))
+
+
+def copy_database(source: SqliteConnection, target: SqliteConnection) -> None:
+    """Copy one snapshot of a database, which does not block its writers."""
+    # In one step: a copy that paused would begin anew after each commit.
+    with cast(apsw.Connection, target).backup("main", cast(apsw.Connection, source), "main") as backup:
+        backup.step(-1)
+
+
 def _plan_once(connection: apsw.Connection) -> None:
     # Otherwise a query with `>` or `IS NULL` is planned again for each new value (8 µs each), by statistics that these
     # files do not have.

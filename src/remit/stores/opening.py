@@ -24,6 +24,11 @@ _log = logging.getLogger("remit.store")
 STORE = "remit-store"
 
 
+def restoring_path(path: Path) -> Path:
+    """Return the path that a store has while its files are being restored."""
+    return path.with_name(path.name + ".restoring")
+
+
 class OpenedStore(NamedTuple):
     """The connections of an open store, and the parts that sign its checkpoints."""
 
@@ -47,6 +52,10 @@ class Opening(Struct, frozen=True, kw_only=True):
 
     def open(self, sizes: dict[str, int]) -> OpenedStore:
         """Open the file; it is created, with its folder and its key, if it does not exist."""
+        if restoring_path(self.path).exists():
+            message = f"restoring {self.path} from a backup was interrupted"
+            advice = "Do it again: remit store restore FILE --force."
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
         try:
             connection = connect_writer(self.path, self.durability, self.busy_seconds)
             try:

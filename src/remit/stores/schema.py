@@ -183,6 +183,12 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE upkeep (one INTEGER PRIMARY KEY CHECK (one = 1), pruned_ms INTEGER NOT NULL);
     INSERT INTO upkeep VALUES (1, 0);
     """,
+    """
+    -- The file was restored from a backup of backup_ms at restored_ms; what was accepted in between is not known.
+    CREATE TABLE fence (
+        one INTEGER PRIMARY KEY CHECK (one = 1), backup_ms INTEGER NOT NULL, restored_ms INTEGER NOT NULL
+    );
+    """,
 )
 
 

@@ -40,6 +40,9 @@ Entry = tuple[Kind, int, str, str, Body]
 _CHUNKS = (200, 50, 20, 5, 2, 1)
 _COLUMNS = 7
 
+# A request that is older than this was sent before, or waited somewhere.
+OLD_MS = 1_000
+
 # A worker dies at most one lease before its lease expires. If a question was open at that time, the worker died while
 # it waited for the answer.
 _CLAIM = """
@@ -122,6 +125,9 @@ class Transaction:
         waiting: bool = False,
         once: SingleUseProof | None = None,
     ) -> Submitted:
+        # Nearly all requests are new; only an old one can have been accepted between a backup and its restore.
+        if request.created_ms is not None and request.created_ms < self.now_ms - OLD_MS:
+            self._check_fence(request, digest)
         if once is not None and self.incr(once.key, 1, once.until_ms) > 1:
             return ReusedProof()
         key = (request.id, request.remit.user, request.sender)
@@ -138,6 +144,16 @@ class Transaction:
             return known
         self._start(request, request.created_ms or self.now_ms)
         return AcceptedRequest(1)
+
+    def _check_fence(self, request: Request, digest: bytes) -> None:
+        """Raise `StoreError` for a request that may have been executed before the store was restored."""
+        found = self._row(
+            "SELECT restored_ms FROM fence WHERE ? BETWEEN backup_ms AND restored_ms", (request.created_ms,)
+        )
+        if found and self.find(request, digest) is None:
+            message = "the store was restored from a backup that is older than this request: it may have been executed"
+            advice = "Find out whether it was; if not, send it again under a new id."
+            raise StoreError(fault(Code.OUTCOME_UNKNOWN, message, suggestion=advice))
 
     def begin(self, run: str, epoch: int, request: Request) -> bool:
         self.write()
