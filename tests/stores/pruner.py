@@ -7,6 +7,8 @@ for an archive. It prints one line when it begins.
 import sys
 from pathlib import Path
 
+from remit.runtime.keys import HubKeys
+from remit.stores.erase import erase
 from remit.stores.prune import prune
 from remit.stores.retention import Retention
 from remit.stores.upkeep import Upkeep
@@ -17,6 +19,9 @@ DAY_MS = 24 * 3_600_000
 def main(what: str, path: str, now_ms: int, folder: str = "") -> None:
     print("begun", flush=True)
     upkeep = Upkeep(Path(path), durability="process", wall_ms=lambda: now_ms)
+    if what == "erase":
+        erase(upkeep, "ann", HubKeys(b"secret"))
+        return
     if what == "texts":
         prune(upkeep, Retention(messages=5 * DAY_MS))
     prune(

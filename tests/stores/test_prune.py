@@ -312,3 +312,14 @@ async def test_being_killed_anywhere_leaves_the_store_whole(tmp_path: Path, what
     pruned(path, ALL)
     verdict = verify_file(path)
     assert (verdict.ok, verdict.removed) == (True, rows)
+
+
+async def test_a_store_that_nobody_used_for_years_loses_even_its_last_row(tmp_path: Path) -> None:
+    path = await days(tmp_path, days=1)
+    async with opened(path, Clock(START_MS)) as store:
+        await store.sweep(max_attempts=3, keep_ms=0)
+    assert pruned(path, ALL).rows == 12
+    assert verify_file(path).ok
+    async with opened(path, Clock(NOW_MS)) as store:
+        await ask(store, Clock(NOW_MS), "again")
+    assert verify_file(path).ok

@@ -40,6 +40,7 @@ COMMANDS: dict[str, CommandSpec] = {
     "reload": CommandSpec("reload", "Make running hubs apply the changed team file."),
     "audit": CommandSpec("audit", "Read, verify and export the audit record."),
     "store": CommandSpec("store", "Prune, archive, back up and restore the store."),
+    "users": CommandSpec("users", "Export or erase what is kept about a user."),
     "keys": CommandSpec("keys", "Manage the keys of this hub and of its peers."),
     "devices": CommandSpec("devices", "Pair this device with others, and set what they may do."),
     "share": CommandSpec("share", "Let other devices call agents of the team, end-to-end encrypted."),

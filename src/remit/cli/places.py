@@ -21,6 +21,7 @@ from remit.stores import STORE_PATH
 from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
+from remit.stores.upkeep import Upkeep
 
 DEFAULT_STORE = Path(STORE_PATH)
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
@@ -160,6 +161,19 @@ async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
         yield store
     finally:
         await store.close()
+
+
+@contextmanager
+def opened_upkeep(path: Path) -> Generator[Upkeep]:
+    """Open an existing store for removing rows, beside hubs."""
+    try:
+        upkeep = Upkeep(existing(path))
+        try:
+            yield upkeep
+        finally:
+            upkeep.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
 
 
 def current_user() -> str:

@@ -13,7 +13,7 @@ from remit.cli.show.screen import many
 
 if TYPE_CHECKING:
     from remit.stores.retention import Retention
-    from remit.stores.segments import Segment
+    from remit.stores.segments import SealedSegment
     from remit.stores.upkeep import Upkeep
 
 
@@ -90,7 +90,7 @@ def prune(
     raise SystemExit(1 if done.refused else 0)
 
 
-def _archive(upkeep: "Upkeep", segment: "Segment", folder: Path | None) -> None:
+def _archive(upkeep: "Upkeep", segment: "SealedSegment", folder: Path | None) -> None:
     if folder is not None:
         upkeep.archive(segment, folder)
 
@@ -295,21 +295,10 @@ def _retention(keep: str | None, team_file: Path | None, overrides: Sequence[str
 @contextmanager
 def _upkeep(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Generator["Upkeep"]:
     """Open the store of a command for removing rows, beside hubs."""
-    import apsw
+    from remit.cli.places import opened_upkeep, store_file
 
-    from remit.cli.places import existing, store_file
-    from remit.stores.connection import translate
-    from remit.stores.upkeep import Upkeep
-
-    path = existing(store_file(store_path, team_file, overrides))
-    try:
-        upkeep = Upkeep(path)
-        try:
-            yield upkeep
-        finally:
-            upkeep.close()
-    except apsw.Error as error:
-        raise translate(error, path) from error
+    with opened_upkeep(store_file(store_path, team_file, overrides)) as upkeep:
+        yield upkeep
 
 
 def _size(size: int) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from remit.protocol.codec import encode
 from remit.runtime.audit import GENESIS, ChainRow, RemovedRow, follows, leaf, link
 from remit.runtime.signing import Checkpoint
-from remit.stores.segments import Segment
+from remit.stores.segments import SealedSegment
 
 _NAME = re.compile(r"(\d{12})-(\d{12})\.jsonl\.gz")
 # Beyond this, a higher level saves 2 % and takes three times as long.
@@ -110,14 +110,14 @@ class ArchiveVerdict(NamedTuple):
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def archive_path(folder: Path, segment: Segment) -> Path:
+def archive_path(folder: Path, segment: SealedSegment) -> Path:
     """Return the path of a segment's file."""
     return folder / f"{segment.first:012}-{segment.last:012}.jsonl.gz"
 
 
 def write_segment(
     folder: Path,
-    segment: Segment,
+    segment: SealedSegment,
     rows: Iterable[tuple[ChainRow | RemovedRow, bytes]],
     before: bytes,
     checkpoints: Iterable[Checkpoint | None],
@@ -149,7 +149,7 @@ def write_segment(
 
 
 def _lines(
-    segment: Segment,
+    segment: SealedSegment,
     rows: Iterable[tuple[ChainRow | RemovedRow, bytes]],
     before: bytes,
     seals: Sequence[Checkpoint],

@@ -68,6 +68,8 @@ def connect_writer(path: Path, durability: Durability, busy_seconds: float) -> S
     writer = cast(SqliteConnection, connection)
     writer.pragma("synchronous", _SYNCHRONOUS[durability])
     writer.pragma("cache_size", -_CACHE_KIB)
+    # What is deleted is overwritten. Hubs delete little, and not on the way of a request.
+    writer.pragma("secure_delete", 1)
     return writer
 
 

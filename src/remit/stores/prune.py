@@ -8,7 +8,7 @@ from remit.runtime.ports import FACTS
 from remit.stores.connection import SqliteConnection, write_lock
 from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED, Retention
 from remit.stores.schema import KINDS
-from remit.stores.segments import Segment
+from remit.stores.segments import SealedSegment
 from remit.stores.upkeep import Upkeep, Wanted
 
 # Between two segments, hubs get the file for half as long as they waited, and at least for this long.
@@ -47,7 +47,7 @@ def prune(
     keep: Retention,
     *,
     dry: bool = False,
-    archived: Callable[[Segment], object] = lambda _: None,
+    archived: Callable[[SealedSegment], object] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Pruned:
     """Remove what *keep* no longer keeps; each step is a transaction of its own, so that it can be killed anywhere.
@@ -84,7 +84,7 @@ def prune(
     return Pruned(rows, texts, values, facts, size, returned, tuple(refused))
 
 
-def _is_due(segment: Segment, keep: Retention, now_ms: int) -> bool:
+def _is_due(segment: SealedSegment, keep: Retention, now_ms: int) -> bool:
     ages = [age for age in (keep.records, keep.messages) if age is not None]
     return bool(ages) and segment.sealed_ms <= now_ms - min(ages)
 
@@ -94,7 +94,7 @@ def _any(connection: SqliteConnection, choose: Callable[[SqliteConnection], Want
     return bool(wanted.gone or wanted.outlined)
 
 
-def _choice(segment: Segment, keep: Retention, now_ms: int) -> Callable[[SqliteConnection], Wanted]:
+def _choice(segment: SealedSegment, keep: Retention, now_ms: int) -> Callable[[SqliteConnection], Wanted]:
     """Return what chooses the rows of a segment that are no longer kept."""
     whole = keep.records is not None and segment.sealed_ms <= now_ms - keep.records
 
@@ -135,9 +135,10 @@ _VALUES = f"""
     AND scope NOT IN (SELECT value FROM json_each(?))
     AND NOT EXISTS (SELECT 1 FROM request WHERE request.run = sealed.scope AND state < 2)
 """
+# Whose they are is known only to whoever holds the key; so they go when no fact can need them any more.
 _FACT_VALUES = f"""
     FROM sealed WHERE at_ms <= ? AND substr(scope, 1, {len(FACTS)}) = '{FACTS}' AND json_valid(?)
-    AND NOT EXISTS (SELECT 1 FROM fact WHERE user = substr(scope, {len(FACTS) + 1}))
+    AND NOT EXISTS (SELECT 1 FROM fact)
 """
 _FACTS = "FROM fact WHERE at_ms <= ? AND json_valid(?)"
 _NOTES = "FROM note WHERE at_ms <= ? AND session NOT IN (SELECT value FROM json_each(?))"

@@ -13,7 +13,7 @@ from remit.runtime.signing import Checkpoint
 MOST_ROWS = 10_000
 
 
-class Segment(NamedTuple):
+class SealedSegment(NamedTuple):
     """A range of whole rows up to a signed checkpoint."""
 
     first: int
@@ -29,19 +29,19 @@ class Segment(NamedTuple):
         return day_of(self.sealed_ms)
 
 
-def segments(checkpoints: Iterable[Checkpoint | None], removals: Sequence[Removal] = ()) -> list[Segment]:
+def segments(checkpoints: Iterable[Checkpoint | None], removals: Sequence[Removal] = ()) -> list[SealedSegment]:
     """Return the segments that the checkpoints seal, oldest first.
 
     A segment from which something was removed stays as it is. The others end with their day, or after `MOST_ROWS`.
     """
     fixed = {each.first: each.last for each in newest(removals)}
-    found: list[Segment] = []
+    found: list[SealedSegment] = []
     begun: list[Checkpoint] = []
     first = 1
 
     def end() -> int:
         last = begun[-1]
-        found.append(Segment(first, last.seq, last, last.at_ms))
+        found.append(SealedSegment(first, last.seq, last, last.at_ms))
         begun.clear()
         return last.seq + 1
 

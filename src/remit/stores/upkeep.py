@@ -25,7 +25,7 @@ from remit.stores.connection import Durability, SqliteConnection, connect_writer
 from remit.stores.opening import STORE
 from remit.stores.retention import outline_of
 from remit.stores.schema import check_version
-from remit.stores.segments import Segment, segments
+from remit.stores.segments import SealedSegment, segments
 from remit.stores.transaction import Transaction
 
 # Pages that are given back in one transaction: 2 MB.
@@ -97,8 +97,6 @@ class Upkeep:
         self.connection = connect_writer(path, durability, busy_seconds)
         try:
             check_version(self.connection, path)
-            # What is deleted is overwritten, so that it cannot be read from free pages.
-            self.connection.pragma("secure_delete", 1)
             self._accepted = accepted_keys(self.key.public, read_checkpoints(path), breaks(self.connection))
         except BaseException:
             self.connection.close()
@@ -107,7 +105,7 @@ class Upkeep:
     def close(self) -> None:
         self.connection.close()
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[SealedSegment]:
         """Return the sealed segments, oldest first."""
         return segments(read_checkpoints(self.path), [each for _, each in removals(self.connection)])
 
@@ -122,7 +120,7 @@ class Upkeep:
     # ── one segment ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def remove(
-        self, segment: Segment, choose: Callable[[SqliteConnection], Wanted], *, dry: bool = False
+        self, segment: SealedSegment, choose: Callable[[SqliteConnection], Wanted], *, dry: bool = False
     ) -> RemovedPart:
         """Remove rows of a segment in one transaction, together with the signed statement that says so.
 
@@ -142,7 +140,7 @@ class Upkeep:
                 self._write(changes)
             return part
 
-    def verified(self, segment: Segment) -> Generator[_Verified]:
+    def verified(self, segment: SealedSegment) -> Generator[_Verified]:
         """Yield the rows of a segment, or raise `ValueError` where they were tampered with."""
         seal = segment.seal
         if not seal.is_genuine() or seal.key not in self._accepted:
@@ -160,7 +158,9 @@ class Upkeep:
         if expected != segment.last + 1 or previous.hex() != seal.digest:
             raise ValueError(f"they do not match what checkpoint {seal.number} signed")
 
-    def _changes(self, segment: Segment, wanted: Wanted, rows: Sequence[_Verified]) -> tuple[RemovedPart, _Changes]:
+    def _changes(
+        self, segment: SealedSegment, wanted: Wanted, rows: Sequence[_Verified]
+    ) -> tuple[RemovedPart, _Changes]:
         going, shortened = frozenset(wanted.gone), frozenset(wanted.outlined)
         gone: list[int] = []
         new: list[int] = []
@@ -212,6 +212,11 @@ class Upkeep:
 
     def _write(self, changes: _Changes) -> None:
         connection, statement = self.connection, changes.statement
+        # Written first: the chain continues from the last row, so that one must not be removed.
+        transaction = Transaction(connection, statement.at_ms, {}, keep_records=False)
+        transaction.extend([(Kind.REMOVED, statement.at_ms, STORE, STORE, statement)])
+        transaction.write()
+        connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (statement.at_ms,))
         messages.forget(connection, [seq for seq, _, _ in changes.kept])
         numbers = _json(list(changes.gone))
         runs = _column(connection, "run", numbers)
@@ -228,12 +233,8 @@ class Upkeep:
         for first, last in pairs(ranges(changes.gone)):
             connection.execute("DELETE FROM record WHERE seq BETWEEN ? AND ?", (first, last))
         _forget_places(connection, runs, sessions)
-        transaction = Transaction(connection, statement.at_ms, {}, keep_records=False)
-        transaction.extend([(Kind.REMOVED, statement.at_ms, STORE, STORE, statement)])
-        transaction.write()
-        connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (statement.at_ms,))
 
-    def archive(self, segment: Segment, folder: Path) -> bool:
+    def archive(self, segment: SealedSegment, folder: Path) -> bool:
         """Write a segment into an archive; False: it is there already. A segment that does not verify is refused."""
         before = digest_of(self.connection, segment.first - 1) or b""
         with _snapshot(self.connection):
