@@ -237,3 +237,59 @@ async def test_verification_beside_a_writer_raises_no_false_alarm(tmp_path: Path
         await group.create_task(write())
         done = True
     await store.close()
+
+
+async def test_what_was_verified_before_is_not_verified_again(tmp_path: Path) -> None:
+    """Y13: verification can go on from the last verified checkpoint."""
+    path = await written(tmp_path, every=6)
+    assert verify_file(path, incremental=True).since == 0
+    store = SqliteStore(path, durability="process", checkpoint_every=6)
+    await store.open()
+    for number in range(10):
+        store.append(Kind.PROGRESS, number, "run", "session", progress(str(number)))
+        await store.flush()
+    await store.close()
+    verdict = verify_file(path, incremental=True)
+    assert (verdict.ok, verdict.since, verdict.rows) == (True, 20, 10)
+    verdict = verify_file(path, incremental=True)
+    assert (verdict.ok, verdict.since, verdict.rows) == (True, 30, 0)
+    assert verify_file(path).rows == 30
+    assert "rows 1 to 30 were verified before" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("statements", "first"),
+    [
+        ("UPDATE record SET body = x'7b7d' WHERE seq = 25", 25),
+        ("DELETE FROM record WHERE seq > 27", 28),
+        ("DELETE FROM record WHERE seq = 22", 22),
+    ],
+)
+async def test_tampering_with_later_rows_shows_incrementally(tmp_path: Path, statements: str, first: int) -> None:
+    path = await written(tmp_path)
+    assert verify_file(path, incremental=True).ok
+    store = SqliteStore(path, durability="process")
+    await store.open()
+    for number in range(10):
+        store.append(Kind.PROGRESS, number, "run", "session", progress(str(number)))
+        await store.flush()
+    await store.close()
+    sql(path, statements)
+    verdict = verify_file(path, incremental=True)
+    assert (verdict.findings[0].first, verdict.since) == (first, 20)
+    assert verify_file(path, incremental=True).since == 20  # not remembered as verified
+
+
+async def test_a_forged_mark_or_another_chain_has_all_of_it_verified(tmp_path: Path) -> None:
+    path = await written(tmp_path)
+    assert verify_file(path, incremental=True).ok
+    mark = tmp_path / "hub.db.verified"
+    genuine = mark.read_bytes()
+    mark.write_bytes(genuine.replace(b'"seq":20', b'"seq":19'))
+    sql(path, "UPDATE record SET body = x'7b7d' WHERE seq = 3")
+    verdict = verify_file(path, incremental=True)
+    assert (verdict.ok, verdict.since) == (False, 0)
+    mark.write_bytes(genuine)
+    sql(path, "UPDATE record SET digest = zeroblob(32) WHERE seq = 20")
+    verdict = verify_file(path, incremental=True)
+    assert (verdict.ok, verdict.since) == (False, 0)

@@ -58,6 +58,11 @@ def audit() -> None:
     help="Anchor that the record must match: a line written by `remit audit anchor`, or a file or log with "
     "such lines. Repeatable.",
 )
+@click.option(
+    "--incremental",
+    is_flag=True,
+    help="Verify only what was recorded since this was last done. Not with --public-key or --anchor.",
+)
 @store_option
 @team_options
 @json_option
@@ -65,6 +70,7 @@ def verify(
     file: Path | None,
     public_keys: tuple[str, ...],
     anchors: tuple[str, ...],
+    incremental: bool,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -87,7 +93,9 @@ def verify(
     pinned = [_public_key(given) for given in public_keys]
     kept = [anchor for given in anchors for anchor in _anchors(given)]
     path = existing(file or store_file(store_path, team_file, overrides))
-    verdict = verify_file(path, public_key=pinned, anchors=kept)
+    if incremental and (pinned or kept):
+        raise click.UsageError("--incremental cannot be used with --public-key or --anchor: it trusts the store's key")
+    verdict = verify_file(path, public_key=pinned, anchors=kept, incremental=incremental)
     if as_json:
         print_json(
             Verification(
@@ -100,6 +108,7 @@ def verify(
                 keys=verdict.keys,
                 anchors=verdict.anchors,
                 removed=verdict.removed,
+                since=verdict.since,
             )
         )
     else:

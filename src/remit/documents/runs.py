@@ -280,6 +280,9 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     removed: Annotated[
         int, Meta(description="Rows whose texts were removed on purpose, as signed statements in the record say.")
     ] = 0
+    since: Annotated[
+        int, Meta(description="The row up to which the record was verified before; 0 if all of it was verified now.")
+    ] = 0
 
 
 class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-row/1"):

@@ -135,6 +135,28 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return is_signed(self.signed_bytes(), self.key, self.signature)
 
 
+class VerifiedMark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signed statement that the record was verified up to a checkpoint, so that later only the rest is."""
+
+    checkpoint: Checkpoint
+    at_ms: int
+    signature: str = ""
+
+    def signed_bytes(self) -> bytes:
+        """Return the bytes that the signature covers."""
+        return b"remit audit verified\n" + encode((self.checkpoint, self.at_ms))
+
+    def is_genuine(self, public_key: bytes) -> bool:
+        """Return whether the owner of the key signed it."""
+        return is_signed(self.signed_bytes(), public_key.hex(), self.signature)
+
+
+def sign_verified(key: CheckpointKey, checkpoint: Checkpoint, at_ms: int) -> VerifiedMark:
+    """Return a statement that the record was verified up to *checkpoint*."""
+    draft = VerifiedMark(checkpoint=checkpoint, at_ms=at_ms)
+    return msgspec.structs.replace(draft, signature=key.sign(draft.signed_bytes()).hex())
+
+
 def sign(key: CheckpointKey, *, number: int, seq: int, digest: bytes, at_ms: int) -> Checkpoint:
     """Return a checkpoint signed with *key*."""
     draft = Checkpoint(number=number, seq=seq, digest=digest.hex(), at_ms=at_ms, key=key.public.hex())

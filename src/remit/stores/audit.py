@@ -11,11 +11,12 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
+from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind, Removal
 from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, RemovedRow, Unsigned, leaf, verify
 from remit.runtime.ports import StoreError
-from remit.runtime.signing import Checkpoint, read_key
+from remit.runtime.signing import Checkpoint, VerifiedMark, read_key, sign_verified
 from remit.stores.checkpoints import EVERY, SECONDS, key_path, newest_checkpoint, read_checkpoints, read_mark
 from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.reader import Query, within
@@ -44,8 +45,12 @@ def verify_file(
     anchors: Sequence[Checkpoint] = (),
     checkpoint_every: int = EVERY,
     checkpoint_seconds: float = SECONDS,
+    incremental: bool = False,
 ) -> AuditVerdict:
     """Verify the audit chain in a file, which need not be open; nothing is written, and no secret key is needed.
+
+    With *incremental*, only what came after the checkpoint up to which this was done before is verified. How far is
+    kept beside the file, signed with the store's key, which is needed for it.
 
     The checkpoints must be signed by *public_key* (of several, each must have signed some); if it is not given, by the
     keys of the *anchors*; else by the key beside the file; and if that is not there, all by the same. Rows that
@@ -54,13 +59,24 @@ def verify_file(
     path = Path(path)
     pinned = (public_key,) if isinstance(public_key, bytes) else tuple(public_key or ())
     known = None if pinned or anchors else _public_key(path)
+    start = _verified_before(path, known) if incremental and known else None
     try:
         connection = connect_reader(path, BUSY_SECONDS)
         try:
             check_version(connection, path)
-            return audit(
-                path, known, pinned=pinned, anchors=anchors, every=checkpoint_every, seconds=checkpoint_seconds
+            newest = newest_checkpoint(path)
+            verdict = audit(
+                path,
+                known,
+                pinned=pinned,
+                anchors=anchors,
+                every=checkpoint_every,
+                seconds=checkpoint_seconds,
+                start=start,
             )(connection)
+            if incremental and known and verdict.ok and newest is not None:
+                _remember_verified(path, newest)
+            return verdict
         finally:
             connection.close()
     except (apsw.Error, OSError) as error:
@@ -75,14 +91,19 @@ def audit(
     anchors: Sequence[Checkpoint] = (),
     every: int = EVERY,
     seconds: float = SECONDS,
+    start: Checkpoint | None = None,
 ) -> Query[AuditVerdict]:
-    """Return the query that verifies the whole chain."""
+    """Return the query that verifies the whole chain, or what comes after the checkpoint *start*."""
 
     def query(connection: SqliteConnection) -> AuditVerdict:
         # Others may keep writing. The rows of these checkpoints were committed before the snapshot that is taken next.
         checkpoints = read_checkpoints(path)
         connection.execute("BEGIN")
         try:
+            # What was verified before must still lead to where it led then.
+            known = start and digest_of(connection, start.seq)
+            since = start if start and known and known.hex() == start.digest else None
+            after = since.seq if since else 0
             mark = read_mark(connection)
             number = mark.number if mark else sys.maxsize
             # So were the rows of checkpoints written in between, as far as the snapshot contains them.
@@ -90,17 +111,18 @@ def audit(
             checkpoints += [each for each in between if each is None or each.number <= number]
             due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
             return verify(
-                chain_rows(connection),
+                chain_rows(connection, after),
                 checkpoints,
                 remembered=mark.number if mark else None,
                 remembered_seq=mark.seq if mark else None,
-                referenced=connection.execute(_REFERENCED).fetchall()[0][0],
+                referenced=connection.execute(_REFERENCED, (after,)).fetchall()[0][0],
                 public_key=public_key,
                 pinned=pinned,
                 breaks=breaks(connection),
                 anchors=anchors,
                 unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
-                removals=removals(connection),
+                removals=removals(connection, after),
+                start=since,
             )
         finally:
             connection.execute("ROLLBACK")
@@ -110,13 +132,38 @@ def audit(
 
 _REFERENCED = """
     SELECT coalesce(max(max(first_seq, coalesce(begun_seq, 0), coalesce(last_seq, 0))), 0) FROM request
+    WHERE first_seq > ?
 """
 
 
-def removals(connection: SqliteConnection) -> list[tuple[int, Removal]]:
-    """Return the statements that rows were removed, with the rows that they stand in, oldest first."""
+def _verified_path(path: Path) -> Path:
+    return path.with_name(path.name + ".verified")
+
+
+def _verified_before(path: Path, public_key: bytes) -> Checkpoint | None:
+    """Return the checkpoint up to which the record was verified before, if the store's key says so."""
+    try:
+        mark = msgspec.json.decode(_verified_path(path).read_bytes(), type=VerifiedMark)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return mark.checkpoint if mark.is_genuine(public_key) else None
+
+
+def _remember_verified(path: Path, newest: Checkpoint) -> None:
+    try:
+        mark = sign_verified(read_key(key_path(path)), newest, time.time_ns() // 1_000_000)
+        draft = _verified_path(path).with_suffix(f".{os.getpid()}.draft")
+        draft.write_bytes(encode(mark))
+        draft.replace(_verified_path(path))
+    except (OSError, StoreError):
+        return  # whoever may not write there verifies all of it again
+
+
+def removals(connection: SqliteConnection, after: int = 0) -> list[tuple[int, Removal]]:
+    """Return the statements after a row that rows were removed, with their own rows, oldest first."""
     found: list[tuple[int, Removal]] = []
-    for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_REMOVED}"):
+    sql = f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_REMOVED} AND seq > ? ORDER BY seq"
+    for seq, body in connection.execute(sql, (after,)):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
             found.append((seq, _read_removal(body)))
     return found

@@ -184,6 +184,8 @@ MIGRATIONS: tuple[str, ...] = (
     INSERT INTO upkeep VALUES (1, 0);
     """,
     """
+    -- The runs of one user are listed, exported and erased.
+    CREATE INDEX request_user ON request (user);
     -- The file was restored from a backup of backup_ms at restored_ms; what was accepted in between is not known.
     CREATE TABLE fence (
         one INTEGER PRIMARY KEY CHECK (one = 1), backup_ms INTEGER NOT NULL, restored_ms INTEGER NOT NULL

@@ -33,12 +33,12 @@ def verify(
     did not match, and *removals* those in which they stated that rows were removed. *rows* may begin after *start*, the
     checkpoint up to which the record was verified before.
     """
-    lines = list(checkpoints)
+    lines = [each for each in checkpoints if start is None or each is None or each.number > start.number]
     keys = _Keys(pinned, anchors, public_key, lines, breaks)
-    seals, findings = _judge_checkpoints(lines, remembered, keys)
+    seals, findings = _judge_checkpoints(lines, remembered, keys, start.number if start else 0)
     findings.extend(_judge_mark(lines, remembered, remembered_seq))
     findings += keys.findings(seals)
-    sealed = max((seal.seq for seal in seals), default=0)
+    sealed = max((seal.seq for seal in seals), default=start.seq if start else 0)
     reliable, forged = _judge_anchors(anchors, lines, keys)
     stated, invalid = _judge_removals(removals, keys)
     walk = ChainWalk(seals, reliable, sealed, unsigned, stated, start)
@@ -109,12 +109,12 @@ class _Keys:
 
 
 def _judge_checkpoints(
-    checkpoints: Iterable[Checkpoint | None], remembered: int | None, keys: _Keys
+    checkpoints: Iterable[Checkpoint | None], remembered: int | None, keys: _Keys, verified: int
 ) -> tuple[list[Checkpoint], list[AuditFinding]]:
-    """Return the reliable checkpoints, and what is wrong with the others."""
+    """Return the reliable checkpoints after the number *verified*, and what is wrong with the others."""
     genuine: list[Checkpoint] = []
     findings: list[AuditFinding] = []
-    expected = 1
+    expected = verified + 1
     for place, checkpoint in enumerate(checkpoints, start=1):
         if checkpoint is None:
             findings.append(_finding(Tampering.CHECKPOINT_FORGED, expected, f"line {place} is not a valid checkpoint"))
