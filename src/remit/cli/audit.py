@@ -1,6 +1,7 @@
 """`remit audit`: the audit record."""
 
 import time
+from base64 import b64encode
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +16,7 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
+from remit.stores.encryption import key_id_of
 from remit.text.terminal import json_for_terminal
 
 # Poll interval of --follow.
@@ -337,9 +339,10 @@ def export(
     """Write the record as JSON lines that anyone can verify without this program.
 
     Each row has seq, kind, at_ms, run, session, body, previous and digest. The digest is the SHA-256 of: the previous
-    digest (`previous`, 32 bytes), the MessagePack of the array [seq, kind, at_ms, run, session], and the body text in
-    UTF-8. `previous` of row 1 is 32 zero bytes. A checkpoint follows the row that it signs (Ed25519); see
-    docs/audit.md. With --run or --profile no checkpoints are written, and each row can be verified by itself.
+    digest (`previous`, 32 bytes), seq as 8 bytes, and the SHA-256 of the content, which is the MessagePack of the array
+    [kind, at_ms, run, session] and the body text in UTF-8. `previous` of row 1 is 32 zero bytes. A checkpoint follows
+    the row that it signs (Ed25519); see docs/audit.md. With --run or --profile no checkpoints are written, and each row
+    can be verified by itself.
 
     \b
     Example:
@@ -382,15 +385,17 @@ def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> 
 
 
 def _exported(previous: bytes, row: ChainRow) -> AuditRow:
+    is_encrypted = key_id_of(row.body) is not None
     return AuditRow(
         seq=row.seq,
         kind=row.kind,
         at_ms=row.at_ms,
         run=row.run,
         session=row.session,
-        body=row.body.decode(errors="replace"),
+        body=b64encode(row.body).decode() if is_encrypted else row.body.decode(errors="replace"),
         previous=previous.hex(),
         digest=row.digest.hex(),
+        base64=is_encrypted,
     )
 
 

@@ -230,9 +230,9 @@ def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
     """Return the rows of a query on the store; none if there is no store or it cannot be read at once."""
     with suppress(Exception):  # no store yet, a locked one, or one of another version: there is nothing to complete
-        from remit.stores.connection import connect_reader
+        from remit.stores.user_keys import connect_plain
 
-        connection = connect_reader(_store(ctx), 0)
+        connection = connect_plain(_store(ctx), 0)
         try:
             return query(connection)
         finally:

@@ -22,6 +22,7 @@ from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
 from remit.stores.upkeep import Upkeep
+from remit.stores.user_keys import show_plain
 
 DEFAULT_STORE = Path(STORE_PATH)
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
@@ -144,6 +145,7 @@ def reading(path: Path) -> Generator[SqliteConnection]:
         connection = connect_reader(existing(path), BUSY_SECONDS)
         try:
             check_version(connection, path)
+            show_plain(connection, path)
             yield connection
         finally:
             connection.close()

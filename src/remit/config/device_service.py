@@ -314,7 +314,7 @@ class _Unavailable:
 @asynccontextmanager
 async def _record(team: Team) -> AsyncGenerator[Recorder]:
     """Open the team's store; other processes may have it open as well."""
-    store = SqliteStore(team.store_path, durability=team.store.durability)
+    store = SqliteStore(team.store_path, durability=team.store.durability, encrypt=team.store.encrypt)
     await store.open()
     try:
         yield store

@@ -285,7 +285,7 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     ] = 0
 
 
-class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-row/1"):
+class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag="remit.audit-row/1"):
     """A row as it was hashed; see docs/audit.md for how to verify it. Printed by `remit audit export`."""
 
     seq: Annotated[int, Meta(description="Row number.")]
@@ -296,6 +296,7 @@ class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit
     body: Annotated[str, Meta(description="The JSON text that was hashed, as UTF-8.")]
     previous: Annotated[str, Meta(description="Digest of the previous row; 64 zeros for the first.")]
     digest: Annotated[str, Meta(description="Digest of this row.")]
+    base64: Annotated[bool, Meta(description="Whether the body is encrypted, and written in Base64.")] = False
 
 
 class AuditCheckpoint(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-checkpoint/1"):

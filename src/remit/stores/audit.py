@@ -162,7 +162,7 @@ def _remember_verified(path: Path, newest: Checkpoint) -> None:
 def removals(connection: SqliteConnection, after: int = 0) -> list[tuple[int, Removal]]:
     """Return the statements after a row that rows were removed, with their own rows, oldest first."""
     found: list[tuple[int, Removal]] = []
-    sql = f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_REMOVED} AND seq > ? ORDER BY seq"
+    sql = f"SELECT seq, CAST(body AS BLOB) FROM main.record WHERE kind = {_REMOVED} AND seq > ? ORDER BY seq"
     for seq, body in connection.execute(sql, (after,)):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
             found.append((seq, _read_removal(body)))
@@ -172,7 +172,7 @@ def removals(connection: SqliteConnection, after: int = 0) -> list[tuple[int, Re
 def breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
     """Return the breaks that hubs announced, with their rows."""
     found: list[tuple[int, ChainBreak]] = []
-    for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_BREAK}"):
+    for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM main.record WHERE kind = {_BREAK}"):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
             found.append((seq, _read_break(body)))
     return found
@@ -181,12 +181,12 @@ def breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
 # Read as bytes, because a tampered row may contain invalid text.
 _ROWS = """
     SELECT seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
-    FROM record WHERE seq > ? AND seq <= ? ORDER BY seq
+    FROM main.record WHERE seq > ? AND seq <= ? ORDER BY seq
 """
 _REMOVED_ROWS = """
     SELECT removed.seq, leaf, removed.digest, record.seq IS NOT NULL, kind, at_ms,
         CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB)
-    FROM removed LEFT JOIN record ON record.seq = removed.seq
+    FROM removed LEFT JOIN main.record AS record ON record.seq = removed.seq
     WHERE removed.seq > ? AND removed.seq <= ? ORDER BY removed.seq
 """
 
@@ -296,7 +296,7 @@ _CHAINED_ROWS = """
             (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq < record.seq ORDER BY seq DESC LIMIT 1)
         ),
         seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
-    FROM record WHERE {where} ORDER BY seq
+    FROM main.record AS record WHERE {where} ORDER BY seq
 """
 
 

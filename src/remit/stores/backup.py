@@ -41,6 +41,8 @@ class SavedKeys(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", t
 
     key: str
     """The store's key, as in its file."""
+    users: tuple[tuple[int, str, bytes], ...] = ()
+    """The keys of users, as they are stored: id, user, and the key encrypted under the store's key."""
 
 
 def back_up(path: Path, target: Path, *, with_keys: bool = True, keys_to: Path | None = None) -> BackupDone:
@@ -55,10 +57,10 @@ def back_up(path: Path, target: Path, *, with_keys: bool = True, keys_to: Path |
         made_ms = time.time_ns() // 1_000_000
         rows = _copy(path, draft)
         key = _content(key_path(path))
-        names = _add_parts(path, draft, made_ms, key if inside else None)
+        users, names = _add_parts(path, draft, made_ms, key if inside else None)
         size = draft.stat().st_size
         if keys_to is not None and key is not None:
-            write_private(keys_to, msgspec.json.encode(SavedKeys(key=key.decode())))
+            write_private(keys_to, msgspec.json.encode(SavedKeys(key=key.decode(), users=users)))
         sync(draft)
         draft.rename(target)
         sync(target.parent)
@@ -85,8 +87,14 @@ def _copy(path: Path, draft: Path) -> int:
         source.close()
 
 
-def _add_parts(path: Path, draft: Path, made_ms: int, key: bytes | None) -> tuple[str, ...]:
-    """Add checkpoints, key and time to the copy; return the names of the keys."""
+_Users = tuple[tuple[int, str, bytes], ...]
+
+
+def _add_parts(path: Path, draft: Path, made_ms: int, key: bytes | None) -> tuple[_Users, tuple[str, ...]]:
+    """Add checkpoints, key and time to the copy; return the keys of users, and the names of the keys in it.
+
+    Without a key, the keys of users are taken out.
+    """
     copy = connect_file(draft)
     try:
         mark = read_mark(copy)
@@ -102,7 +110,12 @@ def _add_parts(path: Path, draft: Path, made_ms: int, key: bytes | None) -> tupl
         for part in parts.items():
             copy.execute("INSERT INTO backup VALUES (?,?)", part)
         copy.pragma("application_id", BACKUP_ID)
-        return (key_path(path).name,) if key is not None else ()
+        users = tuple(copy.execute("SELECT id, user, wrapped FROM user_key").fetchall())
+        if key is None:
+            copy.pragma("secure_delete", 1)
+            copy.execute("DELETE FROM user_key")
+            return users, ()
+        return users, (key_path(path).name, *([f"{len(users)} keys of users"] if users else []))
     finally:
         copy.close()
 

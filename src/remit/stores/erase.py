@@ -139,7 +139,7 @@ def _delete(connection: SqliteConnection, of: _Belongings) -> tuple[int, int]:
     among = "IN (SELECT value FROM json_each(?))"
     connection.execute(f"DELETE FROM sealed WHERE scope {among}", (of.scopes,))
     values = connection.changes()
-    connection.execute("DELETE FROM fact WHERE user = ?", (of.user,))
+    connection.execute("DELETE FROM main.fact WHERE user = ?", (of.user,))
     facts = connection.changes()
     for table, column, names in (
         ("note", "session", of.sessions),
@@ -149,8 +149,10 @@ def _delete(connection: SqliteConnection, of: _Belongings) -> tuple[int, int]:
         ("journal", "run", of.runs),
         ("control", "run", of.runs),
     ):
-        connection.execute(f"DELETE FROM {table} WHERE {column} {among}", (names,))
+        connection.execute(f"DELETE FROM main.{table} WHERE {column} {among}", (names,))
     connection.execute("DELETE FROM request WHERE user = ?", (of.user,))
+    # Whatever was encrypted under it cannot be read any more, wherever there are copies.
+    connection.execute("DELETE FROM user_key WHERE user = ?", (of.user,))
     return values, facts
 
 

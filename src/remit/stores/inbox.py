@@ -7,20 +7,25 @@ from remit.protocol.records import read_request
 from remit.runtime.ports import Question
 from remit.stores.connection import SqliteConnection
 from remit.stores.schema import DAY_MS
+from remit.stores.user_keys import UserKeys
 
 _read_names = msgspec.json.Decoder(frozenset[str]).decode
 
 _COLUMNS = "id, text, request, editable, asked_ms, expires_ms"
 
 
-def put(connection: SqliteConnection, question: Question) -> Question:
-    """Add a question unless it exists; return the stored one."""
+def put(connection: SqliteConnection, question: Question, keys: UserKeys | None = None) -> Question:
+    """Add a question unless it exists, with its texts encrypted if there are *keys*; return the stored one."""
+    text: str | bytes = question.text
     request, editable = encode(question.request), encode(question.editable)
+    if keys is not None:
+        user = question.request.remit.user
+        text, request = keys.encrypt(user, question.text.encode()), keys.encrypt(user, request)
     connection.execute(
-        f"INSERT INTO question ({_COLUMNS}, run, over_ms) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        f"INSERT INTO main.question ({_COLUMNS}, run, over_ms) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
         (
             question.id,
-            question.text,
+            text,
             request,
             editable,
             question.asked_ms,
@@ -37,7 +42,7 @@ def put(connection: SqliteConnection, question: Question) -> Question:
 def decide(connection: SqliteConnection, question: str, decision: bytes, now_ms: int) -> bool:
     """Answer a question if it exists, is not answered and has not expired; *decision* is encrypted."""
     connection.execute(
-        "UPDATE question SET decision = ?, over_ms = ? WHERE id = ? AND decision IS NULL AND expires_ms > ?",
+        "UPDATE main.question SET decision = ?, over_ms = ? WHERE id = ? AND decision IS NULL AND expires_ms > ?",
         (decision, now_ms, question, now_ms),
     )
     return bool(connection.changes())
@@ -45,13 +50,13 @@ def decide(connection: SqliteConnection, question: str, decision: bytes, now_ms:
 
 def withdraw(connection: SqliteConnection, question: str) -> None:
     """Delete a question; one that was answered stays, so that its answer is found after a restart."""
-    connection.execute("DELETE FROM question WHERE id = ? AND decision IS NULL", (question,))
+    connection.execute("DELETE FROM main.question WHERE id = ? AND decision IS NULL", (question,))
 
 
 def forget(connection: SqliteConnection, now_ms: int) -> None:
     """Delete questions that were answered or expired a day ago, unless their run is still in progress."""
     connection.execute(
-        "DELETE FROM question WHERE over_ms <= ? AND NOT EXISTS"
+        "DELETE FROM main.question AS question WHERE over_ms <= ? AND NOT EXISTS"
         " (SELECT 1 FROM request WHERE request.run = question.run AND state < 2 AND state = 0)",
         (now_ms - DAY_MS,),
     )

@@ -17,8 +17,10 @@ from remit.protocol.envelope import ContextFilter, Message, Note, Request
 from remit.protocol.records import Kind, Record, read_request
 from remit.runtime.ports import MOST_NOTES
 from remit.stores.connection import SqliteConnection
-from remit.stores.reader import PAGE, Query, numbered, page
+from remit.stores.encryption import NOBODY
+from remit.stores.reader import PAGE, Query, numbered, owner, page
 from remit.stores.schema import KINDS
+from remit.stores.user_keys import UserKeys
 
 T = TypeVar("T")
 
@@ -73,14 +75,15 @@ _read_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 def choose(
-    session: str, wanted: ContextFilter, now_ms: int, tokens: int, *, behind: bool = False
+    session: str, wanted: ContextFilter, now_ms: int, tokens: int, *, behind: bool = False, words: bool = True
 ) -> Query[list[Message] | None]:
     """Return the query for the messages that `policy.context.select` selects in a session.
 
-    It returns None if the index is behind the record; with *behind*, the messages in the index.
+    It returns None if the index is behind the record; with *behind*, the messages in the index. Without *words*, the
+    word index is not used.
     """
     roles = [number for role, number in _ROLES.items() if wanted.roles is None or role in wanted.roles]
-    last, spelt, nothing = wanted.last_messages, by_words(wanted), wanted.keywords == ()
+    last, spelt, nothing = wanted.last_messages, words and by_words(wanted), wanted.keywords == ()
     after_ms = -1 if wanted.max_age_seconds is None else now_ms - wanted.max_age_seconds * 1_000
     match = _expression(wanted.keywords or ()) if spelt else ""
 
@@ -291,8 +294,8 @@ def _last_forms(connection: SqliteConnection, session: str, upto: int, runs: Col
 
 
 _FORMS = f"""
-    SELECT record.seq, body FROM json_each(?1) AS named CROSS JOIN record INDEXED BY record_run ON run = named.value
-    WHERE session = ?2 AND record.seq <= ?3 AND kind IN ({_ASKING}) ORDER BY record.seq
+    SELECT record.seq, body FROM json_each(?1) AS named CROSS JOIN record ON run = named.value
+    WHERE +session = ?2 AND +record.seq <= ?3 AND kind IN ({_ASKING}) ORDER BY record.seq
 """
 
 
@@ -396,11 +399,15 @@ def _json(value: object) -> str:
 # ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def note(connection: SqliteConnection, session: str, notes: Sequence[Note], now_ms: int) -> None:
-    """Store notes of a conversation, each once."""
-    sql = "INSERT OR IGNORE INTO note (session, kind, text, by, at_ms) VALUES (?,?,?,?,?)"
+def note(
+    connection: SqliteConnection, session: str, notes: Sequence[Note], now_ms: int, keys: UserKeys | None = None
+) -> None:
+    """Store notes of a conversation, each once, encrypted if there are *keys*."""
+    sql = "INSERT OR IGNORE INTO main.note (session, kind, text, by, at_ms) VALUES (?,?,?,?,?)"
+    found = owner(connection, session) if keys is not None else None
     for each in notes:
-        connection.execute(sql, (session, each.kind, each.text, each.by, now_ms))
+        text = each.text if keys is None else keys.encrypt(found.user if found else NOBODY, each.text.encode())
+        connection.execute(sql, (session, each.kind, text, each.by, now_ms))
 
 
 def notes(session: str) -> Query[list[Note]]:

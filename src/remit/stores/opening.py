@@ -13,10 +13,12 @@ from remit.protocol.records import Kind
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores.checkpoints import Checkpoints, key_path
-from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, translate, write_lock
+from remit.stores.connection import Durability, SqliteConnection, connect_writer, translate, write_lock
+from remit.stores.encryption import NOBODY
 from remit.stores.reader import Reader
 from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction
+from remit.stores.user_keys import UserKeys, connect_plain, is_encrypted, lost_key
 
 _log = logging.getLogger("remit.store")
 
@@ -37,6 +39,8 @@ class OpenedStore(NamedTuple):
     checkpoints: Checkpoints
     reader: Reader
     glance: SqliteConnection
+    keys: UserKeys | None
+    """The keys under which new texts are encrypted; None: they are not."""
 
 
 class Opening(Struct, frozen=True, kw_only=True):
@@ -48,6 +52,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     checkpoint_seconds: float
     busy_seconds: float
     make_key: bool
+    encrypt: bool
     wall_ms: Callable[[], int]
 
     def open(self, sizes: dict[str, int]) -> OpenedStore:
@@ -61,15 +66,35 @@ class Opening(Struct, frozen=True, kw_only=True):
             try:
                 migrate(connection, self.path, self.busy_seconds)
                 key_made = not key_path(self.path).exists()
+                if key_made and is_encrypted(connection):
+                    raise lost_key(connection, self.path)
                 key = self._open_key()
+                keys = self._open_keys(connection, key)
                 checkpoints = self._examined(connection, key, sizes, key_made=key_made)
-                glance = connect_reader(self.path, 0)
-                return OpenedStore(connection, key, checkpoints, Reader(self.path, self.busy_seconds), glance)
+                glance = connect_plain(self.path, 0)
+                return OpenedStore(
+                    connection,
+                    key,
+                    checkpoints,
+                    Reader(self.path, self.busy_seconds),
+                    glance,
+                    keys if self.encrypt else None,
+                )
             except BaseException:
                 connection.close()
                 raise
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
+
+    def _open_keys(self, connection: SqliteConnection, key: CheckpointKey) -> UserKeys:
+        """Return the keys of users; from then on the connection reads their texts decrypted."""
+        keys = UserKeys(connection, self.path, key)
+        if self.encrypt and not is_encrypted(connection):
+            with write_lock(connection):
+                keys.encrypt(NOBODY, b"")
+        if is_encrypted(connection):
+            keys.show_plain()
+        return keys
 
     def _examined(
         self, connection: SqliteConnection, key: CheckpointKey, sizes: dict[str, int], *, key_made: bool

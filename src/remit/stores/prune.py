@@ -140,8 +140,8 @@ _FACT_VALUES = f"""
     FROM sealed WHERE at_ms <= ? AND substr(scope, 1, {len(FACTS)}) = '{FACTS}' AND json_valid(?)
     AND NOT EXISTS (SELECT 1 FROM fact)
 """
-_FACTS = "FROM fact WHERE at_ms <= ? AND json_valid(?)"
-_NOTES = "FROM note WHERE at_ms <= ? AND session NOT IN (SELECT value FROM json_each(?))"
+_FACTS = "FROM main.fact WHERE at_ms <= ? AND json_valid(?)"
+_NOTES = "FROM main.note WHERE at_ms <= ? AND session NOT IN (SELECT value FROM json_each(?))"
 
 
 def _forget(upkeep: Upkeep, those: str, age_ms: int | None, now_ms: int, *, dry: bool) -> int:

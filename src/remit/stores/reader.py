@@ -16,8 +16,9 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
 from remit.runtime.ports import ANYONES, MOST_FACTS, RunScope, RunState, RunSummary, SessionOwner, StoreError
-from remit.stores.connection import SqliteConnection, connect_reader, translate
+from remit.stores.connection import SqliteConnection, translate
 from remit.stores.schema import KINDS
+from remit.stores.user_keys import connect_plain
 
 T = TypeVar("T")
 Query = Callable[[SqliteConnection], T]
@@ -36,7 +37,7 @@ class Reader:
         self._path = path
         self._connections: SimpleQueue[SqliteConnection] = SimpleQueue()
         for _ in range(CONNECTIONS):
-            self._connections.put(connect_reader(path, busy_seconds))
+            self._connections.put(connect_plain(path, busy_seconds))
         self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix=f"remit-reader {path.name}")
 
     async def read(self, query: Query[T]) -> T:

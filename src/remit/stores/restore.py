@@ -12,13 +12,15 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind, Notice, read_request
 from remit.runtime.ports import StoreError, unknown_outcome
+from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.audit import digest_of
-from remit.stores.backup import CHECKPOINTS, KEY, MADE_MS, parts_of, read_saved_keys, sync, write_private
+from remit.stores.backup import CHECKPOINTS, KEY, MADE_MS, SavedKeys, parts_of, read_saved_keys, sync, write_private
 from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection, connect_file, connect_reader, connect_writer, write_lock
 from remit.stores.opening import STORE, restoring_path
 from remit.stores.schema import APPLICATION_ID, migrate
 from remit.stores.transaction import Transaction
+from remit.stores.user_keys import UserKeys, is_encrypted
 
 # More numbers, and more claims of one run, than are handed out between two backups.
 GAP = 1_000_000
@@ -51,12 +53,17 @@ def restore(file: Path, path: Path, *, force: bool = False, resume: bool = False
     finally:
         backup.close()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = parts.get(KEY) or (None if keys is None else read_saved_keys(keys).key.encode())
+    saved = None if keys is None else read_saved_keys(keys)
+    key = parts.get(KEY) or (None if saved is None else saved.key.encode())
     draft = restoring_path(path).with_name(f"{restoring_path(path).name}.draft")
     shutil.copyfile(file, draft)
     draft.chmod(0o600)
     made_ms = int(parts[MADE_MS])
-    ended = _prepare(draft, made_ms, head, resume=resume)
+    if key is None and key_path(path).exists():
+        signer = read_key(key_path(path))
+    else:
+        signer = None if key is None else CheckpointKey(bytes.fromhex(key.split()[1].decode()))
+    ended = _prepare(draft, made_ms, head, signer, saved, resume=resume)
     lost = () if key or key_path(path).exists() else _lost(draft)
     # From here on nobody opens the store until all of its files are in place.
     sync(draft)
@@ -131,7 +138,15 @@ def _set_aside(path: Path) -> Path:
 # ── fencing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _prepare(draft: Path, made_ms: int, head: tuple[int, bytes], *, resume: bool) -> int:
+def _prepare(
+    draft: Path,
+    made_ms: int,
+    head: tuple[int, bytes],
+    key: CheckpointKey | None,
+    saved: SavedKeys | None,
+    *,
+    resume: bool,
+) -> int:
     """Make a store of a copy of the backup, fenced; return how many open runs were ended."""
     connection = connect_writer(draft, "power", 1)
     try:
@@ -140,6 +155,13 @@ def _prepare(draft: Path, made_ms: int, head: tuple[int, bytes], *, resume: bool
         connection.pragma("application_id", APPLICATION_ID)
         migrate(connection, draft, 1)
         with write_lock(connection):
+            for user_key in saved.users if saved else ():
+                connection.execute("INSERT OR IGNORE INTO user_key (id, user, wrapped) VALUES (?,?,?)", user_key)
+            if is_encrypted(connection):
+                if key is None:
+                    resume = True  # what they were asked cannot be read, so they cannot be ended here
+                else:
+                    UserKeys(connection, draft, key).show_plain()
             ended = _fence(connection, made_ms, time.time_ns() // 1_000_000, head[0], resume=resume)
         # The copy is one file again, and holds nothing of the dropped table.
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -210,9 +232,11 @@ def _lost(draft: Path) -> tuple[str, ...]:
 def lost_without_key(connection: SqliteConnection) -> tuple[str, ...]:
     """Return what can no longer be read or done without the store's key."""
     ((values,),) = connection.execute("SELECT count(*) FROM sealed").fetchall()
+    ((users,),) = connection.execute("SELECT count(*) FROM user_key WHERE user <> ''").fetchall()
     ((answers,),) = connection.execute("SELECT count(*) FROM question WHERE decision IS NOT NULL").fetchall()
     return (
         f"{values} redacted values cannot be read, unless the team file names a key of its own for them",
         f"{answers} answers to questions, and the reasons of commands, cannot be read",
+        *([f"the texts of {users} users cannot be read"] if users else []),
         "new checkpoints are signed with a new key, and `remit audit verify` says so: pin both keys",
     )

@@ -48,6 +48,7 @@ from remit.stores.opening import Opening
 from remit.stores.reader import Query, Reader
 from remit.stores.retention import FOREVER, Retention
 from remit.stores.transaction import Transaction
+from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
 
 __all__ = ["Durability", "SqliteStore", "verify_file"]
@@ -72,7 +73,8 @@ class SqliteStore:
 
     Use it from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
     *make_key*, a store whose key is missing is not opened; else a new key is made. What *retention* no longer keeps is
-    removed once a day, by one of the processes that share the file. *count* counts the tokens of each
+    removed once a day, by one of the processes that share the file. With *encrypt*, texts are encrypted under a key of
+    their user. *count* counts the tokens of each
     message once. *monotonic* tells elapsed time from a jump of *wall_ms*. *commit_hook* is called before each commit,
     for tests that want it slow or failing.
     """
@@ -87,6 +89,7 @@ class SqliteStore:
         busy_seconds: float = 5,
         make_key: bool = True,
         retention: Retention = FOREVER,
+        encrypt: bool = False,
         count: TokenCounter = estimate,
         wall_ms: Callable[[], int] = _wall_ms,
         monotonic: Callable[[], float] = time.monotonic,
@@ -100,6 +103,7 @@ class SqliteStore:
             checkpoint_seconds=checkpoint_seconds,
             busy_seconds=busy_seconds,
             make_key=make_key,
+            encrypt=encrypt,
             wall_ms=wall_ms,
         )
         self.retention = retention
@@ -111,9 +115,19 @@ class SqliteStore:
         self._queue = self._writer.queue
         self.sizes = self._writer.sizes
         self._reader: Reader | None = None
+        self._keeps_words = True
         self._glance: SqliteConnection | None = None
         """A connection for frequent queries: a thread beside a busy loop takes 2 % of it."""
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
+
+    @property
+    def encrypt(self) -> bool:
+        """Whether new texts are encrypted, from the next opening on."""
+        return self._opening.encrypt
+
+    @encrypt.setter
+    def encrypt(self, encrypt: bool) -> None:
+        self._opening = msgspec.structs.replace(self._opening, encrypt=encrypt)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -121,7 +135,8 @@ class SqliteStore:
         """Open the file; it is created, with its folder and its key, if it does not exist."""
         opened = await asyncio.to_thread(self._opening.open, self.sizes)
         self._key, self._reader, self._glance = opened.key, opened.reader, opened.glance
-        self._writer.start(opened.writer, opened.checkpoints)
+        self._keeps_words = not is_encrypted(opened.writer)
+        self._writer.start(opened.writer, opened.checkpoints, opened.keys)
 
     async def close(self) -> None:
         """Make everything durable and close; raises `StoreError` if that fails, and keeps the queue for `open`."""
@@ -263,7 +278,7 @@ class SqliteStore:
 
     async def put(self, question: Question) -> Question:
         """Add a question, durable on return; if it exists, the stored one is returned unchanged."""
-        return await self._do(lambda transaction: inbox.put(transaction.connection, question))
+        return await self._do(lambda transaction: inbox.put(transaction.connection, question, transaction.keys))
 
     async def decide(self, question: str, decision: Decision) -> bool:
         """Answer a question, durable on return; False: it does not exist, has expired, or was answered before."""
@@ -316,10 +331,12 @@ class SqliteStore:
 
     async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
         """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
-        found = await self._read(index.choose(session, wanted, now_ms, tokens))
+        # An index of plain words beside encrypted texts would give them away.
+        words = self._keeps_words
+        found = await self._read(index.choose(session, wanted, now_ms, tokens, words=words))
         if found is None:
-            await index.update(self._change, session, self._count, words=index.by_words(wanted))
-            found = await self._read(index.choose(session, wanted, now_ms, tokens, behind=True))
+            await index.update(self._change, session, self._count, words=words and index.by_words(wanted))
+            found = await self._read(index.choose(session, wanted, now_ms, tokens, behind=True, words=words))
         return found or []
 
     async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
@@ -333,7 +350,9 @@ class SqliteStore:
     def note(self, session: str, notes: Sequence[Note]) -> None:
         """Store notes of a conversation, each once; durable like a record."""
         kept = tuple(notes)
-        self._writer.later(lambda transaction: index.note(transaction.connection, session, kept, transaction.now_ms))
+        self._writer.later(
+            lambda transaction: index.note(transaction.connection, session, kept, transaction.now_ms, transaction.keys)
+        )
 
     async def notes(self, session: str) -> list[Note]:
         """Return the notes of a conversation, oldest first."""

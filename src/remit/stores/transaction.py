@@ -29,6 +29,7 @@ from remit.stores import controls, inbox, vault
 from remit.stores.connection import SqliteConnection
 from remit.stores.reader import owner
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
+from remit.stores.user_keys import UserKeys
 
 Entry = tuple[Kind, int, str, str, Body]
 """A record before it has a number: kind, at_ms, run, session, body."""
@@ -58,16 +59,28 @@ _CLAIM = """
 
 @cache
 def _insert(rows: int) -> str:
-    return "INSERT INTO record VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * rows)
+    return "INSERT INTO main.record VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * rows)
 
 
 class Transaction:
     """An open write transaction of one process; it reads the chain's head itself, because others write too."""
 
-    def __init__(self, connection: SqliteConnection, now_ms: int, sizes: dict[str, int], *, keep_records: bool) -> None:
+    def __init__(
+        self,
+        connection: SqliteConnection,
+        now_ms: int,
+        sizes: dict[str, int],
+        *,
+        keep_records: bool,
+        keys: UserKeys | None = None,
+    ) -> None:
         self.connection = connection
         self.now_ms = now_ms
         self._sizes = sizes
+        self.keys = keys
+        """The keys under which texts are encrypted; None: they are not."""
+        if keys is not None:
+            keys.begin()
         head = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchone()
         self.seq, self._digest = head or (0, GENESIS)
         self._values: list[Any] = []
@@ -81,9 +94,12 @@ class Transaction:
     def extend(self, entries: list[Entry]) -> None:
         """Append records to the chain."""
         seq, digest, add, numbers, sizes = self.seq, self._digest, self._values.extend, KINDS, self._sizes
+        keys = self.keys
         for kind, at_ms, run, session, body in entries:
             seq += 1
             raw = encode(body)
+            if keys is not None:
+                raw = keys.encrypt_body(run, body, raw)
             digest = link(digest, seq, leaf(kind, at_ms, run, session, raw))
             add((seq, numbers[kind], at_ms, run, session, raw, digest))
             if (size := sizes.get(run)) is not None:
@@ -322,7 +338,8 @@ class Transaction:
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         for text in facts:
             self.connection.execute(
-                "INSERT OR IGNORE INTO fact (user, text, run, at_ms) VALUES (?,?,?,?)", (user, text, run, self.now_ms)
+                "INSERT OR IGNORE INTO main.fact (user, text, run, at_ms) VALUES (?,?,?,?)",
+                (user, text if self.keys is None else self.keys.encrypt(user, text.encode()), run, self.now_ms),
             )
 
     def incr(self, key: str, n: int, window_ms: int) -> int:

@@ -22,11 +22,13 @@ from remit.stores.archive import write_segment
 from remit.stores.audit import breaks, chain_rows, digest_of, removals
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path, read_checkpoints
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
+from remit.stores.encryption import key_id_of
 from remit.stores.opening import STORE
 from remit.stores.retention import outline_of
 from remit.stores.schema import check_version
 from remit.stores.segments import SealedSegment, segments
 from remit.stores.transaction import Transaction
+from remit.stores.user_keys import UserKeys, is_encrypted
 
 # Pages that are given back in one transaction: 2 MB.
 VACUUM_PAGES = 500
@@ -97,6 +99,9 @@ class Upkeep:
         self.connection = connect_writer(path, durability, busy_seconds)
         try:
             check_version(self.connection, path)
+            self._keys = UserKeys(self.connection, path, self.key)
+            if is_encrypted(self.connection):
+                self._keys.show_plain()
             self._accepted = accepted_keys(self.key.public, read_checkpoints(path), breaks(self.connection))
         except BaseException:
             self.connection.close()
@@ -186,7 +191,7 @@ class Upkeep:
                 outlined.append(seq)
                 seal.add(seq, outline)
             elif seq in shortened and isinstance(row, ChainRow):
-                body = outline_of(Kind(row.kind), row.body)
+                body = self._outline(Kind(row.kind), row.body)
                 outlined.append(seq)
                 seal.add(seq, leaf(row.kind, row.at_ms, row.run, row.session, body))
                 kept.append((seq, content, None if content else digest))
@@ -210,6 +215,14 @@ class Upkeep:
         part = RemovedPart(rows=len(new), texts=len(outlines), bytes=max(0, freed))
         return part, _Changes(sign_removal(self.key, statement), kept, outlines, new)
 
+    def _outline(self, kind: Kind, stored: bytes) -> bytes:
+        """Return the outline of a body, encrypted like the body itself."""
+        id = key_id_of(stored)
+        if id is None:
+            return outline_of(kind, stored)
+        cipher = self._keys.cipher(id)
+        return cipher.encrypt(outline_of(kind, cipher.decrypt(stored)))
+
     def _write(self, changes: _Changes) -> None:
         connection, statement = self.connection, changes.statement
         # Written first: the chain continues from the last row, so that one must not be removed.
@@ -229,9 +242,9 @@ class Upkeep:
                 row,
             )
         for row in changes.outlines:
-            connection.execute("UPDATE record SET body = ? WHERE seq = ?", row)
+            connection.execute("UPDATE main.record SET body = ? WHERE seq = ?", row)
         for first, last in pairs(ranges(changes.gone)):
-            connection.execute("DELETE FROM record WHERE seq BETWEEN ? AND ?", (first, last))
+            connection.execute("DELETE FROM main.record WHERE seq BETWEEN ? AND ?", (first, last))
         _forget_places(connection, runs, sessions)
 
     def archive(self, segment: SealedSegment, folder: Path) -> bool:

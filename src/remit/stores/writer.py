@@ -17,6 +17,7 @@ from remit.stores.checkpoints import Checkpoints
 from remit.stores.connection import TROUBLE, SqliteConnection, translate, write_lock
 from remit.stores.group_commit import GroupCommit, resolve
 from remit.stores.transaction import Entry, Transaction
+from remit.stores.user_keys import UserKeys
 
 T = TypeVar("T")
 Listener = Callable[[list[Record]], None]
@@ -97,8 +98,9 @@ class StoreWriter:
         self._crowd: list[asyncio.Future[None]] = []
         self._troubled = False
 
-    def start(self, connection: SqliteConnection, checkpoints: Checkpoints) -> None:
+    def start(self, connection: SqliteConnection, checkpoints: Checkpoints, keys: UserKeys | None = None) -> None:
         self._connection = connection
+        self._keys = keys
         self._checkpoints = checkpoints
         self._busy_ms: int = connection.pragma("busy_timeout")
         self._pages = 0
@@ -296,8 +298,22 @@ class StoreWriter:
                 self._fail([item.future], error)
 
     def _commit(self, batch: list[Item]) -> None:
+        try:
+            self._commit_once(batch)
+        except BaseException:
+            if self._keys is not None:
+                self._keys.forget()  # those that were made in this transaction are not stored
+            raise
+
+    def _commit_once(self, batch: list[Item]) -> None:
         with write_lock(self._connection):
-            transaction = Transaction(self._connection, self._wall_ms(), self.sizes, keep_records=bool(self._listeners))
+            transaction = Transaction(
+                self._connection,
+                self._wall_ms(),
+                self.sizes,
+                keep_records=bool(self._listeners),
+                keys=self._keys,
+            )
             results = _apply(batch, transaction)
             transaction.write()
             self._checkpoints.begin(self._connection, transaction.seq, transaction.now_ms)

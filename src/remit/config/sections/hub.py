@@ -72,6 +72,14 @@ class StoreSection(Section, frozen=True, kw_only=True):
         ),
     ] = None
 
+    encrypt: Annotated[
+        bool,
+        Meta(
+            description="Whether texts are encrypted, under a key for each user that `remit users erase` destroys. "
+            "Keywords are then searched without an index."
+        ),
+    ] = False
+
     def retention(self) -> Retention:
         """Return the rule for the store."""
         if self.keep is None:
