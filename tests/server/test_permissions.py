@@ -90,7 +90,11 @@ def plain() -> list[tuple[str, str]]:
 
 async def asked(session: ClientSession, method: str, path: str, run: str) -> tuple[int, str]:
     """Ask for something at an address that may be a pattern; return the status and what is told."""
-    address = path.format_map({"id": run, "run": run, "name": "echo"}) if "{rest" not in path else "/dialects/echo/x"
+    address = (
+        path.format_map({"id": run, "run": run, "name": "echo", "user": "nobody"})
+        if "{rest" not in path
+        else "/dialects/echo/x"
+    )
     body: Any = {"target": "echo", "user": "nobody", "objective": "x"} if path == "/v1/delegations" else {}
     async with session.request(method, address, json=body if method == "POST" else None) as reply:
         return reply.status, await reply.text()
@@ -198,3 +202,16 @@ async def test_a_permission_that_there_is_not_is_named(hub: Hub) -> None:
             async with hub.serve(clients={"web": "t" * 20}, permissions={"web": ["metric"]}):
                 pass
     assert raised.value.fault.code is Code.TEAM_INVALID
+
+
+async def test_who_may_erase_erases_a_user_and_nobody_else_does(house: House) -> None:
+    """Y16: an operator erases a user over HTTP, and it is on record."""
+    async with client_of(house.server, "visitor-control") as ops, ops.delete("/v1/users/anna") as reply:
+        assert reply.status == 403
+    async with client_of(house.server, "visitor-erase") as ops, ops.delete("/v1/users/anna") as reply:
+        assert reply.status == 200
+        told = await reply.json()
+        assert (told["records"], told["facts"]) == (2, 0)
+    async with client_of(house.server, "visitor-read") as reader:
+        assert house.run not in str(await got(reader, "/v1/runs"))
+        assert told["subject"] in str(await got(reader, "/v1/audit"))

@@ -111,6 +111,7 @@ def hub_of(
     if isinstance(hub.store, SqliteStore):
         hub.store.retention = team.store.retention()
         hub.store.encrypt = team.store.encrypt
+        hub.store.vault_key = vault_key_of(team, environ)
     _add_tools(hub, team, environ)
     _add_agents(hub, team, environ, held)
     _add_orchestration(hub, team, environ)

@@ -77,6 +77,8 @@ class Permission(StrEnum):
     """Read everyone's runs, their answers, and the record."""
     CONTROL = "control"
     """Cancel everyone's runs."""
+    ERASE = "erase"
+    """Erase users with everything that is kept about them."""
 
 
 class Sender(Struct, frozen=True, kw_only=True):

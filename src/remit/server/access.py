@@ -45,6 +45,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/v1/runs"): _READ,
     ("GET", "/v1/runs/{run}"): _READ,
     ("GET", "/v1/audit"): Access(needs=Permission.READ),
+    ("DELETE", "/v1/users/{user}"): Access(needs=Permission.ERASE),
     ("GET", "/metrics"): Access(needs=Permission.METRICS),
     ("POST", "/dialects/{name}"): _KNOWN,
     ("POST", "/dialects/{name}/{rest:path}"): _KNOWN,

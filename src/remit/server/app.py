@@ -22,6 +22,7 @@ from remit.server.lookup_endpoints import TYPE, LookupEndpoints, MetricsPage, Re
 from remit.server.mcp.endpoint import McpEndpoint
 from remit.server.openapi import document
 from remit.server.refusals import REFUSALS, Endpoint, Refusals, guarded
+from remit.server.user_endpoints import UserEndpoints
 from remit.server.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:  # most hubs do not serve A2A
@@ -89,6 +90,7 @@ class Api:
             _route("/v1/runs", seen.runs),
             _route("/v1/runs/{run}", seen.run),
             _route("/v1/audit", seen.audit),
+            _route("/v1/users/{user}", UserEndpoints(self.delegations).erase, "DELETE"),
             _route("/dialects/{name}", self._foreign.speak, "POST"),
             # Clients append paths of their own to the base URL: `/.netlify/functions/chat-internal`.
             _route("/dialects/{name}/{rest:path}", self._foreign.speak, "POST"),

@@ -19,8 +19,21 @@ from remit.server.bodies import FailureBody
 from remit.server.delegation_endpoints import Reason
 from remit.server.delegations import Handle
 from remit.server.lookup_endpoints import AgentList, AuditPage, PublicCard, PublicRunTree, RunList
+from remit.server.user_endpoints import ErasedUser
 
-_TYPES = (Submission, Response, Handle, FailureBody, Reason, AgentList, PublicCard, RunList, PublicRunTree, AuditPage)
+_TYPES = (
+    Submission,
+    Response,
+    Handle,
+    FailureBody,
+    Reason,
+    AgentList,
+    PublicCard,
+    RunList,
+    PublicRunTree,
+    AuditPage,
+    ErasedUser,
+)
 _TEMPLATE = "#/components/schemas/{name}"
 
 # The published names of types that have other names in the code.
@@ -79,7 +92,8 @@ def _permitted(paths: Document) -> Document:
 
 
 def _paths(ref: dict[Any, Any]) -> Document:
-    return {**_delegation_paths(ref), **_lookup_paths(ref), **_dialect_paths(), **_operator_paths(ref)}
+    known = {**_delegation_paths(ref), **_lookup_paths(ref), **_user_paths(ref)}
+    return {**known, **_dialect_paths(), **_operator_paths(ref)}
 
 
 def _delegation_paths(ref: dict[Any, Any]) -> Document:
@@ -191,6 +205,14 @@ def _lookup_paths(ref: dict[Any, Any]) -> Document:
                 ],
             )
         },
+    }
+
+
+def _user_paths(ref: dict[Any, Any]) -> Document:
+    erased = _reply("What was erased.", ref[ErasedUser])
+    summary = "Erase a user with everything that is kept about them."
+    return {
+        "/v1/users/{user}": {"delete": _look("erase", summary, erased, ref, [_in_path("user", "The user.")])},
     }
 
 

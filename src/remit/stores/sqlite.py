@@ -42,12 +42,14 @@ from remit.stores import messages as index
 from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
-from remit.stores.connection import Durability, SqliteConnection
+from remit.stores.connection import Durability, SqliteConnection, translate
 from remit.stores.daily_pruning import DailyPruning
+from remit.stores.erase import Erased, erase
 from remit.stores.opening import Opening
 from remit.stores.reader import Query, Reader
 from remit.stores.retention import FOREVER, Retention
 from remit.stores.transaction import Transaction
+from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
 
@@ -107,6 +109,8 @@ class SqliteStore:
             wall_ms=wall_ms,
         )
         self.retention = retention
+        self.vault_key: bytes | None = None
+        """The key with which redacted values are encrypted; None: one derived from the store's own."""
         self._pruning = DailyPruning(self.path, durability, wall_ms)
         self._count = count
         self._wall_ms = wall_ms
@@ -433,6 +437,22 @@ class SqliteStore:
     async def facts(self, user: str) -> tuple[str, ...]:
         """Return the newest facts about a user, oldest first."""
         return await self._read(queries.facts(user))
+
+    async def erase(self, user: str) -> Erased:
+        """Erase everything of a user, and record it; raises `StoreError` while runs of the user are open."""
+        await self.flush()
+        keys = HubKeys(self.vault_key or self.secret())
+        return await asyncio.to_thread(self._erase, user, keys)
+
+    def _erase(self, user: str, keys: HubKeys) -> Erased:
+        try:
+            upkeep = Upkeep(self.path, durability=self._opening.durability, wall_ms=self._wall_ms)
+            try:
+                return erase(upkeep, user, keys)
+            finally:
+                upkeep.close()
+        except (apsw.Error, OSError) as error:
+            raise translate(error, self.path) from error
 
     async def verify(self) -> AuditVerdict:
         """Verify the audit chain and its checkpoints, as far as they are committed."""

@@ -80,10 +80,10 @@ class ClientSection(Section, frozen=True, kw_only=True):
         Annotated[str, Meta(min_length=1)], Meta(description="The claim of a token that names the user.")
     ] = "sub"
     permissions: Annotated[
-        frozenset[Literal["metrics", "read", "control"]],
+        frozenset[Literal["metrics", "read", "control", "erase"]],
         Meta(
             description="Further permissions: `metrics` reads the metrics, `read` the runs and records of all "
-            "users, `control` cancels the runs of all users."
+            "users, `control` cancels the runs of all users, `erase` erases users."
         ),
     ] = frozenset()
     may_approve: Annotated[
