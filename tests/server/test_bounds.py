@@ -267,5 +267,5 @@ def held(hub: Any, api: Any) -> dict[str, int]:
         "outbound": len(parts.ledger.outbound),
         "listening": len(hub._events._listening),
         "listeners": len(parts.store._writer._listeners),
-        "awaited": len(parts.store._awaited),
+        "awaited": len(parts.store._waits),
     }

@@ -52,11 +52,13 @@ class Opening(Struct, frozen=True, kw_only=True):
     checkpoint_seconds: float
     busy_seconds: float
     make_key: bool
-    encrypt: bool
     wall_ms: Callable[[], int]
 
-    def open(self, sizes: dict[str, int]) -> OpenedStore:
-        """Open the file; it is created, with its folder and its key, if it does not exist."""
+    def open(self, sizes: dict[str, int], *, encrypt: bool) -> OpenedStore:
+        """Open the file; it is created, with its folder and its key, if it does not exist.
+
+        With *encrypt*, new texts are encrypted.
+        """
         if restoring_path(self.path).exists():
             message = f"restoring {self.path} from a backup was interrupted"
             advice = "Do it again: remit store restore FILE --force."
@@ -69,7 +71,7 @@ class Opening(Struct, frozen=True, kw_only=True):
                 if key_made and is_encrypted(connection):
                     raise lost_key(connection, self.path)
                 key = self._open_key()
-                keys = self._open_keys(connection, key)
+                keys = self._open_keys(connection, key, encrypt=encrypt)
                 checkpoints = self._examined(connection, key, sizes, key_made=key_made)
                 glance = connect_plain(self.path, 0)
                 return OpenedStore(
@@ -78,7 +80,7 @@ class Opening(Struct, frozen=True, kw_only=True):
                     checkpoints,
                     Reader(self.path, self.busy_seconds),
                     glance,
-                    keys if self.encrypt else None,
+                    keys if encrypt else None,
                 )
             except BaseException:
                 connection.close()
@@ -86,10 +88,10 @@ class Opening(Struct, frozen=True, kw_only=True):
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
 
-    def _open_keys(self, connection: SqliteConnection, key: CheckpointKey) -> UserKeys:
+    def _open_keys(self, connection: SqliteConnection, key: CheckpointKey, *, encrypt: bool) -> UserKeys:
         """Return the keys of users; from then on the connection reads their texts decrypted."""
         keys = UserKeys(connection, self.path, key)
-        if self.encrypt and not is_encrypted(connection):
+        if encrypt and not is_encrypted(connection):
             with write_lock(connection):
                 keys.encrypt(NOBODY, b"")
         if is_encrypted(connection):

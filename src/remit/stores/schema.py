@@ -184,15 +184,17 @@ MIGRATIONS: tuple[str, ...] = (
     INSERT INTO upkeep VALUES (1, 0);
     """,
     """
+    -- The file was restored from a backup of backup_ms at restored_ms; what was accepted in between is not known.
+    CREATE TABLE fence (
+        one INTEGER PRIMARY KEY CHECK (one = 1), backup_ms INTEGER NOT NULL, restored_ms INTEGER NOT NULL
+    );
+    """,
+    """
     -- The key of each user's texts, encrypted under the store's key; destroyed when the user is erased. The key of
     -- texts that belong to nobody is there as soon as the store is encrypted.
     CREATE TABLE user_key (id INTEGER PRIMARY KEY, user TEXT NOT NULL UNIQUE, wrapped BLOB NOT NULL);
     -- The runs of one user are listed, exported and erased.
     CREATE INDEX request_user ON request (user);
-    -- The file was restored from a backup of backup_ms at restored_ms; what was accepted in between is not known.
-    CREATE TABLE fence (
-        one INTEGER PRIMARY KEY CHECK (one = 1), backup_ms INTEGER NOT NULL, restored_ms INTEGER NOT NULL
-    );
     """,
 )
 

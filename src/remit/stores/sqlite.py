@@ -42,14 +42,14 @@ from remit.stores import messages as index
 from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
-from remit.stores.connection import Durability, SqliteConnection, translate
+from remit.stores.connection import Durability, SqliteConnection
 from remit.stores.daily_pruning import DailyPruning
-from remit.stores.erase import Erased, erase
+from remit.stores.erase import Erased, erase_user
 from remit.stores.opening import Opening
+from remit.stores.outcome_waits import OutcomeWaits
 from remit.stores.reader import Query, Reader
 from remit.stores.retention import FOREVER, Retention
 from remit.stores.transaction import Transaction
-from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
 
@@ -61,9 +61,6 @@ _read_decision = msgspec.json.Decoder(Decision).decode
 
 # A hop appends two records: this is more than two thousand hops ahead of the disk.
 MAX_QUEUED = 4_000
-
-# How often a wait looks for an outcome that another process wrote.
-POLL_SECONDS = 0.1
 
 
 def _wall_ms() -> int:
@@ -105,39 +102,27 @@ class SqliteStore:
             checkpoint_seconds=checkpoint_seconds,
             busy_seconds=busy_seconds,
             make_key=make_key,
-            encrypt=encrypt,
             wall_ms=wall_ms,
         )
-        self.retention = retention
+        self.retention, self.encrypt = retention, encrypt
         self.vault_key: bytes | None = None
         """The key with which redacted values are encrypted; None: one derived from the store's own."""
         self._pruning = DailyPruning(self.path, durability, wall_ms)
-        self._count = count
-        self._wall_ms = wall_ms
-        self._jumps = Jumps(monotonic)
-        self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
+        self._count, self._wall_ms, self._jumps = count, wall_ms, Jumps(monotonic)
+        self._waits = OutcomeWaits()
+        self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._waits.tell)
         self._queue = self._writer.queue
         self.sizes = self._writer.sizes
         self._reader: Reader | None = None
         self._keeps_words = True
         self._glance: SqliteConnection | None = None
         """A connection for frequent queries: a thread beside a busy loop takes 2 % of it."""
-        self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
-
-    @property
-    def encrypt(self) -> bool:
-        """Whether new texts are encrypted, from the next opening on."""
-        return self._opening.encrypt
-
-    @encrypt.setter
-    def encrypt(self, encrypt: bool) -> None:
-        self._opening = msgspec.structs.replace(self._opening, encrypt=encrypt)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
         """Open the file; it is created, with its folder and its key, if it does not exist."""
-        opened = await asyncio.to_thread(self._opening.open, self.sizes)
+        opened = await asyncio.to_thread(self._opening.open, self.sizes, encrypt=self.encrypt)
         self._key, self._reader, self._glance = opened.key, opened.reader, opened.glance
         self._keeps_words = not is_encrypted(opened.writer)
         self._writer.start(opened.writer, opened.checkpoints, opened.keys)
@@ -243,19 +228,7 @@ class SqliteStore:
 
     async def wait(self, run: str) -> Response:
         """Return the outcome once there is one, whichever process finishes it."""
-        outcome: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._awaited.setdefault(run, []).append(outcome)
-        try:
-            while not outcome.done():
-                found = await self._read(queries.outcome(run))
-                if not found and not outcome.done():
-                    raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
-                if found and found[0]:
-                    return found[0]
-                await asyncio.wait([outcome], timeout=POLL_SECONDS)
-            return outcome.result()
-        finally:
-            self._forget_waiting(run, outcome)
+        return await self._waits.wait(run, lambda: self._read(queries.outcome(run)))
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         """Return expired requests; those that expired *max_attempts* times end as OUTCOME_UNKNOWN."""
@@ -335,8 +308,7 @@ class SqliteStore:
 
     async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
         """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
-        # An index of plain words beside encrypted texts would give them away.
-        words = self._keeps_words
+        words = self._keeps_words  # beside encrypted texts, an index of plain words would give them away
         found = await self._read(index.choose(session, wanted, now_ms, tokens, words=words))
         if found is None:
             await index.update(self._change, session, self._count, words=words and index.by_words(wanted))
@@ -441,18 +413,8 @@ class SqliteStore:
     async def erase(self, user: str) -> Erased:
         """Erase everything of a user, and record it; raises `StoreError` while runs of the user are open."""
         await self.flush()
-        keys = HubKeys(self.vault_key or self.secret())
-        return await asyncio.to_thread(self._erase, user, keys)
-
-    def _erase(self, user: str, keys: HubKeys) -> Erased:
-        try:
-            upkeep = Upkeep(self.path, durability=self._opening.durability, wall_ms=self._wall_ms)
-            try:
-                return erase(upkeep, user, keys)
-            finally:
-                upkeep.close()
-        except (apsw.Error, OSError) as error:
-            raise translate(error, self.path) from error
+        opening, keys = self._opening, HubKeys(self.vault_key or self.secret())
+        return await asyncio.to_thread(erase_user, self.path, user, keys, opening.durability, opening.wall_ms)
 
     async def verify(self) -> AuditVerdict:
         """Verify the audit chain and its checkpoints, as far as they are committed."""
@@ -486,14 +448,3 @@ class SqliteStore:
                 fault(Code.STORE_UNAVAILABLE, f"{self.path}: the store is not open", suggestion="Open it first.")
             )
         return self._reader
-
-    def _tell_waiting(self, ended: list[tuple[str, Response]]) -> None:
-        for run, response in ended:
-            for outcome in self._awaited.get(run, ()):
-                if not outcome.done():
-                    outcome.set_result(response)
-
-    def _forget_waiting(self, run: str, outcome: asyncio.Future[Response]) -> None:
-        self._awaited[run].remove(outcome)
-        if not self._awaited[run]:
-            del self._awaited[run]
