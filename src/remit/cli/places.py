@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 import click
@@ -21,8 +22,10 @@ from remit.stores import STORE_PATH
 from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
-from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import show_plain
+
+if TYPE_CHECKING:
+    from remit.stores.upkeep import Upkeep
 
 DEFAULT_STORE = Path(STORE_PATH)
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
@@ -166,8 +169,10 @@ async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
 
 
 @contextmanager
-def opened_upkeep(path: Path) -> Generator[Upkeep]:
+def opened_upkeep(path: Path) -> Generator["Upkeep"]:
     """Open an existing store for removing rows, beside hubs."""
+    from remit.stores.upkeep import Upkeep  # imports more than most commands need
+
     try:
         upkeep = Upkeep(existing(path))
         try:

@@ -10,9 +10,7 @@ import apsw
 
 from remit.runtime.ports import StoreError
 from remit.stores.connection import Durability, SqliteConnection
-from remit.stores.prune import prune
 from remit.stores.retention import DAY_MS, Retention
-from remit.stores.upkeep import Upkeep
 
 # How often a hub looks whether another has pruned.
 LOOK_MS = 3_600_000
@@ -57,6 +55,10 @@ class DailyPruning:
             await task
 
     def _prune(self, keep: Retention) -> None:
+        # Most processes that open a store never prune it.
+        from remit.stores.prune import prune
+        from remit.stores.upkeep import Upkeep
+
         try:
             upkeep = Upkeep(self._path, durability=self._durability, wall_ms=self._wall_ms)
             try:

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
 import msgspec
 
 from remit.protocol.errors import Code, fault
@@ -13,27 +11,15 @@ from remit.protocol.records import Kind, Notice
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, StoreError
 from remit.runtime.signing import CheckpointKey
-from remit.stores.connection import Durability, SqliteConnection, translate, write_lock
+from remit.stores.connection import SqliteConnection, write_lock
 from remit.stores.opening import STORE
-from remit.stores.retention import NEVER_REMOVED
+from remit.stores.retention import NEVER_REMOVED, Erased
 from remit.stores.schema import KINDS
 from remit.stores.segments import SealedSegment
 from remit.stores.transaction import Transaction
 from remit.stores.upkeep import Upkeep, Wanted
 
 _UNTOUCHED = ", ".join(str(KINDS[kind]) for kind in sorted(NEVER_REMOVED))
-
-
-class Erased(NamedTuple):
-    """What was erased."""
-
-    subject: str
-    """The keyed digest of the user's name in the record."""
-    rows: int
-    facts: int
-    values: int
-    refused: tuple[str, ...] = ()
-    """Segments that were left as they are, and why."""
 
 
 def subject_of(key: CheckpointKey, user: str) -> str:
@@ -118,18 +104,6 @@ def erase(upkeep: Upkeep, user: str, keys: HubKeys) -> Erased:
     upkeep.seal()
     upkeep.give_back()
     return Erased(subject, rows, facts, values, tuple(refused))
-
-
-def erase_user(path: Path, user: str, keys: HubKeys, durability: Durability, wall_ms: Callable[[], int]) -> Erased:
-    """Erase a user from the file of a store that hubs may have open."""
-    try:
-        upkeep = Upkeep(path, durability=durability, wall_ms=wall_ms)
-        try:
-            return erase(upkeep, user, keys)
-        finally:
-            upkeep.close()
-    except (apsw.Error, OSError) as error:
-        raise translate(error, path) from error
 
 
 def _check_no_open_run(connection: SqliteConnection, user: str) -> None:

@@ -1,4 +1,4 @@
-"""How long texts are kept, and what stays of a record after that."""
+"""How long texts are kept, what stays of a record after that, and what an erasure removed."""
 
 from typing import Any, NamedTuple
 
@@ -47,6 +47,18 @@ class Retention(NamedTuple):
 
 
 FOREVER = Retention()
+
+
+class Erased(NamedTuple):
+    """What was erased."""
+
+    subject: str
+    """The keyed digest of the user's name in the record."""
+    rows: int
+    facts: int
+    values: int
+    refused: tuple[str, ...] = ()
+    """Segments that were left as they are, and why."""
 
 
 def _days(ms: int) -> str:

@@ -44,12 +44,12 @@ from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.connection import Durability, SqliteConnection
 from remit.stores.daily_pruning import DailyPruning
-from remit.stores.erase import Erased, erase_user
 from remit.stores.opening import Opening
 from remit.stores.outcome_waits import OutcomeWaits
 from remit.stores.reader import Query, Reader
-from remit.stores.retention import FOREVER, Retention
+from remit.stores.retention import FOREVER, Erased, Retention
 from remit.stores.transaction import Transaction
+from remit.stores.user_erasure import erase_user
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
 
