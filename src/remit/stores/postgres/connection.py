@@ -1,0 +1,252 @@
+"""Connects to a PostgreSQL server, and translates its errors; no message contains a password."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import msgspec
+from msgspec import Struct
+
+from remit.protocol.errors import Code, fault
+from remit.runtime.ports import StoreError
+
+SCHEMES = ("postgresql://", "postgres://")
+
+# A server that is there answers within milliseconds; one across an ocean within a second.
+CONNECT_SECONDS = 10.0
+# No statement of the store takes this long, unless the server hangs.
+STATEMENT_SECONDS = 60.0
+# Reads are short; the rest keeps one long listing from blocking the others.
+READERS = 4
+
+
+class PgConnection(Protocol):
+    """The part of `asyncpg.Connection` that is used here."""
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...
+
+    async def executemany(
+        self, command: str, args: Sequence[Sequence[Any]], *, timeout: float | None = None
+    ) -> None: ...
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[tuple[Any, ...]]: ...
+
+    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> tuple[Any, ...] | None: ...
+
+    async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...
+
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[object]: ...
+
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+
+    def is_closed(self) -> bool: ...
+
+    async def close(self, *, timeout: float | None = None) -> None: ...
+
+    def terminate(self) -> None: ...
+
+
+_connect = cast(
+    Callable[..., Awaitable[PgConnection]],
+    asyncpg.connect,  # pyright: ignore[reportUnknownMemberType]
+)
+
+
+class Address(Struct, frozen=True):
+    """The address of a database, with its credentials."""
+
+    url: str
+    pooler: bool = False
+    """Whether a pooler in transaction mode (PgBouncer) is in between: nothing may be left behind in a session."""
+
+    @property
+    def name(self) -> str:
+        """The address without its credentials, for people to read."""
+        try:
+            parts = urlsplit(self.url)
+            port = f":{parts.port}" if parts.port else ""
+            return f"postgresql://{parts.hostname or 'localhost'}{port}{parts.path}"
+        except ValueError:
+            return "postgresql://…"
+
+    def __repr__(self) -> str:
+        return f"Address({self.name})"
+
+    async def connect(self) -> PgConnection:
+        """Return a new connection, or raise `StoreError`."""
+        try:
+            return await _connect(
+                self.url,
+                timeout=CONNECT_SECONDS,
+                command_timeout=STATEMENT_SECONDS,
+                # Prepared statements stay in a session, and a pooler gives the session to others.
+                statement_cache_size=0 if self.pooler else 200,
+                server_settings={"application_name": "remit"},
+            )
+        except TROUBLE as error:
+            raise self.translate(error) from None
+        except (ValueError, asyncpg.InterfaceError):
+            # Their text may quote the address.
+            raise StoreError(
+                fault(
+                    Code.STORE_UNAVAILABLE,
+                    f"{self.name}: the address is invalid",
+                    suggestion="Write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; "
+                    "special characters of a password are percent-encoded.",
+                )
+            ) from None
+
+    def translate(self, error: BaseException) -> StoreError:
+        """Return an error of this database as a `StoreError`."""
+        if isinstance(error, StoreError):
+            return error
+        for kind, (reason, advice) in _TROUBLES.items():
+            if isinstance(error, kind):
+                return StoreError(
+                    fault(Code.STORE_UNAVAILABLE, f"{self.name}: {reason}{_detail(error)}", suggestion=advice)
+                )
+        if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | asyncpg.InternalClientError):
+            if isinstance(error, _OF_DATA):
+                # The text of the error may quote unredacted data.
+                return StoreError(fault(Code.MALFORMED_ENVELOPE, f"this cannot be recorded: {type(error).__name__}"))
+            return StoreError(fault(Code.STORE_UNAVAILABLE, f"{self.name}: {type(error).__name__}{_detail(error)}"))
+        if isinstance(error, msgspec.DecodeError):
+            return StoreError(fault(Code.STORE_UNAVAILABLE, f"{self.name}: {error}"))
+        return StoreError(fault(Code.MALFORMED_ENVELOPE, f"this cannot be recorded: {error}"))
+
+
+# Raised by the driver, too, for values that it cannot encode.
+_OF_DATA = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.InterfaceError)
+
+
+def _detail(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f" ({text[0]})" if text and not isinstance(error, asyncpg.InternalClientError) else ""
+
+
+_START = "Start the server, or check host, port and firewall; the store reconnects by itself."
+
+# Each is a problem of the server or the way to it, not of the data: it passes, or someone repairs it.
+_TROUBLES: dict[type[BaseException], tuple[str, str]] = {
+    asyncpg.InvalidPasswordError: (
+        "the server refused the password",
+        "Check user and password of `[store] url`; the password is best given by an environment variable.",
+    ),
+    asyncpg.InvalidAuthorizationSpecificationError: (
+        "the server refused the user",
+        "Check the user of `[store] url`, and pg_hba.conf on the server.",
+    ),
+    asyncpg.InvalidCatalogNameError: (
+        "the database does not exist",
+        "Create it: createdb --encoding UTF8 NAME. The store creates its tables itself.",
+    ),
+    asyncpg.ReadOnlySQLTransactionError: (
+        "the server accepts no writes: it is a standby, or is set to read-only",
+        "Give the address of the primary server; `target_session_attrs=read-write` chooses it among several hosts.",
+    ),
+    asyncpg.InsufficientPrivilegeError: (
+        "the user lacks a right",
+        "Let the user own the database or its schema `remit`: GRANT CREATE ON DATABASE … TO …",
+    ),
+    asyncpg.CannotConnectNowError: ("the server is starting or stopping", "Wait; the store reconnects by itself."),
+    asyncpg.TooManyConnectionsError: (
+        "the server has no connection left",
+        f"Raise max_connections, or put PgBouncer in front: a hub uses up to {READERS + 2} connections.",
+    ),
+    asyncpg.DiskFullError: (
+        "the disk of the server is full",
+        "Make room; what is waiting in memory is written as soon as there is some.",
+    ),
+    asyncpg.OutOfMemoryError: ("the server has no memory left", "Free some memory on the server, then try again."),
+    asyncpg.OperatorInterventionError: ("the server ended the connection", _START),
+    asyncpg.PostgresConnectionError: ("the connection was lost", _START),
+    asyncpg.DeadlockDetectedError: ("two hubs blocked each other", "Try again."),
+    asyncpg.SerializationError: ("two hubs wrote at once", "Try again."),
+    asyncpg.LockNotAvailableError: ("a lock was not available in time", "Try again."),
+    asyncpg.InternalServerError: ("the server failed", "See the server's log."),
+    asyncpg.InternalClientError: ("the connection was lost", _START),
+    asyncpg.ConnectionDoesNotExistError: ("the connection was lost", _START),
+    TimeoutError: ("the server does not respond", _START),
+    OSError: ("the server cannot be reached", _START),
+}
+
+TROUBLE = tuple(_TROUBLES)
+
+# After one of these, the connection is of no more use, and a new one may work.
+LOST: tuple[type[BaseException], ...] = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InternalClientError,
+    asyncpg.CannotConnectNowError,
+    TimeoutError,
+    OSError,
+)
+
+# The transaction was rolled back for the sake of another, and may work the next time.
+CONFLICT: tuple[type[BaseException], ...] = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.LockNotAvailableError,
+)
+
+
+def is_lost(error: BaseException, connection: PgConnection | None) -> bool:
+    """Return whether an error means that the connection can no longer be used."""
+    if isinstance(error, LOST):
+        return True
+    # A connection that was closed under a statement answers with an interface error.
+    return isinstance(error, asyncpg.InterfaceError) and (connection is None or connection.is_closed())
+
+
+class Connections:
+    """A few connections for reading, opened when they are needed."""
+
+    def __init__(self, address: Address, size: int = READERS) -> None:
+        self._address = address
+        self._idle: list[PgConnection] = []
+        self._free = asyncio.Semaphore(size)
+        self._closed = False
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncGenerator[PgConnection]:
+        """Lend a connection; one that was lost meanwhile, or is in an unknown state, is closed."""
+        async with self._free:
+            connection = await self._take()
+            sound = False
+            try:
+                yield connection
+                sound = True
+            except (asyncpg.PostgresError, StoreError) as error:
+                sound = not is_lost(error, connection)
+                raise
+            finally:
+                if sound and not connection.is_closed() and not self._closed:
+                    self._idle.append(connection)
+                else:
+                    connection.terminate()
+
+    async def _take(self) -> PgConnection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await self._address.connect()
+
+    async def close(self) -> None:
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await close_quietly(connection)
+
+
+async def close_quietly(connection: PgConnection) -> None:
+    """Close a connection, whatever state it is in."""
+    try:
+        await connection.close(timeout=2)
+    except Exception:  # noqa: BLE001 - it is not used any more
+        connection.terminate()

