@@ -89,6 +89,8 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     """How many rows were removed, at least their texts, as signed statements in the record say."""
     since: int = 0
     """The row up to which the record was verified before; 0: all of it was verified now."""
+    unchained: int = 0
+    """How many records are durable and not in the chain yet: several hubs share the store."""
 
     @property
     def ok(self) -> bool:
@@ -121,6 +123,7 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
         lines = [f"{state}: {counts}, {_many(self.unprotected, 'row')} after the last"]
         lines += [f"  rows 1 to {self.since} were verified before, and only those after them now"] if self.since else []
         lines += [f"  {_many(self.removed, 'row')} pruned or erased, as the record says"] if self.removed else []
+        lines += [f"  {_many(self.unchained, 'record')} not in the chain yet"] if self.unchained else []
         lines += [f"  agrees with {_many(self.anchors, 'anchor')}"] if self.anchors else []
         lines += [f"  {finding}" for finding in self.findings]
         lines += [f"  signed by {key}" for key in self.keys]

@@ -1,0 +1,205 @@
+"""Verifies the audit chain in a PostgreSQL database."""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import ChainBreak, Kind
+from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, Tampering, Unsigned, verify
+from remit.runtime.ports import StoreError
+from remit.runtime.signing import Checkpoint
+from remit.stores.audit import GRACE_ROWS, GRACE_SECONDS, Linked
+from remit.stores.checkpoints import EVERY, SECONDS
+from remit.stores.postgres.checkpoints import digest_at, newest_checkpoint, read_checkpoints, read_mark
+from remit.stores.postgres.connection import PgConnection
+from remit.stores.postgres.reader import KIND_OF, SEQ
+from remit.stores.schema import KINDS
+
+_read_break = msgspec.json.Decoder(ChainBreak).decode
+
+# How many blocks of the chain are read at once, each of up to 1,000 rows.
+_BLOCKS = 8
+
+_BLOCK = "SELECT first, last, stream, number, digests FROM remit.chain WHERE first > $1 ORDER BY first LIMIT $2"
+_RECORDS = """
+    SELECT record.stream, record.number, kind, at_ms, run, session, body FROM unnest($1::bigint[], $2::bigint[],
+        $3::bigint[]) AS wanted (stream, first, last)
+    JOIN remit.record ON record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last
+"""
+
+
+class _Walk(NamedTuple):
+    """Rows that were read, and where to go on."""
+
+    rows: list[ChainRow]
+    after: int | None
+    """The first number of the last block; None: that was all."""
+    gaps: list[AuditFinding]
+
+
+async def audit(
+    connection: PgConnection,
+    public_key: bytes | None,
+    *,
+    pinned: Collection[bytes] = (),
+    anchors: Sequence[Checkpoint] = (),
+    every: int = EVERY,
+    seconds: float = SECONDS,
+) -> AuditVerdict:
+    """Verify the whole chain; hubs may keep writing meanwhile."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        checkpoints = await read_checkpoints(connection)
+        mark = await read_mark(connection)
+        breaks = await _breaks(connection)
+        referenced = await connection.fetchval(_REFERENCED)
+        loop = asyncio.get_running_loop()
+        ends: dict[int, int] = {}
+        gaps: list[AuditFinding] = []
+
+        def rows() -> Iterator[ChainRow]:
+            # In a thread: hashing takes long, and the loop goes on.
+            after: int | None = 0
+            while after is not None:
+                page = asyncio.run_coroutine_threadsafe(_page(connection, after, ends), loop).result()
+                gaps.extend(page.gaps)
+                yield from page.rows
+                after = page.after
+
+        due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
+        verdict = await asyncio.to_thread(
+            verify,
+            rows(),
+            checkpoints,
+            remembered=mark.number if mark else None,
+            remembered_seq=mark.seq if mark else None,
+            referenced=referenced,
+            public_key=public_key,
+            pinned=pinned,
+            breaks=breaks,
+            anchors=anchors,
+            unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
+        )
+        unchained, missing = await _unchained(connection, ends)
+    findings = (*verdict.findings, *gaps, *missing)
+    return msgspec.structs.replace(verdict, unchained=unchained, findings=findings)
+
+
+async def _page(connection: PgConnection, after: int, ends: dict[int, int]) -> _Walk:
+    blocks = await connection.fetch(_BLOCK, after, _BLOCKS)
+    if not blocks:
+        return _Walk([], None, [])
+    wanted = [(stream, number, number + last - first) for first, last, stream, number, _ in blocks]
+    found = {
+        (row[0], row[1]): row[2:]
+        for row in await connection.fetch(_RECORDS, *(list(column) for column in zip(*wanted, strict=True)))
+    }
+    rows: list[ChainRow] = []
+    gaps: list[AuditFinding] = []
+    for first, last, stream, number, digests in blocks:
+        expected = ends.get(stream, 0) + 1
+        if number != expected:
+            text = f"records {expected} to {number - 1} of stream {stream} never came into the chain"
+            gaps.append(AuditFinding(tampering=Tampering.DELETED, first=first, last=first, message=text))
+        ends[stream] = max(ends.get(stream, 0), number + last - first)
+        for place in range(last - first + 1):
+            content = found.get((stream, number + place))
+            if content is None:
+                continue  # the walk reports the gap
+            kind, at_ms, run, session, body = content
+            name = KIND_OF.get(kind, f"kind {kind}")
+            digest = digests[place * 32 : place * 32 + 32]
+            rows.append(ChainRow(first + place, name, at_ms, run, session, body, digest))
+    return _Walk(rows, blocks[-1][0], gaps)
+
+
+async def _unchained(connection: PgConnection, ends: dict[int, int]) -> tuple[int, list[AuditFinding]]:
+    """Return how many records are not in the chain yet, and what is wrong with them."""
+    findings: list[AuditFinding] = []
+    unchained = 0
+    for stream, number, chained, count in await connection.fetch(_UNCHAINED):
+        unchained += count
+        behind = ends.get(stream, 0)
+        if chained != behind:
+            text = f"stream {stream} is marked as chained up to record {chained}, and the chain has {behind}"
+            findings.append(AuditFinding(tampering=Tampering.TRUNCATED, first=0, last=0, message=text))
+        elif count != number - chained:
+            text = f"stream {stream} has {number} records, and {number - chained - count} of them are gone"
+            findings.append(AuditFinding(tampering=Tampering.DELETED, first=0, last=0, message=text))
+    known = set(await _known_streams(connection))
+    for stream in ends.keys() - known:
+        text = f"the row of stream {stream} is gone"
+        findings.append(AuditFinding(tampering=Tampering.DELETED, first=0, last=0, message=text))
+    return unchained, findings
+
+
+async def _known_streams(connection: PgConnection) -> list[int]:
+    return [id for (id,) in await connection.fetch("SELECT id FROM remit.stream")]
+
+
+_UNCHAINED = """
+    SELECT id, number, chained, (SELECT count(*) FROM remit.record WHERE stream = id AND number > chained)
+    FROM remit.stream
+"""
+
+_REFERENCED = f"""
+    SELECT coalesce(max(seq), 0) FROM (
+        SELECT coalesce(last_stream, begun_stream) AS stream, coalesce(last_number, begun_number) AS number
+        FROM remit.request ORDER BY place DESC LIMIT 1
+    ) AS record {SEQ}
+"""
+
+
+async def _breaks(connection: PgConnection) -> list[tuple[int, ChainBreak]]:
+    found: list[tuple[int, ChainBreak]] = []
+    sql = f"SELECT seq, body FROM remit.record {SEQ} WHERE kind = {KINDS[Kind.BREAK]} ORDER BY seq"
+    for seq, body in await connection.fetch(sql):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
+            found.append((seq, _read_break(body)))
+    return found
+
+
+async def newest_anchor(connection: PgConnection, name: str) -> tuple[Checkpoint, int]:
+    """Return the newest checkpoint and the number of rows after it, or raise `StoreError` if none is valid."""
+    newest = await newest_checkpoint(connection)
+    if newest is None:
+        message = f"{name}: no checkpoint was written yet"
+        advice = f"A hub writes one every {SECONDS:.0f} s while records come, and when it closes."
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+    digest = await digest_at(connection, newest.seq)
+    if not newest.is_genuine() or digest is None or digest.hex() != newest.digest:
+        message = f"{name}: checkpoint {newest.number} does not match the record"
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
+    head: int = await connection.fetchval("SELECT max(last) FROM remit.chain")
+    return newest, head - newest.seq
+
+
+async def linked_rows(
+    connection: PgConnection, *, run: str | None = None, after: int = 0, limit: int = 1_000
+) -> list[Linked]:
+    """Return rows in order as they are stored, tampered ones included; optionally of one run."""
+    rows = await connection.fetch(_LINKED, after, run, limit)
+    return [
+        Linked(
+            previous or GENESIS, ChainRow(seq, KIND_OF.get(kind, f"kind {kind}"), at_ms, of_run, session, body, digest)
+        )
+        for previous, seq, kind, at_ms, of_run, session, body, digest in rows
+    ]
+
+
+_DIGEST_AT = (
+    "(SELECT substring(digests FROM (({seq} - first) * 32 + 1)::int FOR 32) FROM remit.chain"
+    " WHERE first <= {seq} ORDER BY first DESC LIMIT 1)"
+)
+_LINKED = f"""
+    SELECT {_DIGEST_AT.format(seq="(found.seq - 1)")}, seq, kind, at_ms, run, session, body,
+        {_DIGEST_AT.format(seq="found.seq")}
+    FROM (
+        SELECT placed.seq, kind, at_ms, run, session, body FROM remit.record {SEQ}
+        WHERE placed.seq > $1 AND ($2::text IS NULL OR run = $2) ORDER BY placed.seq LIMIT $3
+    ) AS found ORDER BY seq
+"""

@@ -1,0 +1,323 @@
+"""One write transaction of a hub: it extends the hub's stream and updates requests.
+
+Common writes are collected and written by one statement, because a round trip costs more than a row. The statement
+assumes that every request is new and every epoch is current, since a record's number depends on it. If that turns out
+wrong, the transaction is rolled back and its items are written one by one.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, read_request
+from remit.runtime.audit import leaf
+from remit.runtime.ports import (
+    MOST_EPOCHS,
+    AcceptedRequest,
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
+    ReusedProof,
+    SessionOwner,
+    SingleUseProof,
+    StoreError,
+    Submitted,
+    unknown_outcome,
+)
+from remit.stores.postgres import inbox
+from remit.stores.postgres.bulk import (
+    FINISH_COLUMNS,
+    SUBMIT_COLUMNS,
+    WRITE,
+    RefusedError,
+    Segment,
+    Stream,
+    StreamLostError,
+    by_key,
+    columns,
+)
+from remit.stores.postgres.connection import PgConnection
+from remit.stores.postgres.operations import Entry, Finish, JournalStep, Submit
+from remit.stores.postgres.requests import CLAIM, EXPIRED, FORGET_OUTCOMES, find, owner
+from remit.stores.postgres.schema import NOW_MS
+from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
+
+
+class Transaction:
+    """An open write transaction."""
+
+    def __init__(self, connection: PgConnection, stream: Stream, now_ms: int, *, keep_records: bool) -> None:
+        self.connection = connection
+        self.now_ms = now_ms
+        self.stream = Stream(stream.id, stream.batch + 1, stream.number)
+        self._written = stream.number
+        self._records: tuple[list[Any], ...] = ([], [], [], [], [], [])
+        self._segment = Segment()
+        self.records: list[tuple[int, Entry]] | None = [] if keep_records else None
+        """The new records with their numbers in the stream, for listeners; None if there are none."""
+        self.sizes: list[tuple[str, int]] = []
+        self.outcomes: list[tuple[str, Response]] = []
+        """The runs that ended in this transaction."""
+        self.journalled: set[str] = set()
+        """The runs whose collected steps were written."""
+
+    # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """Append records to the stream."""
+        kinds, times, runs, sessions, bodies, digests = self._records
+        for kind, at_ms, run, session, body in entries:
+            raw = encode(body)
+            kinds.append(KINDS[kind])
+            times.append(at_ms)
+            runs.append(run)
+            sessions.append(session)
+            bodies.append(raw)
+            digests.append(leaf(kind, at_ms, run, session, raw))
+            self.sizes.append((run, len(raw)))
+        number = self.stream.number
+        if self.records is not None:
+            self.records += [(number + place, entry) for place, entry in enumerate(entries, start=1)]
+        self.stream = self.stream._replace(number=number + len(entries))
+
+    async def write(self) -> None:
+        """Write everything that was collected; raises `RefusedError` if an assumption was wrong."""
+        segment, self._segment = self._segment, Segment()
+        records, self._records = self._records, ([], [], [], [], [], [])
+        submits = columns(sorted(segment.submits.values(), key=by_key), SUBMIT_COLUMNS)
+        finishes = columns(sorted(segment.finishes.values()), FINISH_COLUMNS)
+        steps = columns(sorted(segment.steps.values()), 4)
+        row = await self.connection.fetchrow(
+            WRITE,
+            *self.stream,
+            self._written,
+            *records,
+            *submits,
+            *finishes,
+            segment.cleared,
+            segment.unsealed,
+            *steps,
+        )
+        assert row
+        marked, submitted, finished, noted = row
+        if not marked:
+            raise StreamLostError
+        if submitted < len(segment.submits) or finished < len(segment.finishes):
+            raise RefusedError
+        self.journalled.update(noted or ())
+        self._written = self.stream.number
+
+    async def collect(self, what: Submit | Finish | JournalStep) -> Submitted | bool:
+        """Take part in the next statement; the result holds if `write` does not raise."""
+        if not self._segment.takes(what):
+            await self.write()
+        segment = self._segment
+        match what:
+            case Submit():
+                segment.submits[what.run] = self._submit_row(what)
+                return AcceptedRequest(1)
+            case Finish():
+                row = segment.submits.get(what.run)
+                session = what.response.session or (row[5] if row else None)
+                if session is None:
+                    return await self.finish(what)
+                self._finish_row(what, session)
+                return True
+            case JournalStep():
+                segment.steps[what.run, what.step] = what
+                segment.epochs[what.run] = what.epoch
+                return True
+
+    def _submit_row(self, what: Submit) -> list[Any]:
+        request = what.request
+        at_ms, session = request.created_ms or self.now_ms, request.session or request.run
+        row: list[Any] = [
+            *(request.id, request.remit.user, request.sender, what.digest, request.run, session, request.target),
+            *(request.via or "", request.correlation or "", RUNNING, what.worker, what.lease_ms, what.waiting, at_ms),
+            *(self.stream.number + 1, None, None, False, None),
+        ]
+        self.extend([(Kind.STARTED, at_ms, request.run, session, request)])
+        return row
+
+    def _finish_row(self, what: Finish, session: str) -> None:
+        run, response, segment = what.run, what.response, self._segment
+        state = FINISHED if what.keep else FORGOTTEN
+        shown = (what.at_ms, response.status.value, bool(response.requires_followup))
+        number = self.stream.number + 1
+        if run in segment.submits:
+            row = segment.submits[run]
+            row[9], row[15:19] = state, (*shown, number)
+        else:
+            segment.finishes[run] = (run, what.epoch, state, number, *shown)
+        if response.status is Status.SUCCESS or not what.keep:
+            segment.cleared.append(run)
+        if not what.keep:
+            segment.unsealed.append(run)
+        self.extend([(Kind.RESULT, what.at_ms, run, response.session or session, response)])
+        self.outcomes.append((run, response))
+
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
+        # The row is locked first: another hub may transfer the same entries.
+        await self.connection.execute(
+            "INSERT INTO remit.transferred VALUES ($1, 0) ON CONFLICT (source) DO NOTHING", source
+        )
+        sql = "SELECT number FROM remit.transferred WHERE source = $1 FOR UPDATE"
+        last: int = await self.connection.fetchval(sql, source)
+        new = [entry for entry in entries if entry.number > last]
+        if new:
+            self.extend([entry[1:] for entry in new])
+            last = new[-1].number
+            await self.connection.execute("UPDATE remit.transferred SET number = $2 WHERE source = $1", source, last)
+        return last
+
+    # ── requests, one at a time ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def alone(self, what: Submit | Finish | JournalStep) -> Submitted | bool:
+        """Write one item, whose assumptions may be wrong."""
+        match what:
+            case Submit():
+                return await self.submit(what)
+            case Finish():
+                return await self.finish(what)
+            case JournalStep():
+                return await self.journal(what)
+
+    async def submit(self, what: Submit, once: SingleUseProof | None = None) -> Submitted:
+        request = what.request
+        if once is not None and await self.incr(once.key, 1, once.until_ms) > 1:
+            return ReusedProof()
+        await self.write()
+        known = await self.find(request, what.digest)
+        if known is None and await self._is_free(what):
+            self._segment.submits[what.run] = self._submit_row(what)
+            await self.write()
+            return AcceptedRequest(1)
+        # Another hub may have submitted it since.
+        known = known or await self.find(request, what.digest)
+        if known is None:
+            raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
+        return known
+
+    async def _is_free(self, what: Submit) -> bool:
+        sql = "SELECT NOT EXISTS (SELECT 1 FROM remit.request WHERE run = $1 AND state < 2)"
+        return await self.connection.fetchval(sql, what.run)
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        await self.write()
+        found = await self.connection.fetchrow(
+            "SELECT body FROM remit.request JOIN remit.record ON stream = begun_stream AND number = begun_number"
+            " WHERE request.run = $1 AND epoch = $2 AND state < 2 AND state = 0 FOR UPDATE OF request",
+            run,
+            epoch,
+        )
+        if not found:
+            return False
+        # Nothing before the start counts as an attempt: this is the first.
+        await self.connection.execute(
+            "UPDATE remit.request SET spared = CASE WHEN waiting THEN epoch - 1 ELSE spared END, waiting = false"
+            " WHERE run = $1 AND state < 2",
+            run,
+        )
+        if found[0] != encode(request):
+            await self.connection.execute(
+                "UPDATE remit.request SET begun_stream = $2, begun_number = $3, begun_ms = $4, target = $5, via = $6,"
+                " correlation = $7, session = $8 WHERE run = $1 AND state < 2",
+                *(run, self.stream.id, self.stream.number + 1, self.now_ms, request.target, request.via or ""),
+                *(request.correlation or "", request.session or run),
+            )
+            self.extend([(Kind.STARTED, self.now_ms, run, request.session or run, request)])
+        return True
+
+    async def release(self, run: str, epoch: int) -> bool:
+        # The epoch grows, so that the worker that released the request has no more control over it. Neither this claim
+        # nor the released one counts as an attempt.
+        return await self._changes(
+            "UPDATE remit.request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0"
+            " WHERE run = $1 AND epoch = $2 AND state < 2 AND state = 0",
+            run,
+            epoch,
+        )
+
+    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
+        return await find(self.connection, request, digest)
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        return await self.connection.fetchval(CLAIM, worker, lease_ms, MOST_EPOCHS, run)
+
+    async def finish(self, what: Finish) -> bool:
+        await self.write()
+        found = await self.connection.fetchrow(
+            "SELECT session FROM remit.request WHERE run = $1 AND epoch = $2 AND state < 2 AND state = 0 FOR UPDATE",
+            what.run,
+            what.epoch,
+        )
+        if not found:
+            return False
+        self._finish_row(what, found[0])
+        await self.write()
+        return True
+
+    async def sweep(self, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
+        await self.write()
+        now_ms: int = await self.connection.fetchval(f"SELECT {NOW_MS}")
+        await self.connection.execute("DELETE FROM remit.counter WHERE end_ms <= $1", now_ms)
+        await self.connection.execute(FORGET_OUTCOMES, now_ms - keep_ms)
+        await inbox.forget(self.connection, now_ms, now_ms - keep_ms)
+        await self.connection.execute("DELETE FROM remit.worker WHERE lease_until_ms <= $1", now_ms - keep_ms)
+        expired: list[OrphanedRun] = []
+        for run, epoch, attempts, waiting, body in await self.connection.fetch(EXPIRED, now_ms):
+            request = read_request(body)
+            if waiting or attempts < max_attempts:
+                expired.append(OrphanedRun(run, request, waiting))
+            else:
+                await self.finish(Finish(run, epoch, unknown_outcome(request, attempts), now_ms))
+        return expired
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def journal(self, what: JournalStep) -> bool:
+        await self.write()
+        self._segment.steps[what.run, what.step] = what
+        self.journalled.discard(what.run)
+        await self.write()
+        return what.run in self.journalled
+
+    async def session(self, session: str, user: str, agent: str) -> SessionOwner:
+        await self.write()
+        found = await owner(self.connection, session) or SessionOwner(user, agent)
+        # Also a session that was used before it was assigned: it will be continued, so its values are kept.
+        await self.connection.execute(
+            "INSERT INTO remit.session (id, by_user, agent) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", session, *found
+        )
+        # Another hub may have been first.
+        return await owner(self.connection, session) or found
+
+    async def incr(self, key: str, n: int, window_ms: int) -> int:
+        # The statement waits for other hubs that count with the same key.
+        return await self.connection.fetchval(
+            "INSERT INTO remit.counter (key, start_ms, end_ms, total)"
+            f" SELECT $1, now - now % $3, now - now % $3 + $3, $2 FROM (SELECT {NOW_MS} AS now) AS clock"
+            " ON CONFLICT (key) DO UPDATE SET total = excluded.total +"
+            " CASE WHEN excluded.start_ms > counter.start_ms THEN 0 ELSE counter.total END,"
+            " end_ms = greatest(counter.end_ms, excluded.end_ms),"
+            " start_ms = greatest(counter.start_ms, excluded.start_ms) RETURNING total",
+            key,
+            n,
+            window_ms,
+        )
+
+    async def cas(self, key: str, revision: int, value: bytes) -> int | None:
+        if revision == 0:
+            sql = "INSERT INTO remit.cell VALUES ($1, 1, $2) ON CONFLICT DO NOTHING RETURNING revision"
+            return await self.connection.fetchval(sql, key, value)
+        sql = (
+            "UPDATE remit.cell SET value = $3, revision = revision + 1 WHERE key = $1 AND revision = $2"
+            " RETURNING revision"
+        )
+        return await self.connection.fetchval(sql, key, revision, value)
+
+    async def _changes(self, sql: str, *values: Any) -> bool:
+        return not (await self.connection.execute(sql, *values)).endswith(" 0")
