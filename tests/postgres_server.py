@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
@@ -104,7 +105,7 @@ class PostgresServer:
         return binaries
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it answers; the server ends with the thread that calls this."""
         wanted = [
             f"port={self.port}",
             "listen_addresses=127.0.0.1",
@@ -124,7 +125,9 @@ class PostgresServer:
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:
-                asyncio.run(self._answers())
+                # In a thread, because the caller may run in an event loop.
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(asyncio.run, self._answers()).result()
                 return
             except (OSError, asyncpg.PostgresError):
                 if time.monotonic() > give_up or self._process.poll() is not None:
