@@ -1,0 +1,78 @@
+"""Durable answers on PostgreSQL at 64 concurrent callers, against the same port on SQLite in the same run.
+
+An answer is a request, three records and an outcome, all durable. The server is a real one on this machine's disk, and
+shares its cores. Hubs with a slow disk behind them show that one chain for all does not make them wait for each other.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from harness import Figure, at_least, main
+from remit.protocol.records import Kind
+from remit.runtime.ports import Store
+from remit.stores.postgres.store import PostgresStore
+from remit.stores.sqlite import SqliteStore
+from remit.testing.conformance import LONG_MS, a_request, a_response, progress
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+
+CALLERS = 64
+COUNT = 6_400
+ROUNDS = 3
+
+
+async def answers(store: Store, count: int, prefix: str) -> None:
+    async def caller(place: int) -> None:
+        for number in range(count // CALLERS):
+            request = a_request(f"{prefix}-{place}-{number}")
+            await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            for step in range(3):
+                store.append(Kind.PROGRESS, step, request.run, request.session or "", progress("half"))
+            assert await store.finish(request.run, 1, a_response(request), 7)
+
+    async with asyncio.TaskGroup() as group:
+        for place in range(CALLERS):
+            group.create_task(caller(place))
+
+
+async def rate(store: Store, prefix: str) -> float:
+    await store.open()
+    await answers(store, CALLERS * 5, f"warm-{prefix}")
+    start = time.perf_counter()
+    await answers(store, COUNT, prefix)
+    took = time.perf_counter() - start
+    await store.close()
+    return COUNT / took
+
+
+def measure() -> list[Figure]:
+    from postgres_server import PostgresServer
+
+    server = PostgresServer()
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            url = asyncio.run(server.database())
+            ours: list[float] = []
+            floors: list[float] = []
+            for turn in range(ROUNDS):
+                floors.append(asyncio.run(rate(SqliteStore(folder / f"{turn}.db"), f"{turn}")))
+                ours.append(asyncio.run(rate(PostgresStore(url, key=folder / "hub.key"), f"{turn}")))
+    finally:
+        server.remove()
+    return [
+        Figure(
+            name="postgres: durable answers, 64 callers",
+            value=max(ours),
+            floor=max(floors),
+            unit="/s",
+            bound=at_least(0.6),
+        )
+    ]
+
+
+if __name__ == "__main__":
+    main(measure)
