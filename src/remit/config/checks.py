@@ -294,6 +294,7 @@ _REDACTION_KEY = ("redaction", "key")
 def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     """Return the places in a file that refer to secrets, with the names of the variables."""
     said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
+    said.append((("store", "password"), team.store.password))
     said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.hosted.items()]
     said += [(("agents", name, "card_token"), agent.card_token) for name, agent in team.agents.items()]
     said += [(("peers", name, "token"), peer.token) for name, peer in team.peers.items()]

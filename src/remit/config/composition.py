@@ -19,6 +19,7 @@ from remit.config.line_numbers import Place, dotted
 from remit.config.load import load_team
 from remit.config.models import conflicts_model, detector_of, model_agent, orchestrator_model, summarizer_of
 from remit.config.sections.agents import AgentSection
+from remit.config.stores import store_of
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
 from remit.config.values import Section, duration_ms, optional_ms
@@ -93,9 +94,12 @@ def hub_of(
     other hubs have the same store, as all hubs on a bus do. If the team has a bus, the hub calls agents of other hubs
     over it; with *takes*, it also takes their requests.
     """
+    count = token_counter(team.context.tokenizer)
+    if store is None:
+        store = team.store_path if team.store.url is None else store_of(team, environ, count=count)
     hub = Hub(
         name=team.name,
-        store=team.store_path if store is None else store,
+        store=store,
         durability=team.store.durability,
         limits=team.settled_limits(),
         guards=guards_of(team),
@@ -103,7 +107,7 @@ def hub_of(
         approver=_approver(team, approver, lambda: hub.store),
         redaction=detector_of(team),
         vault_key=vault_key_of(team, environ),
-        token_counter=token_counter(team.context.tokenizer),
+        token_counter=count,
         workspace=team.workspace,
         summarizer=summarizer_of(team.context, environ),
         shared=shared or team.bus is not None,

@@ -17,6 +17,7 @@ from remit.config.device_peers import PeerSnapshot
 from remit.config.models import detector_of
 from remit.config.sections.relay import RelaySection, SharedSection
 from remit.config.shared_agents import gateway_name
+from remit.config.stores import store_of
 from remit.config.team import Team
 from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Detector
@@ -42,7 +43,6 @@ from remit.relay.wire import MAX_ALLOWED
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Recorder
-from remit.stores.sqlite import SqliteStore
 
 # How often changes of known devices by other processes are read.
 LOOK_S = 1.0
@@ -314,7 +314,7 @@ class _Unavailable:
 @asynccontextmanager
 async def _record(team: Team) -> AsyncGenerator[Recorder]:
     """Open the team's store; other processes may have it open as well."""
-    store = SqliteStore(team.store_path, durability=team.store.durability, encrypt=team.store.encrypt)
+    store = store_of(team)
     await store.open()
     try:
         yield store

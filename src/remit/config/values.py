@@ -170,6 +170,20 @@ HeaderName = Annotated[
         extra={"rule": "expected the name of an HTTP header, such as authorization"},
     ),
 ]
+DatabaseUrl = Annotated[
+    str,
+    Meta(
+        title="address",
+        pattern=r"^postgres(ql)?://([^\s:@/]*@)?[^\s@]+\Z",
+        max_length=1_024,
+        extra={
+            "rule": 'expected the address of a database without a password, such as "postgresql://remit@host/remit"; '
+            'a team file must not contain secrets: write password = "$NAME"'
+        },
+    ),
+]
+"""The address of a PostgreSQL database."""
+
 GatewayUrl = Annotated[
     str,
     Meta(

@@ -45,7 +45,8 @@ from remit.runtime.ports import (
 from remit.runtime.registry import team_invalid
 from remit.runtime.root_request import AskOptions
 from remit.runtime.shared_limits import SharedLimits
-from remit.stores import STORE_PATH
+from remit.stores import POSTGRES, STORE_PATH
+from remit.stores.addresses import postgres_store
 from remit.stores.checkpoints import key_path
 from remit.stores.sqlite import SqliteStore
 from remit.text.classification import Scorer
@@ -73,7 +74,8 @@ ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
 class Hub(OldHubNames, Engine):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
-    *store* is a store, or the path of an SQLite file (default: `.remit/hub.db`). *durability* says what an answer
+    *store* is a store, the path of an SQLite file (default: `.remit/hub.db`), or the address of a PostgreSQL database
+    that several hubs share. *durability* says what an answer
     survives once it is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds
     personal data that agents must not see in each other's requests; True stands for the detectors that come with
     Remit. *authority* is the field of `Limits` with that name: with `"caller"` no agent can use a tool or ask an agent
@@ -112,12 +114,18 @@ class Hub(OldHubNames, Engine):
         self.bus: Bus | None = None
         limits = limits or Limits()
         count = default_token_counter() if token_counter is None else token_counter
-        if store is None or isinstance(store, str | Path):
+        if isinstance(store, str) and store.startswith(POSTGRES):
+            key = key_path(DEFAULT_STORE)
+            store = postgres_store(store, key=key, count=count)
+            self._ignored = key.parent
+        elif store is None or isinstance(store, str | Path):
             path = DEFAULT_STORE if store is None else Path(store)
             store = SqliteStore(path, durability=durability, count=count)
             self._ignored = path.parent if path.parent.name == DEFAULT_STORE.parent.name else None
         if isinstance(store, SqliteStore):
             self._isolation.hide([store.path.absolute(), key_path(store.path.absolute())])
+        elif (key_file := getattr(store, "key_file", None)) is not None:  # the class is not imported without its driver
+            self._isolation.hide([key_file.absolute()])
         super().__init__(
             name=name,
             store=store,

@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from remit.config.values import (
     Between,
+    DatabaseUrl,
     Duration,
     HeaderName,
     Kind,
@@ -64,6 +65,14 @@ class StoreSection(Section, frozen=True, kw_only=True):
             "(`process`)."
         ),
     ] = "power"
+    url: Annotated[
+        DatabaseUrl | None,
+        Meta(description="The address of a PostgreSQL database that several hubs share, in place of the file."),
+    ] = None
+    password: Annotated[Secret | None, Meta(description="The password of the database's user.")] = None
+    pooler: Annotated[
+        bool, Meta(description="Whether PgBouncer in transaction mode is between the hub and the database.")
+    ] = False
     keep: Annotated[
         Duration | KeepSection | None,
         Meta(

@@ -13,8 +13,6 @@ from msgspec import Struct
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import StoreError
 
-SCHEMES = ("postgresql://", "postgres://")
-
 # A server that is there answers within milliseconds; one across an ocean within a second.
 CONNECT_SECONDS = 10.0
 # No statement of the store takes this long, unless the server hangs.
@@ -61,6 +59,8 @@ class Address(Struct, frozen=True):
     """The address of a database, with its credentials."""
 
     url: str
+    password: str | None = None
+    """The password, if the address has none."""
     pooler: bool = False
     """Whether a pooler in transaction mode (PgBouncer) is in between: nothing may be left behind in a session."""
 
@@ -82,6 +82,7 @@ class Address(Struct, frozen=True):
         try:
             return await _connect(
                 self.url,
+                password=self.password,
                 timeout=CONNECT_SECONDS,
                 command_timeout=STATEMENT_SECONDS,
                 # Prepared statements stay in a session, and a pooler gives the session to others.

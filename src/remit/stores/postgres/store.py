@@ -72,8 +72,9 @@ class PostgresStore:
     """Everything a team of hubs remembers, in the database at *url*; implements `remit.runtime.ports.Store`.
 
     Use it from one event loop. The tables are in the schema `remit`, and are created by whoever comes first. All hubs
-    need the same *key* file; without *make_key*, a missing one is not created. *pooler*: PgBouncer in transaction mode
-    is in between. *count* counts the tokens of each message once. Leases and counters go by the clock of the server.
+    need the same *key* file; without *make_key*, a missing one is not created. *password* is for an address that has
+    none. *pooler*: PgBouncer in transaction mode is in between. *count* counts the tokens of each message once. Leases
+    and counters go by the clock of the server.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class PostgresStore:
         url: str,
         *,
         key: str | os.PathLike[str],
+        password: str | None = None,
         pooler: bool = False,
         checkpoint_every: int = EVERY,
         checkpoint_seconds: float = SECONDS,
@@ -88,7 +90,7 @@ class PostgresStore:
         count: TokenCounter = estimate,
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
-        self.address = Address(url, pooler)
+        self.address = Address(url, password, pooler)
         self.key_file = Path(key)
         self._every = checkpoint_every
         self._seconds = checkpoint_seconds
