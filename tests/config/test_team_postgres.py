@@ -4,8 +4,8 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from postgres_server import PASSWORD, PostgresServer, shared_server
 
+from postgres_server import PASSWORD, PostgresServer, shared_server
 from remit import Code, RemitError
 from remit.config.composition import hub_of
 from remit.config.load import load_team

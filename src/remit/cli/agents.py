@@ -10,6 +10,7 @@ from remit.cli.completion_words import agent_names, capability_codes
 from remit.cli.options import json_option, team_options
 from remit.cli.places import reading, relative_path
 from remit.cli.show.screen import many, now_ms, print_fields, print_json, print_table, spoken
+from remit.cli.store_view import StoreView, place_of
 from remit.config.team import Team
 from remit.documents.team import AgentDetails, AgentLine, Agents, RankedAgent, Ranking
 from remit.policy.permission import authority_of
@@ -19,8 +20,6 @@ from remit.protocol.card import AgentCard, Capability
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.runtime.track_record import NEWEST, Tracks, tracks
-from remit.stores.connection import SqliteConnection
-from remit.stores.reader import recent, running
 
 if TYPE_CHECKING:  # most teams have no bus
     from remit.transports.nats.subjects import HostedAgent
@@ -59,9 +58,10 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
     capability, names = known
     at_ms = now_ms()
     found: Tracks = {}
-    if team.store_path.exists():  # otherwise no agent has been called yet
-        with reading(team.store_path) as connection:
-            found = _tracks(connection, at_ms)
+    place = place_of(team)
+    if not isinstance(place, Path) or place.exists():  # otherwise no agent has been called yet
+        with reading(place) as connection:
+            found = _tracks(connection)
     candidates = [Candidate(name=name, track=found.get((capability, name), TrackRecord())) for name in names]
     return Ranking(
         capability=capability,
@@ -78,12 +78,12 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
             )
             for each in explain(candidates, at_ms / 1_000)
         ),
-        store=str(relative_path(team.store_path)),
+        store=str(relative_path(place)),
     )
 
 
-def _tracks(connection: SqliteConnection, at_ms: int) -> Tracks:
-    return tracks(recent(NEWEST)(connection), lambda ms: ms / 1_000, running(at_ms)(connection))
+def _tracks(connection: StoreView) -> Tracks:
+    return tracks(connection.recent(NEWEST), lambda ms: ms / 1_000, connection.running())
 
 
 def _row(agent: RankedAgent, at_ms: int) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import time
 from base64 import b64encode
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,9 @@ from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
 from remit.stores.encryption import key_id_of
 from remit.text.terminal import json_for_terminal
+
+if TYPE_CHECKING:
+    from remit.cli.store_view import Place
 
 # Poll interval of --follow.
 FOLLOW_S = 0.2
@@ -89,15 +92,15 @@ def verify(
       remit audit verify .remit/hub.db --json
       remit audit verify --public-key hub.pub --anchor /var/log/remit-anchors.log
     """
-    from remit.cli.places import existing, store_file
-    from remit.stores.audit import verify_file
+    from remit.cli.places import existing, reading, store_file
 
     pinned = [_public_key(given) for given in public_keys]
     kept = [anchor for given in anchors for anchor in _anchors(given)]
     path = existing(file or store_file(store_path, team_file, overrides))
     if incremental and (pinned or kept):
         raise click.UsageError("--incremental cannot be used with --public-key or --anchor: it trusts the store's key")
-    verdict = verify_file(path, public_key=pinned, anchors=kept, incremental=incremental)
+    with reading(path) as view:
+        verdict = view.verify(pinned, kept, incremental=incremental)
     if as_json:
         print_json(
             Verification(
@@ -111,6 +114,7 @@ def verify(
                 anchors=verdict.anchors,
                 removed=verdict.removed,
                 since=verdict.since,
+                unchained=verdict.unchained,
             )
         )
     else:
@@ -188,11 +192,10 @@ def anchor(
     from msgspec.structs import asdict
 
     from remit.cli.places import existing, reading, store_file
-    from remit.stores.audit import newest_anchor
 
     path = existing(store_file(store_path, team_file, overrides))
     with reading(path) as connection:
-        newest, after = newest_anchor(connection, path)
+        newest, after = connection.newest_anchor()
     document = AuditCheckpoint(**asdict(newest))
     line = encode(document).decode()
     if url is not None:
@@ -266,14 +269,13 @@ def tail(
     """
     from remit.cli.places import reading, store_file
     from remit.cli.show.records_view import find_recorded
-    from remit.stores.audit import before_newest
-    from remit.stores.reader import PAGE, records
+    from remit.stores.reader import PAGE
 
     with reading(store_file(store_path, team_file, overrides)) as connection:
         run = run and find_recorded(connection, run)
-        begun = shown = before_newest(connection, count, run, profile)
+        begun = shown = connection.before_newest(count, run, profile)
         while True:
-            page = records(run, None, shown, PAGE, profile)(connection)
+            page = connection.records(run, shown, PAGE, profile)
             for record in page:
                 _print(record, as_jsonl=as_jsonl)
                 shown = record.seq
@@ -360,20 +362,18 @@ def export(
         click.echo(f"Wrote {many(rows, 'row')} and {many(checkpoints, 'checkpoint')} to {out}.", err=True)
 
 
-def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:
+def _export(path: "Place", run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:
     """Write all rows and checkpoints, and return how many there were."""
     from msgspec.structs import asdict
 
     from remit.cli.places import reading
     from remit.cli.show.records_view import find_recorded
-    from remit.stores.audit import linked_rows
-    from remit.stores.checkpoints import read_checkpoints
 
-    # Read before the rows, so that the signed rows of each checkpoint exist.
-    seals = [AuditCheckpoint(**asdict(seal)) for seal in read_checkpoints(path) if seal and run is profile is None]
     rows = written = 0
-    with reading(path) as connection:
-        for previous, row in linked_rows(connection, run=run and find_recorded(connection, run), profile=profile):
+    with reading(path) as view:
+        # Read before the rows, so that the signed rows of each checkpoint exist.
+        seals = [AuditCheckpoint(**asdict(seal)) for seal in view.checkpoints() if seal and run is profile is None]
+        for previous, row in view.linked_rows(run=run and find_recorded(view, run), profile=profile):
             rows += 1
             _write(file, _exported(previous, row))
             while written < len(seals) and seals[written].seq <= row.seq:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remit import __version__
+from remit.cli.doctor_database_checks import database
 from remit.cli.doctor_store_checks import disk, durability, ok, problem, store, warning
 from remit.cli.places import DEFAULT_STORE, relative_path
 from remit.cli.show.screen import many
@@ -127,9 +128,12 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     yield from _served(team)
     yield from _peers(team)
     yield from _device(team)
-    yield from disk(path)
-    yield durability(team.store.durability if team else "power")
-    yield from store(path)
+    if team is not None and team.store.url is not None and store_path is None:
+        yield from database(team)
+    else:
+        yield from disk(path)
+        yield durability(team.store.durability if team else "power")
+        yield from store(path)
     yield _terminal()
 
 

@@ -13,6 +13,7 @@ import apsw
 
 from remit.cli.places import reading
 from remit.cli.show.screen import clock_time, many, spoken
+from remit.cli.store_view import SqliteView
 from remit.documents.team import Check
 from remit.protocol.errors import RemitError
 from remit.runtime.audit import follows
@@ -118,7 +119,9 @@ def store(path: Path) -> Iterator[Check]:
         yield warning("store", says, "The next run upgrades it. Other commands cannot read it until then.")
         return
     try:
-        with reading(path) as connection:
+        with reading(path) as view:
+            assert isinstance(view, SqliteView)
+            connection = view.connection
             yield _opened(connection, path)
             yield _lock(path)
             yield from _keys(path)

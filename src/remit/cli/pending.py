@@ -5,18 +5,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from remit.cli.completion_words import question_ids
 from remit.cli.options import json_option, jsonl_option, same_team, store_option, team_options
 from remit.cli.show.pending_print import Asked, document_of, fields_of, id_of, question_of, row_of, short_id
-from remit.cli.show.screen import now_ms, print_fields, print_json, print_table, print_text
+from remit.cli.show.screen import print_fields, print_json, print_table, print_text
 from remit.documents.shared import Decided, DraftAnswered, Pending, SharedDraft
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Decision, Question
+
+if TYPE_CHECKING:
+    from remit.cli.store_view import Place
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -132,7 +135,7 @@ def _todo(name: str, team_file: Path | None, store: Path | None, *, show: bool =
     return f"{first}, {'then' if show else 'or'} {' or '.join(others)}"
 
 
-def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) -> list[Asked]:
+def _everything(path: "Place", team_file: Path | None, overrides: tuple[str, ...]) -> list[Asked]:
     """Return everything that is pending: questions of the store, and drafts of the device beside it."""
     found: list[Asked] = [*_questions(path)]
     if not _device_file(path).exists():
@@ -147,10 +150,11 @@ def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) 
         return found
 
 
-def _device_file(store: Path) -> Path:
+def _device_file(store: "Place") -> Path:
+    from remit.cli.store_view import folder_of
     from remit.relay.device.key_file import DEVICE_FILE
 
-    return store.with_name(DEVICE_FILE)
+    return folder_of(store) / DEVICE_FILE
 
 
 def _find(found: Sequence[Asked], name: str) -> Asked:
@@ -183,15 +187,14 @@ def _questions_in(found: Sequence[Asked]) -> tuple[Question, ...]:
     return tuple(each for each in found if isinstance(each, Question))
 
 
-def _questions(path: Path) -> list[Question]:
+def _questions(path: "Place") -> list[Question]:
     """Return the pending questions of a store; none if the store does not exist yet, because no run was started."""
     from remit.cli.places import reading
-    from remit.stores import inbox
 
-    if not path.exists() and (not path.parent.exists() or _device_file(path).exists()):
+    if isinstance(path, Path) and not path.exists() and (not path.parent.exists() or _device_file(path).exists()):
         return []
     with reading(path) as connection:
-        return inbox.pending(connection, now_ms())
+        return connection.pending()
 
 
 def _watch(look: Callable[[], list[Asked]], shown: Sequence[Asked], *, as_lines: bool) -> None:
@@ -289,7 +292,7 @@ def _edit(text: str) -> tuple[str, Json]:
 
 
 def _decided(
-    name: str, decision: Decision, path: Path, team_file: Path | None, overrides: tuple[str, ...], *, as_json: bool
+    name: str, decision: Decision, path: "Place", team_file: Path | None, overrides: tuple[str, ...], *, as_json: bool
 ) -> None:
     """Answer the pending item *name*."""
     meant = None
@@ -337,7 +340,7 @@ def _tell_draft(
     click.echo(f"→ If no chat is open: remit chat {names}{same_team(team_file)}", err=True)
 
 
-def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None:
+def _answer(path: "Place", name: str, decision: Decision, *, as_json: bool) -> None:
     import asyncio
 
     question = asyncio.run(_decide(path, name, decision))
@@ -354,7 +357,7 @@ def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None
     click.echo(f"→ remit runs watch {request.run}", err=True)
 
 
-async def _decide(path: Path, name: str, decision: Decision) -> Question:
+async def _decide(path: "Place", name: str, decision: Decision) -> Question:
     from remit.cli.places import writing
     from remit.runtime.approvers import decide
 
@@ -362,10 +365,9 @@ async def _decide(path: Path, name: str, decision: Decision) -> Question:
         return await decide(store, name, decision)
 
 
-def _state(path: Path, run: str) -> Any:
+def _state(path: "Place", run: str) -> Any:
     from remit.cli.places import reading
-    from remit.stores.reader import runs
 
     with reading(path) as connection:
-        found = runs(None, run, 1, now_ms())(connection)
+        found = connection.runs(run=run, limit=1)
     return found[0].state if found else "silent"

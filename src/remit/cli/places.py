@@ -3,23 +3,24 @@
 import getpass
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
-from contextlib import asynccontextmanager, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 import click
 import msgspec
 
+from remit.cli.store_view import DatabasePlace, Place, SqliteView, StoreView, place_of
 from remit.config.checks import secrets_of
 from remit.config.load import find_team, load_team, salvaged
 from remit.config.team import Team
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.problems import did_you_mean
-from remit.runtime.ports import StoreError
+from remit.runtime.ports import Store, StoreError
 from remit.stores import STORE_PATH
-from remit.stores.connection import SqliteConnection, connect_reader, translate
+from remit.stores.connection import connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
 from remit.stores.user_keys import show_plain
@@ -59,7 +60,7 @@ def team_of(team_file: Path | None, overrides: Sequence[str]) -> Team:
         return load_team(team_path(team_file), overrides=overrides, secrets=False)
 
 
-def store_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Path:
+def store_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Place:
     """Return the store of a command: the given one, else the team's, else the one in this folder."""
     if store_path is not None:
         return store_path
@@ -67,12 +68,12 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
     if found is None:
         return DEFAULT_STORE
     try:
-        return relative_path(load_team(found, overrides=overrides, secrets=False, code=False).store_path)
+        return relative_path(place_of(load_team(found, overrides=overrides, secrets=False, code=False)))
     except RemitError as error:
         part = salvaged(found, overrides=overrides)
-        if part is not None and part.store_path.exists():
+        if part is not None and (part.store.url is not None or part.store_path.exists()):
             # The record stays readable even if the team file has become invalid.
-            path = relative_path(part.store_path)
+            path = relative_path(place_of(part))
             click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
             return path
         why = error.fault
@@ -123,14 +124,19 @@ def known_agent(name: str, known: Iterable[str]) -> str:
     )
 
 
-def relative_path(path: Path) -> Path:
+P = TypeVar("P", bound=Place)
+
+
+def relative_path(path: P) -> P:
     """Return a path relative to the working directory, if shorter."""
+    if not isinstance(path, Path):
+        return path
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def existing(path: Path) -> Path:
-    """Return the path of an existing store, or raise a `StoreError`: reading must not create one."""
-    if path.exists():
+def existing(path: P) -> P:
+    """Return the place of an existing store, or raise a `StoreError`: reading must not create one."""
+    if not isinstance(path, Path) or path.exists():
         return path
     raise StoreError(
         fault(
@@ -142,14 +148,18 @@ def existing(path: Path) -> Path:
 
 
 @contextmanager
-def reading(path: Path) -> Generator[SqliteConnection]:
-    """Open a store read-only, without disturbing hubs."""
+def reading(path: Place) -> Generator[StoreView]:
+    """Open a store for reading, without disturbing hubs."""
+    if not isinstance(path, Path):
+        with _database_view(path) as view:
+            yield view
+        return
     try:
         connection = connect_reader(existing(path), BUSY_SECONDS)
         try:
             check_version(connection, path)
             show_plain(connection, path)
-            yield connection
+            yield SqliteView(connection, path)
         finally:
             connection.close()
     # Not OSError: SQLite has its own errors, and an OSError may come from the caller's own output.
@@ -158,9 +168,14 @@ def reading(path: Path) -> Generator[SqliteConnection]:
 
 
 @asynccontextmanager
-async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
+async def writing(path: Place) -> AsyncGenerator[Store]:
     """Open an existing store for writing, beside other processes."""
-    store = SqliteStore(existing(path), make_key=False)
+    if isinstance(path, Path):
+        store: Store = SqliteStore(existing(path), make_key=False)
+    else:
+        from remit.config.stores import store_of  # imports more than most commands need
+
+        store = store_of(path.team, make_key=False)
     await store.open()
     try:
         yield store
@@ -181,6 +196,16 @@ def opened_upkeep(path: Path) -> Generator["Upkeep"]:
             upkeep.close()
     except apsw.Error as error:
         raise translate(error, path) from error
+
+
+def _database_view(place: DatabasePlace) -> AbstractContextManager[StoreView]:
+    try:
+        from remit.cli.postgres_view import viewing
+    except ImportError as error:
+        message = "a store in PostgreSQL needs the extra `postgres`"
+        advice = "Install it here: pip install 'remit[postgres]'"
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
+    return viewing(place.team)
 
 
 def current_user() -> str:

@@ -1,12 +1,16 @@
 """`remit reload`: make running hubs apply the changed team file."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remit.cli.options import json_option, store_option, team_options
 from remit.cli.show.screen import print_json, print_text
 from remit.documents.team import Reloading
+
+if TYPE_CHECKING:
+    from remit.cli.store_view import Place
 
 
 @click.command()
@@ -40,7 +44,7 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
     click.echo("→ To see what each hub applied: remit runs watch last, or remit audit tail.", err=True)
 
 
-async def _tell(path: Path) -> int:
+async def _tell(path: "Place") -> int:
     from remit.cli.places import current_user, writing
 
     async with writing(path) as store:

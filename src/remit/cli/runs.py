@@ -67,13 +67,12 @@ def list_runs(
     from remit.cli.places import reading, store_file
     from remit.cli.show.records_view import standing
     from remit.cli.show.runs_print import print_runs, run_line
-    from remit.cli.show.screen import now_ms, print_json
+    from remit.cli.show.screen import print_json
     from remit.documents.runs import Runs
-    from remit.stores import reader
 
     with reading(store_file(store_path, team_file, overrides)) as connection:
         most = LOOKED_AT if state else limit
-        found = reader.runs(user, None, most, now_ms(), correlation=correlation)(connection)
+        found = connection.runs(user=user, correlation=correlation, limit=most)
     found = [each for each in found if state is None or standing(each) == state][:limit]
     if as_json:
         print_json(Runs(runs=tuple(map(run_line, found))))
@@ -259,10 +258,11 @@ def resume(
     """
     from remit.cli.drive.resume import resume as take_up
     from remit.cli.places import team_path
+    from remit.cli.store_view import place_of
     from remit.config.load import load_team
 
     team = load_team(team_path(team_file), overrides=overrides, serving=False)
-    raise SystemExit(take_up(team, store_path or team.store_path, run, as_json=as_json))
+    raise SystemExit(take_up(team, store_path or place_of(team), run, as_json=as_json))
 
 
 @runs.command()

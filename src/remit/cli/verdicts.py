@@ -3,9 +3,11 @@
 import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from remit.cli.places import importing, placeholder_secrets, reading
+from remit.cli.store_view import place_of
 from remit.config.composition import guards_of, hub_of
 from remit.config.models import detector_of
 from remit.config.team import Team
@@ -28,7 +30,6 @@ from remit.runtime.preview import PREVIEW_RUN
 from remit.runtime.redactor import Redactor
 from remit.runtime.schemas import unfit_input
 from remit.runtime.track_record import NEWEST, tracks
-from remit.stores.reader import recent
 from remit.text.classification import ScoredCapability
 from remit.text.handling import WHY, Case, Route, place
 from remit.text.intent import THRESHOLDS
@@ -111,11 +112,12 @@ def _tracks(team: Team, capability: str) -> dict[str, TrackRecord]:
 
 
 def _newest(team: Team) -> list[Record]:
-    if not team.store_path.exists():
+    place = place_of(team)
+    if isinstance(place, Path) and not place.exists():
         return []
     try:
-        with reading(team.store_path) as connection:
-            return recent(NEWEST)(connection)
+        with reading(place) as connection:
+            return connection.recent(NEWEST)
     except StoreError:  # the guards can be explained without it
         return []
 

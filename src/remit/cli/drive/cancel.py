@@ -3,7 +3,6 @@
 import asyncio
 import os
 import time
-from pathlib import Path
 
 import click
 
@@ -11,15 +10,15 @@ from remit.cli.places import current_user, reading, writing
 from remit.cli.show.records_view import find_run, named, summary_of
 from remit.cli.show.report import short
 from remit.cli.show.screen import now_ms, print_json
+from remit.cli.store_view import Place
 from remit.detectors.pipeline import detector_pipeline
 from remit.documents.runs import Cancellation
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.ports import RunSummary
+from remit.runtime.ports import RunSummary, Store
 from remit.runtime.redactor import Redactor
 from remit.runtime.root_runs import LEASE_MS
-from remit.stores.sqlite import SqliteStore
 
 # A hub reads the command within a fifth of a second and gives its agents three seconds to clean up. A dead hub has lost
 # its lease by then. Either way the outcome is known after this time.
@@ -27,7 +26,7 @@ WAIT_S = LEASE_MS / 1_000 + 1
 POLL_S = 0.1
 
 
-async def cancel_run(path: Path, name: str, reason: str, *, as_json: bool) -> int:
+async def cancel_run(path: Place, name: str, reason: str, *, as_json: bool) -> int:
     """Cancel the run *name*, print the outcome, and return the exit code."""
     with reading(path) as connection:
         run = find_run(connection, name)
@@ -56,7 +55,7 @@ def _cancellation_text(done: Cancellation) -> str:
             return f"The {named(run)} had already ended: {done.status}.\n→ remit runs show {run}"
 
 
-async def _cancelled(store: SqliteStore, run: str, reason: str) -> Cancellation:
+async def _cancelled(store: Store, run: str, reason: str) -> Cancellation:
     """Notify the run's hub, or end the run if there is no hub; then wait briefly for the outcome."""
     by = current_user()
     await store.control(run, "cancel", by, reason)
@@ -73,7 +72,7 @@ async def _cancelled(store: SqliteStore, run: str, reason: str) -> Cancellation:
     return Cancellation(run=run, outcome="asked", status=None)
 
 
-async def _taken_over(store: SqliteStore, known: RunSummary, why: str) -> bool:
+async def _taken_over(store: Store, known: RunSummary, why: str) -> bool:
     """End a run whose hub lost its lease; return False if the lease is held."""
     epoch = await store.claim(known.run, f"cancel-{os.getpid()}", LEASE_MS)
     if epoch is None:
@@ -96,12 +95,12 @@ async def _taken_over(store: SqliteStore, known: RunSummary, why: str) -> bool:
     return await store.finish(known.run, epoch, response, now_ms(), keep=known.state != "waiting")
 
 
-def _clean(store: SqliteStore, run: str, text: str) -> str:
+def _clean(store: Store, run: str, text: str) -> str:
     """Return a person's text redacted, as the run's own hub would record it."""
     redactor = Redactor(detector_pipeline(), None)
     redactor.open(store)
     return redactor.clean(text, redactor.sealing(run))
 
 
-async def _known(store: SqliteStore, run: str) -> RunSummary:
+async def _known(store: Store, run: str) -> RunSummary:
     return next(each for each in await store.runs(run=run, limit=1) if each.run == run)

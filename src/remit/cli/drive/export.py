@@ -12,12 +12,13 @@ import click
 from remit.cli.places import reading
 from remit.cli.show.records_view import find_run, records_of
 from remit.cli.show.screen import many
+from remit.cli.store_view import Place
 from remit.documents.runs import record_line
 from remit.protocol.codec import encode
 from remit.text.terminal import json_for_terminal
 
 
-def export_records(path: Path, name: str | None, form: Literal["jsonl", "json"], out: Path | None) -> None:
+def export_records(path: Place, name: str | None, form: Literal["jsonl", "json"], out: Path | None) -> None:
     """Write the records of one run, or of all."""
     with reading(path) as connection:
         run = None if name is None else find_run(connection, name)

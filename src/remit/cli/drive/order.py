@@ -12,6 +12,7 @@ from msgspec import Struct
 from remit.cli.places import reading, writing
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import short
+from remit.cli.store_view import place_of
 from remit.config.composition import vault_key_of
 from remit.config.team import Team
 from remit.policy.redaction import TOKEN
@@ -119,7 +120,7 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
 
     Raises a `RemitError` if the run cannot be retried, or its request is no longer stored.
     """
-    with reading(team.store_path) as connection:
+    with reading(place_of(team)) as connection:
         run = find_run(connection, name)
         known = summary_of(connection, run)
         asked = [each.body for each in records_of(connection, run) if isinstance(each.body, Request)]
@@ -157,7 +158,7 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
 
 async def _whole(team: Team, run: str, request: Request) -> Request:
     """Return a request with its original values restored."""
-    async with writing(team.store_path) as store:
+    async with writing(place_of(team)) as store:
         redactor = Redactor(None, vault_key_of(team))
         redactor.open(store)
         whole = await redactor.said(run, request)

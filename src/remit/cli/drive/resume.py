@@ -19,6 +19,7 @@ from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import now_ms
 from remit.cli.show.tree import Node, Tree, TreeApproval
 from remit.cli.show.tree_lines import sentence
+from remit.cli.store_view import Place, StoreView
 from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
 from remit.documents.runs import Resumed
@@ -28,8 +29,6 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
 from remit.runtime.root_runs import LEASE_MS
-from remit.stores import reader
-from remit.stores.connection import SqliteConnection
 from remit.text.terminal import one_line
 
 POLL_S = 0.1
@@ -41,7 +40,7 @@ AT_ONCE_S = 1.0
 LOOKED_AT = 10_000
 
 
-def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
+def resume(team: Team, path: Place, name: str | None, *, as_json: bool) -> int:
     """Resume the run *name*, or all that can be resumed; print the outcome and return the exit code."""
     with reading(path) as connection:
         found = _unended(connection) if name is None else [_known(connection, name)]
@@ -66,7 +65,7 @@ def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
         return code
 
 
-def _known(connection: SqliteConnection, name: str) -> RunSummary:
+def _known(connection: StoreView, name: str) -> RunSummary:
     run = find_run(connection, name)
     known = summary_of(connection, run)
     if known is None:
@@ -75,9 +74,9 @@ def _known(connection: SqliteConnection, name: str) -> RunSummary:
     return known
 
 
-def _unended(connection: SqliteConnection) -> list[RunSummary]:
+def _unended(connection: StoreView) -> list[RunSummary]:
     """Return the unfinished runs, oldest first."""
-    newest = reader.runs(None, None, LOOKED_AT, now_ms())(connection)
+    newest = connection.runs(limit=LOOKED_AT)
     return [each for each in reversed(newest) if each.response is None]
 
 
@@ -97,7 +96,7 @@ def _not_of_this_team(known: RunSummary, team: Team) -> RemitError:
 
 def _report(
     team: Team,
-    path: Path,
+    path: Place,
     found: Sequence[RunSummary],
     pursuit: "RecordFollower | None",
     data: Data,
@@ -134,12 +133,12 @@ def _ended(tree: Tree | None) -> bool:
 # ── following ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool) -> "RecordFollower":
+async def _pursued(team: Team, path: Place, runs: Sequence[str], *, patient: bool) -> "RecordFollower":
     trees = {run: Tree() for run in runs}
     display = display_for(trees[runs[0]]) if len(runs) == 1 else _Several()
     try:
         approver = terminal_approver(team, display)
-        hub = hub_of(team, approver=approver, store=path)
+        hub = hub_of(team, approver=approver, store=path if isinstance(path, Path) else None)
         hub.resume_only(runs)
         with reading(path) as connection, logging_to(display.say, verbose=False):
             pursuit = RecordFollower(connection, hub, trees, display, patient=patient, at_terminal=approver is not None)
@@ -165,7 +164,7 @@ class RecordFollower:
 
     def __init__(
         self,
-        connection: SqliteConnection,
+        connection: StoreView,
         hub: Hub,
         trees: dict[str, Tree],
         display: Display,

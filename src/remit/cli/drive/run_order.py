@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
-from pathlib import Path
 from typing import NamedTuple
 
 from remit.cli.drive.order import Order
@@ -12,6 +11,7 @@ from remit.cli.drive.running import interrupts, logging_to
 from remit.cli.places import current_user
 from remit.cli.show.display import Display, PlainDisplay, display_for
 from remit.cli.show.tree import Tree
+from remit.cli.store_view import Place, place_of
 from remit.config.composition import hub_of
 from remit.config.team import Team
 from remit.hub.hub import Hub
@@ -38,7 +38,7 @@ class FinishedRun(NamedTuple):
 
     tree: Tree
     response: Response
-    store: Path
+    store: Place
     interrupted: bool
 
 
@@ -61,7 +61,7 @@ async def run_order(
         with logging_to(say, verbose=verbose), interrupts(follower.stop, display.abandon):
             async with hub:
                 response = await follower.run(order)
-            return FinishedRun(tree, response, team.store_path, follower.stopping)
+            return FinishedRun(tree, response, place_of(team), follower.stopping)
     finally:
         display.close()
 

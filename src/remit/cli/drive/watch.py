@@ -4,7 +4,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -15,12 +14,12 @@ from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import details, exit_code, short, summary
 from remit.cli.show.screen import now_ms, worded
 from remit.cli.show.tree import Tree
+from remit.cli.store_view import Place, StoreView
 from remit.documents.runs import RunAnswer, record_line
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.ports import Store
 from remit.runtime.redactor import Redactor
-from remit.stores.connection import SqliteConnection
-from remit.stores.sqlite import SqliteStore
 
 # Short enough to look live, long enough not to load the store.
 POLL_S = 0.1
@@ -28,7 +27,7 @@ POLL_S = 0.1
 STANDING_S = 1.0
 
 
-def follow(path: Path, name: str, *, as_json: bool, as_jsonl: bool) -> int:
+def follow(path: Place, name: str, *, as_json: bool, as_jsonl: bool) -> int:
     """Show a run until it ends, and return its exit code."""
     with reading(path) as connection, data_only() as data:
         run = find_run(connection, name)
@@ -53,7 +52,7 @@ def follow(path: Path, name: str, *, as_json: bool, as_jsonl: bool) -> int:
         return exit_code(response)
 
 
-def _follow(connection: SqliteConnection, run: str, tree: Tree, display: Display, data: Data | None) -> None:
+def _follow(connection: StoreView, run: str, tree: Tree, display: Display, data: Data | None) -> None:
     seen, looked, was_silent = 0, time.monotonic(), False
     announced: set[str] = set()
     while tree.response is None:
@@ -79,7 +78,7 @@ def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
             display.say(f"→ {consent.todo}")
 
 
-def _warn_if_silent(connection: SqliteConnection, run: str, display: Display, *, before: bool) -> bool:
+def _warn_if_silent(connection: StoreView, run: str, display: Display, *, before: bool) -> bool:
     """Print once that no process executes the run any more; return whether that is so."""
     known = summary_of(connection, run)
     silent = known is not None and known.state == "silent"
@@ -91,7 +90,7 @@ def _warn_if_silent(connection: SqliteConnection, run: str, display: Display, *,
     return silent
 
 
-def give_answer(path: Path, run: str, key: bytes | None, *, wait: bool, as_json: bool) -> int:
+def give_answer(path: Place, run: str, key: bytes | None, *, wait: bool, as_json: bool) -> int:
     """Print a run's answer with redacted values restored; return the exit code."""
     (response,) = asyncio.run(answered(path, [run], key, wait=wait)).values()
     data = Data(sys.stdout)
@@ -122,7 +121,7 @@ def give(data: Data, response: Response) -> None:
         click.echo(worded(response.fault), err=True)
 
 
-async def answered(path: Path, runs: Sequence[str], key: bytes | None, *, wait: bool = False) -> dict[str, Response]:
+async def answered(path: Place, runs: Sequence[str], key: bytes | None, *, wait: bool = False) -> dict[str, Response]:
     """Return the responses of runs, as their users get them."""
     async with writing(path) as store:
         redactor = Redactor(None, key)
@@ -130,7 +129,7 @@ async def answered(path: Path, runs: Sequence[str], key: bytes | None, *, wait: 
         return {run: await redactor.for_user(run, await _response(store, run, wait=wait)) for run in runs}
 
 
-async def _response(store: SqliteStore, run: str, *, wait: bool) -> Response:
+async def _response(store: Store, run: str, *, wait: bool) -> Response:
     known = await store.runs(run=run, limit=1)
     if not known:
         see = f"See why with `remit runs show {short(run)}`."

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from remit.cli.show.report import short
-from remit.cli.show.screen import now_ms
 from remit.cli.show.tree import Tree
+from remit.cli.store_view import StoreView
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
-from remit.stores import reader
-from remit.stores.connection import SqliteConnection
 from remit.text.terminal import one_line
 
 PAGE = 1_000
@@ -20,21 +18,21 @@ MANY = 10
 NEWEST = 100
 
 
-def find_run(connection: SqliteConnection, name: str) -> str:
+def find_run(view: StoreView, name: str) -> str:
     """Return the id of the run *name*: a full id, the unique start of one, or `last`."""
     if name == LAST:
-        newest = reader.runs(None, None, NEWEST, now_ms())(connection)
+        newest = view.runs(limit=NEWEST)
         if not newest:
             raise _not_found("no runs yet", "Start one: remit run AGENT TASK")
         # The parts of a run that other hubs of the team executed are shown in its tree.
-        return next((each for each in newest if not _is_part(connection, each)), newest[0]).run
+        return next((each for each in newest if not _is_part(view, each)), newest[0]).run
     if not name:  # an unset shell variable; every id starts with it
         raise _not_found("empty run id", "List them with `remit runs list`.")
-    fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
-    if not fitting and (shared := reader.shared_runs(name, 1)(connection)):
+    fitting = {each.run: each for each in view.runs(run=name, limit=MANY + 1)}
+    if not fitting and (shared := view.shared_runs(name, 1)):
         says = f"{shared[0]} is a run with an agent of another device, not a run of the hub"
         raise _not_found(says, f"See its steps: remit audit tail --run {shared[0]}")
-    if name in fitting or reader.records(name, None, 0, 1)(connection):
+    if name in fitting or view.records(name, 0, 1):
         return name  # a run that was refused before its start has records, but is not listed
     if not fitting:
         raise _not_found(f"no run id starts with `{one_line(name, 60)}`", "List them with `remit runs list`.")
@@ -45,49 +43,49 @@ def find_run(connection: SqliteConnection, name: str) -> str:
     return next(iter(fitting))
 
 
-def find_recorded(connection: SqliteConnection, name: str) -> str:
+def find_recorded(view: StoreView, name: str) -> str:
     """Return the same, also for a run with another device's agent, whose steps are in the record."""
-    if name and not reader.runs(None, name, 1, now_ms())(connection):
-        shared = reader.shared_runs(name, MANY + 1)(connection)
+    if name and not view.runs(run=name, limit=1):
+        shared = view.shared_runs(name, MANY + 1)
         if name in shared or len(shared) == 1:
             return name if name in shared else shared[0]
         if shared:
             raise _not_found(f"ambiguous id `{name}`:\n" + "\n".join(f"  {run}" for run in shared), _MORE)
-    return find_run(connection, name)
+    return find_run(view, name)
 
 
-def summary_of(connection: SqliteConnection, run: str) -> RunSummary | None:
+def summary_of(view: StoreView, run: str) -> RunSummary | None:
     """Return the summary of a run; None if it was refused before its start."""
-    return next((each for each in reader.runs(None, run, 1, now_ms())(connection) if each.run == run), None)
+    return next((each for each in view.runs(run=run, limit=1) if each.run == run), None)
 
 
-def _is_part(connection: SqliteConnection, each: RunSummary) -> bool:
+def _is_part(view: StoreView, each: RunSummary) -> bool:
     """Return whether a run was handed over by another run in this store."""
-    return bool(each.via) and each.correlation != each.run and summary_of(connection, each.correlation) is not None
+    return bool(each.via) and each.correlation != each.run and summary_of(view, each.correlation) is not None
 
 
-def records_of(connection: SqliteConnection, run: str | None, after: int = 0) -> Iterator[Record]:
+def records_of(view: StoreView, run: str | None, after: int = 0) -> Iterator[Record]:
     """Yield the records of a run, or of all runs, in order."""
-    while page := reader.records(run, None, after, PAGE)(connection):
+    while page := view.records(run, after, PAGE):
         yield from page
         after = page[-1].seq
 
 
-def tree_of(connection: SqliteConnection, run: str) -> Tree:
+def tree_of(view: StoreView, run: str) -> Tree:
     """Return the tree of a run, with the parts that other hubs of the team executed as runs of their own."""
     tree = Tree()
-    for record in records_of(connection, run):
+    for record in records_of(view, run):
         tree.feed(record)
     if tree.root is None or tree.root.request is None:
         return tree
     user, open_runs, known = tree.root.request.remit.user, [run], {run}
     while open_runs:
-        for delegation, part in reader.handed_over(open_runs.pop(), user)(connection):
+        for delegation, part in view.handed_over(open_runs.pop(), user):
             if part not in known and (node := tree.called(delegation)) is not None:
                 known.add(part)
                 open_runs.append(part)
                 tree.join(part, node)
-                for record in records_of(connection, part):
+                for record in records_of(view, part):
                     tree.feed(record)
     return tree
 

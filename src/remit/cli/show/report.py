@@ -1,7 +1,6 @@
 """The summary of a finished run, as text and as a document."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
@@ -88,7 +87,7 @@ def join_parts(parts: tuple[str, ...], most: int = 10) -> str:
 # ── as documents ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def details(tree: Tree, run: str, state: State, store: Path, now_ms: int) -> RunDetails:
+def details(tree: Tree, run: str, state: State, store: object, now_ms: int) -> RunDetails:
     """Return everything that is known about a run."""
     root, response = tree.root, tree.response
     assert root is not None, "there is no run without a record"

@@ -21,6 +21,7 @@ from remit.cli.places import current_user, relative_path
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import worded
 from remit.cli.show.tree import Tree
+from remit.cli.store_view import place_of
 from remit.cli.talk.commands import COMMANDS, ChatCommands, command_in, request_in, shortly
 from remit.cli.talk.history import ConversationHistory
 from remit.cli.talk.reading import PipedLines, input_line
@@ -143,7 +144,7 @@ class ChatSession:
         limits = self._team.settled_limits()
         self._commands = ChatCommands(order, past, lambda: hub.cards, limits)
         if self._as_jsonl:
-            store = str(relative_path(self._team.store_path))
+            store = str(relative_path(place_of(self._team)))
             begun = ChatBegun(session=session, agent=order.agent, user=order.user, messages=len(before), store=store)
             self._data.document(begun)
         self.transcript.say(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from remit.stores.postgres.operations import Finish, JournalStep, Submit
+from remit.stores.postgres.operations import Finish, JournalWrite, Submit
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.schema import RUNNING
 
@@ -16,7 +16,7 @@ class StreamLostError(Exception):
     """The database does not know the last transaction of this stream."""
 
 
-class Stream(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a stream stands: its last acknowledged transaction and record."""
 
     id: int
@@ -76,7 +76,7 @@ SUBMIT_COLUMNS = 19
 FINISH_COLUMNS = 7
 
 
-class Segment:
+class WriteStatement:
     """Writes that do not depend on each other, and so can be one statement."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class Segment:
         self.finishes: dict[str, tuple[Any, ...]] = {}
         self.cleared: list[str] = []
         self.unsealed: list[str] = []
-        self.steps: dict[tuple[str, str], JournalStep] = {}
+        self.steps: dict[tuple[str, str], JournalWrite] = {}
         self.epochs: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self.submits or self.finishes or self.steps)
 
-    def takes(self, what: Submit | Finish | JournalStep) -> bool:
+    def takes(self, what: Submit | Finish | JournalWrite) -> bool:
         """Return whether a write can be part of this statement: it must not need to see another part of it."""
         run = what.run
         match what:
@@ -99,7 +99,7 @@ class Segment:
             case Finish():
                 fresh = run in self.submits and what.epoch == 1 and self.submits[run][9] == RUNNING
                 return run not in self.finishes and run not in self.epochs and (run not in self.submits or fresh)
-            case JournalStep():
+            case JournalWrite():
                 known = run in self.submits or run in self.finishes
                 return not known and self.epochs.get(run, what.epoch) == what.epoch
 

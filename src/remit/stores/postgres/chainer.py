@@ -7,6 +7,7 @@ advisory lock. Only digests are read and written.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from heapq import merge
 from typing import NamedTuple
@@ -41,7 +42,7 @@ class Unchained(NamedTuple):
     digest: bytes
 
 
-class Block(NamedTuple):
+class ChainBlock(NamedTuple):
     """A piece of the chain: consecutive records of one stream."""
 
     first: int
@@ -110,9 +111,9 @@ def in_order(rows: Iterable[tuple[int, int, bytes, int]], most: int) -> list[Unc
     return found if cut is None else [each for each in found if each.tx <= cut]
 
 
-def linked(head: Head, records: Iterable[Unchained]) -> list[Block]:
+def linked(head: Head, records: Iterable[Unchained]) -> list[ChainBlock]:
     """Return the blocks that extend the chain by these records."""
-    blocks: list[Block] = []
+    blocks: list[ChainBlock] = []
     seq, digest = head
     begun: Unchained | None = None
     digests: list[bytes] = []
@@ -121,14 +122,37 @@ def linked(head: Head, records: Iterable[Unchained]) -> list[Block]:
         follows = begun is not None and each.stream == begun.stream and each.number == begun.number + len(digests)
         if begun is None or not follows or len(digests) >= MOST:
             if begun is not None:
-                blocks.append(Block(first, seq, begun.stream, begun.number, b"".join(digests)))
+                blocks.append(ChainBlock(first, seq, begun.stream, begun.number, b"".join(digests)))
             begun, digests, first = each, [], seq + 1
         seq += 1
         digest = link(digest, seq, each.digest)
         digests.append(digest)
     if begun is not None:
-        blocks.append(Block(first, seq, begun.stream, begun.number, b"".join(digests)))
+        blocks.append(ChainBlock(first, seq, begun.stream, begun.number, b"".join(digests)))
     return blocks
+
+
+async def extend(connection: PgConnection, now_ms: int) -> tuple[Head, bool]:
+    """Extend the chain in a transaction that holds the lock; return its end, and whether there is more."""
+    # A statement of its own: its snapshot is taken after the lock.
+    records = in_order(await connection.fetch(_UNCHAINED, MOST), MOST)
+    head = await read_head(connection)
+    if records:
+        blocks = linked(head, records)
+        ends = {block.stream: block.number + block.last - block.first for block in blocks}
+        columns = [list(column) for column in zip(*blocks, strict=True)]
+        await connection.execute(_EXTEND, *columns, list(ends), list(ends.values()), now_ms)
+        head = Head(blocks[-1].last, blocks[-1].digests[-_DIGEST:])
+    return head, len(records) >= MOST
+
+
+async def bring_up_to_date(connection: PgConnection) -> None:
+    """Extend the chain by everything that was committed, without signing it."""
+    more = await is_behind(connection)
+    while more:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
+            _, more = await extend(connection, time.time_ns() // 1_000_000)
 
 
 class Chainer:
@@ -219,12 +243,8 @@ class Chainer:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
             elif not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", CHAINING):
                 return True
-            # A statement of its own: its snapshot is taken after the lock.
-            records = in_order(await connection.fetch(_UNCHAINED, MOST), MOST)
-            head = await read_head(connection)
-            if records:
-                head = await self._write(connection, head, records)
-            more = len(records) >= MOST
+            now_ms = self._wall_ms()
+            head, more = await extend(connection, now_ms)
             await seal_if_due(
                 connection,
                 self._key,
@@ -232,13 +252,6 @@ class Chainer:
                 head.digest,
                 every=0 if sign and not more else self._every,
                 seconds=self._seconds,
-                now_ms=self._wall_ms(),
+                now_ms=now_ms,
             )
         return more
-
-    async def _write(self, connection: PgConnection, head: Head, records: list[Unchained]) -> Head:
-        blocks = linked(head, records)
-        ends = {block.stream: block.number + block.last - block.first for block in blocks}
-        columns = [list(column) for column in zip(*blocks, strict=True)]
-        await connection.execute(_EXTEND, *columns, list(ends), list(ends.values()), self._wall_ms())
-        return Head(blocks[-1].last, blocks[-1].digests[-_DIGEST:])

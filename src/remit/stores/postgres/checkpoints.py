@@ -1,24 +1,14 @@
 """The signed checkpoints of the chain, in a table: any hub that has the key signs."""
 
-from typing import NamedTuple
-
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak
 from remit.runtime.audit import Tampering
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey, sign
+from remit.stores.checkpoints import Mark
 from remit.stores.postgres.connection import PgConnection
 
 _COLUMNS = "number, seq, digest, at_ms, key, signature"
-
-
-class Mark(NamedTuple):
-    """The database's row about its last checkpoint."""
-
-    number: int
-    seq: int
-    signer: str
-    since_ms: int
 
 
 async def read_mark(connection: PgConnection) -> Mark | None:

@@ -1,4 +1,4 @@
-"""Commits batches of one hub on one connection, each exactly once, however often the connection is lost.
+"""BatchCommits batches of one hub on one connection, each exactly once, however often the connection is lost.
 
 Each transaction leaves its number in the row of the stream. If the connection is lost during a commit, the next one
 finds out by that number whether it happened. So a batch is written once, and under the same numbers, however often it
@@ -18,11 +18,11 @@ from remit.runtime.audit import Tampering
 from remit.runtime.ports import StoreError
 from remit.stores.group_commit import resolve
 from remit.stores.opening import STORE
-from remit.stores.postgres.bulk import RefusedError, Stream, StreamLostError
-from remit.stores.postgres.connection import CONFLICT, TROUBLE, Address, PgConnection, close_quietly, is_lost
-from remit.stores.postgres.operations import Entry, Finish, JournalStep, Submit
+from remit.stores.postgres.bulk import RefusedError, StreamLostError, StreamPosition
+from remit.stores.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly, is_lost
+from remit.stores.postgres.operations import Entry, Finish, JournalWrite, Submit
 from remit.stores.postgres.schema import NOW_MS
-from remit.stores.postgres.transaction import Transaction
+from remit.stores.postgres.transaction import PgTransaction
 
 # A server that restarts is back within seconds; callers wait this long for it before they are told.
 PATIENCE_SECONDS = 5.0
@@ -36,7 +36,7 @@ _log = logging.getLogger("remit.store")
 # If the hub vanishes in the middle, the server ends the transaction and frees its locks.
 _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '30s'; SET LOCAL lock_timeout = '30s'"
 
-Change = Callable[[Transaction], Awaitable[Any]]
+Change = Callable[[PgTransaction], Awaitable[Any]]
 """A write that is not collected with others."""
 
 
@@ -52,17 +52,17 @@ class UnreachableError(Exception):
 PASSING: tuple[type[BaseException], ...] = (*TROUBLE, UnreachableError)
 
 
-class WriteOperation(NamedTuple):
+class QueuedWrite(NamedTuple):
     """A queued operation, and the future for its result."""
 
-    what: Submit | Finish | JournalStep | Change | None
+    what: Submit | Finish | JournalWrite | Change | None
     """None: a barrier, which writes nothing."""
     future: "asyncio.Future[Any] | None"
     kept: bool = False
     """Whether it is written even if its caller was cancelled."""
 
 
-Item = Entry | WriteOperation
+Item = Entry | QueuedWrite
 """A queued item; nearly all are entries, which are plain tuples and quick to recognise."""
 
 Result = tuple["asyncio.Future[Any]", Any]
@@ -72,26 +72,26 @@ class Commit(NamedTuple):
     """A transaction that was sent to be committed."""
 
     batch: list[Item]
-    transaction: Transaction
+    transaction: PgTransaction
     results: list[Result]
 
 
-class Commits:
+class BatchCommits:
     """The write connection of a hub, and its stream."""
 
     def __init__(
         self,
-        address: Address,
+        address: DatabaseAddress,
         *,
         wall_ms: Callable[[], int],
-        committed: Callable[[Transaction], None],
+        committed: Callable[[PgTransaction], None],
         requeue: Callable[[list[Item]], None],
     ) -> None:
         self._address = address
         self._wall_ms = wall_ms
         self._committed = committed
         self._requeue = requeue
-        self.stream = Stream(_random_id())
+        self.stream = StreamPosition(_random_id())
         """Where the stream stands, as far as it is acknowledged."""
         self.keep_records = False
         """Whether somebody listens to the records."""
@@ -111,7 +111,7 @@ class Commits:
             self._connection = None
         # The next opening is another stream.
         if self._doubt is None:
-            self.stream = Stream(_random_id())
+            self.stream = StreamPosition(_random_id())
 
     def doubts(self, batch: list[Item] | None = None) -> bool:
         """Return whether it is not known if a batch, or this one, was committed."""
@@ -199,7 +199,7 @@ class Commits:
             f" records up to {lost.number} had been acknowledged and are lost"
         )
         _log.error("%s: ACKNOWLEDGED RECORDS ARE LOST: %s", self._address.name, text)
-        self.stream = Stream(_random_id())
+        self.stream = StreamPosition(_random_id())
         at_ms = self._wall_ms()
         self._requeue([(Kind.BREAK, at_ms, STORE, STORE, ChainBreak(finding=Tampering.TRUNCATED, text=text))])
 
@@ -215,13 +215,13 @@ class Commits:
         results: list[Result] = [
             (each.future, None)
             for each in batch
-            if isinstance(each, WriteOperation) and each.what is None and each.future is not None
+            if isinstance(each, QueuedWrite) and each.what is None and each.future is not None
         ]
         if not work:
             for future, result in results:
                 resolve(future, result)
             return
-        transaction = Transaction(connection, self.stream, self._wall_ms(), keep_records=self.keep_records)
+        transaction = PgTransaction(connection, self.stream, self._wall_ms(), keep_records=self.keep_records)
         await connection.execute(_BEGIN)
         try:
             if not self.stream.batch:
@@ -253,22 +253,22 @@ class Commits:
         self.stream = transaction.stream
         self._committed(transaction)
         for future, result in commit.results:
-            if isinstance(result, JournalStep):
+            if isinstance(result, JournalWrite):
                 result = result.run in transaction.journalled
             resolve(future, result)
 
 
-async def _apply(batch: list[Item], transaction: Transaction, *, careful: bool) -> list[Result]:
+async def _apply(batch: list[Item], transaction: PgTransaction, *, careful: bool) -> list[Result]:
     """Apply the batch in order, and return the results for waiting callers."""
     results: list[Result] = []
     for item in batch:
-        if not isinstance(item, WriteOperation):
+        if not isinstance(item, QueuedWrite):
             transaction.extend([item])
             continue
         what, future, _ = item
-        if isinstance(what, Submit | Finish | JournalStep):
+        if isinstance(what, Submit | Finish | JournalWrite):
             result = await (transaction.alone(what) if careful else transaction.collect(what))
-            if isinstance(what, JournalStep) and not careful:
+            if isinstance(what, JournalWrite) and not careful:
                 result = what
         else:
             assert what is not None
@@ -281,7 +281,7 @@ async def _apply(batch: list[Item], transaction: Transaction, *, careful: bool) 
 
 def _is_idle(item: Item) -> bool:
     """Return whether an item writes nothing: it is a barrier, or its caller was cancelled before the work began."""
-    if not isinstance(item, WriteOperation):
+    if not isinstance(item, QueuedWrite):
         return False
     return item.what is None or (item.future is not None and item.future.done() and not item.kept)
 

@@ -1,9 +1,10 @@
 """Connects to a PostgreSQL server, and translates its errors; no message contains a password."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -17,6 +18,9 @@ from remit.runtime.ports import StoreError
 CONNECT_SECONDS = 10.0
 # No statement of the store takes this long, unless the server hangs.
 STATEMENT_SECONDS = 60.0
+# A read whose connection was lost is tried on new ones for this long.
+READ_PATIENCE_SECONDS = 5.0
+RETRY_SECONDS = 0.2
 # Reads are short; the rest keeps one long listing from blocking the others.
 READERS = 4
 
@@ -55,7 +59,12 @@ _connect = cast(
 )
 
 
-class Address(Struct, frozen=True):
+T = TypeVar("T")
+Query = Callable[[PgConnection], Awaitable[T]]
+"""Something to read on a connection."""
+
+
+class DatabaseAddress(Struct, frozen=True):
     """The address of a database, with its credentials."""
 
     url: str
@@ -75,7 +84,7 @@ class Address(Struct, frozen=True):
             return "postgresql://…"
 
     def __repr__(self) -> str:
-        return f"Address({self.name})"
+        return f"DatabaseAddress({self.name})"
 
     async def connect(self) -> PgConnection:
         """Return a new connection, or raise `StoreError`."""
@@ -207,11 +216,23 @@ def is_lost(error: BaseException, connection: PgConnection | None) -> bool:
 class Connections:
     """A few connections for reading, opened when they are needed."""
 
-    def __init__(self, address: Address, size: int = READERS) -> None:
+    def __init__(self, address: DatabaseAddress, size: int = READERS) -> None:
         self._address = address
         self._idle: list[PgConnection] = []
         self._free = asyncio.Semaphore(size)
         self._closed = False
+
+    async def read(self, query: Query[T]) -> T:
+        """Return the query's result, on a new connection if one is lost, or raise `StoreError`."""
+        give_up = time.monotonic() + READ_PATIENCE_SECONDS
+        while True:
+            try:
+                async with self.lend() as connection:
+                    return await query(connection)
+            except (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError, msgspec.DecodeError) as error:
+                if not is_lost(error, None) or time.monotonic() > give_up or self._closed:
+                    raise self._address.translate(error) from error
+            await asyncio.sleep(RETRY_SECONDS)
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[PgConnection]:

@@ -26,7 +26,7 @@ class Listeners:
         self._listeners: dict[object, Listener] = {}
         self._eager: set[object] = set()
         self._unheard: deque[tuple[int, int, Entry]] = deque()
-        """Stream, number and content, in the order of the commits."""
+        """StreamPosition, number and content, in the order of the commits."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:

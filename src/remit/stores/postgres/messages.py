@@ -28,7 +28,7 @@ _ASKING = f"{KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}"
 _SPEAKING = f"{_ASKING}, {KINDS[Kind.RESULT]}"
 
 
-class MessageRow(NamedTuple):
+class IndexedMessage(NamedTuple):
     """An index row of a message with its record."""
 
     id: int
@@ -67,7 +67,7 @@ async def choose(
 
 async def _candidates(
     connection: PgConnection, number: int, wanted: ContextFilter, roles: list[int], after_ms: int
-) -> AsyncIterator[MessageRow]:
+) -> AsyncIterator[IndexedMessage]:
     """Yield messages, newest first; with keywords, older ones only if the index of words finds them."""
     below, size = 2**62, FIRST_PAGE if wanted.last_messages is None else min(max(wanted.last_messages, 8), LARGEST_PAGE)
     while True:
@@ -95,12 +95,12 @@ def by_words(wanted: ContextFilter) -> bool:
     return bool(wanted.keywords) and all(len(plain(keyword)) >= 3 for keyword in wanted.keywords or ())
 
 
-async def _page(connection: PgConnection, sql: str, *values: Any) -> list[MessageRow]:
-    found: list[MessageRow] = []
+async def _page(connection: PgConnection, sql: str, *values: Any) -> list[IndexedMessage]:
+    found: list[IndexedMessage] = []
     for id, tokens, *columns in await connection.fetch(sql, *values):
         message = message_of(record_of(*columns), lambda _, tokens=tokens: tokens)
         if message is not None:
-            found.append(MessageRow(id, tokens, message))
+            found.append(IndexedMessage(id, tokens, message))
     return found
 
 

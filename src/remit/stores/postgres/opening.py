@@ -15,7 +15,7 @@ from remit.runtime.signing import CheckpointKey, open_key, read_key
 from remit.stores.opening import STORE
 from remit.stores.postgres.chainer import read_head
 from remit.stores.postgres.checkpoints import check_signer, examine, read_mark
-from remit.stores.postgres.connection import TROUBLE, Address, PgConnection
+from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection
 from remit.stores.postgres.operations import Entry
 from remit.stores.postgres.schema import CHAINING, migrate
 
@@ -30,10 +30,10 @@ class OpenedDatabase(NamedTuple):
     breaks: list[ChainBreak]
 
 
-class Opening(Struct, frozen=True, kw_only=True):
+class DatabaseOpening(Struct, frozen=True, kw_only=True):
     """The settings with which a database is opened."""
 
-    address: Address
+    address: DatabaseAddress
     key_file: Path
     make_key: bool
 

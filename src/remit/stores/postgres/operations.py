@@ -33,7 +33,7 @@ class Finish(NamedTuple):
     keep: bool = True
 
 
-class JournalStep(NamedTuple):
+class JournalWrite(NamedTuple):
     """A finished step of a run."""
 
     run: str

@@ -106,6 +106,22 @@ _RECENT = """
 """
 
 
+async def before_newest(connection: PgConnection, count: int, run: str | None) -> int:
+    """Return the number before the newest *count* rows, optionally of one run."""
+    newest: int = await connection.fetchval("SELECT coalesce(max(last), 0) FROM remit.chain")
+    if run is None:
+        return max(0, newest - count)
+    sql = f"SELECT seq FROM remit.record {SEQ} WHERE run = $1 ORDER BY seq DESC LIMIT $2"
+    found = [seq for (seq,) in await connection.fetch(sql, run, count)]
+    return found[-1] - 1 if found else newest
+
+
+async def shared_runs(connection: PgConnection, begins_with: str, limit: int) -> list[str]:
+    """Return the runs with other devices whose ids start with a text."""
+    sql = "SELECT DISTINCT run FROM remit.record WHERE kind = $1 AND starts_with(run, $2) LIMIT $3"
+    return [run for (run,) in await connection.fetch(sql, KINDS[Kind.SHARED], begins_with, limit)]
+
+
 class _Conditions:
     """Conditions of a query and their values."""
 
@@ -285,3 +301,14 @@ async def cell(connection: PgConnection, key: str) -> tuple[int, bytes] | None:
     """Return a shared value and its revision."""
     found = await connection.fetchrow("SELECT revision, value FROM remit.cell WHERE key = $1", key)
     return None if found is None else (found[0], found[1])
+
+
+async def handed_over(connection: PgConnection, run: str, user: str) -> list[tuple[str, str]]:
+    """Return the calls of a run that other hubs on this store executed: request id, and run there."""
+    rows = await connection.fetch(
+        "SELECT id, run FROM remit.request WHERE state < 2 AND by_user = $1 AND origin LIKE '%@%@%'"
+        " AND starts_with(id, $2) AND run <> $2 ORDER BY place",
+        user,
+        run,
+    )
+    return [(id, part) for id, part in rows]

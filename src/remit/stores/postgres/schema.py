@@ -4,7 +4,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import StoreError
-from remit.stores.postgres.connection import Address, PgConnection
+from remit.stores.postgres.connection import DatabaseAddress, PgConnection
 
 # Advisory locks are shared by everything in a database: "Rmit" and a number.
 MIGRATING = 0x526D6974_00000001
@@ -132,7 +132,7 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
-async def migrate(connection: PgConnection, address: Address) -> None:
+async def migrate(connection: PgConnection, address: DatabaseAddress) -> None:
     """Migrate the database to the current version; several hubs may start at once, and each step runs once."""
     await _check_server(connection, address)
     async with connection.transaction():
@@ -146,7 +146,7 @@ async def migrate(connection: PgConnection, address: Address) -> None:
             await connection.execute("UPDATE remit.store SET version = $1", number)
 
 
-async def check_version(connection: PgConnection, address: Address) -> None:
+async def check_version(connection: PgConnection, address: DatabaseAddress) -> None:
     """Raise `StoreError` unless the database is ours and of the current version."""
     version = await _version(connection, address)
     if version is None:
@@ -158,7 +158,7 @@ async def check_version(connection: PgConnection, address: Address) -> None:
         )
 
 
-async def _check_server(connection: PgConnection, address: Address) -> None:
+async def _check_server(connection: PgConnection, address: DatabaseAddress) -> None:
     row = await connection.fetchrow(
         "SELECT current_setting('server_encoding'), pg_is_in_recovery(),"
         " current_setting('transaction_read_only'), current_setting('server_version_num')::int"
@@ -181,7 +181,7 @@ async def _check_server(connection: PgConnection, address: Address) -> None:
         raise _unusable(f"{address.name}: the server has version {version // 10_000}", "Use PostgreSQL 13 or newer.")
 
 
-async def _make_schema(connection: PgConnection, address: Address) -> None:
+async def _make_schema(connection: PgConnection, address: DatabaseAddress) -> None:
     try:
         await connection.execute("CREATE SCHEMA IF NOT EXISTS remit")
         await connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
@@ -194,7 +194,7 @@ async def _make_schema(connection: PgConnection, address: Address) -> None:
         ) from None
 
 
-async def _version(connection: PgConnection, address: Address) -> int | None:
+async def _version(connection: PgConnection, address: DatabaseAddress) -> int | None:
     """Return the version of the database, None if it has no tables of ours."""
     row = await connection.fetchrow(
         "SELECT to_regnamespace('remit') IS NOT NULL, to_regclass('remit.store') IS NOT NULL,"

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -43,25 +43,20 @@ from remit.stores.postgres import requests as requests_of
 from remit.stores.postgres.audit import audit
 from remit.stores.postgres.chainer import Chainer
 from remit.stores.postgres.commits import Change
-from remit.stores.postgres.connection import TROUBLE, Address, Connections, PgConnection, is_lost
+from remit.stores.postgres.connection import TROUBLE, Connections, DatabaseAddress, Query
 from remit.stores.postgres.listeners import Listeners
-from remit.stores.postgres.opening import Opening
-from remit.stores.postgres.operations import Finish, JournalStep, Submit
+from remit.stores.postgres.opening import DatabaseOpening
+from remit.stores.postgres.operations import Finish, JournalWrite, Submit
 from remit.stores.postgres.schema import NOW_MS
-from remit.stores.postgres.transaction import Transaction
+from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.postgres.waiting import Waiting
 from remit.stores.postgres.writer import PgWriter
 from remit.stores.sqlite import MAX_QUEUED
 from remit.stores.writer import Listener
 
 T = TypeVar("T")
-Query = Callable[[PgConnection], Awaitable[T]]
 
 _read_decision = msgspec.json.Decoder(Decision).decode
-
-# A read whose connection was lost is tried on new ones for this long.
-PATIENCE_SECONDS = 5.0
-RETRY_SECONDS = 0.2
 
 
 def _wall_ms() -> int:
@@ -69,7 +64,8 @@ def _wall_ms() -> int:
 
 
 class PostgresStore:
-    """Everything a team of hubs remembers, in the database at *url*; implements `remit.runtime.ports.Store`.
+    """Everything a team of hubs remembers, in the database at *url*; implements `remit.runtime.ports.Store`, which
+    says what each method promises.
 
     Use it from one event loop. The tables are in the schema `remit`, and are created by whoever comes first. All hubs
     need the same *key* file; without *make_key*, a missing one is not created. *password* is for an address that has
@@ -90,11 +86,11 @@ class PostgresStore:
         count: TokenCounter = estimate,
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
-        self.address = Address(url, password, pooler)
+        self.address = DatabaseAddress(url, password, pooler)
         self.key_file = Path(key)
         self._every = checkpoint_every
         self._seconds = checkpoint_seconds
-        self._opening = Opening(address=self.address, key_file=self.key_file, make_key=make_key)
+        self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
         self._count = count
         self._wall_ms = wall_ms
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
@@ -153,7 +149,6 @@ class PostgresStore:
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
-        """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
         queue, writer = self._queue, self._writer
         queue.append((kind, at_ms, run, session, body))
         if len(queue) > writer.calm:
@@ -161,26 +156,21 @@ class PostgresStore:
 
     @property
     def full(self) -> bool:
-        """Whether the queue is so long that callers should await `room` before they append."""
         return len(self._queue) >= MAX_QUEUED
 
     async def room(self) -> None:
-        """Return once there is room for more records."""
         self._opened()
         await self._writer.room(MAX_QUEUED)
 
     async def flush(self) -> None:
-        """Return once everything appended so far is durable, or raise `StoreError`."""
         await self._settled()
         await self._heard()
 
     async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
-        """Record the entries of another log, each number of a *source* once; return the highest recorded number."""
         taken = tuple(entries)
         return await self._do(lambda transaction: transaction.transfer(source, taken))
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
-        """Call *listener* in the event loop with each group of records that this store committed, in order."""
         self._opened()
         return self._listeners.add(listener, patient=patient, changed=self._listeners_changed)
 
@@ -196,7 +186,6 @@ class PostgresStore:
         waiting: bool = False,
         once: SingleUseProof | None = None,
     ) -> Submitted:
-        """Make the request durable together with its first record and claim it; idempotent by (sender, user, id)."""
         what = Submit(request, digest, worker, lease_ms, waiting)
         if once is None:
             return await self._do(what)
@@ -210,28 +199,22 @@ class PostgresStore:
         worker: str,  # noqa: ARG002
         lease_ms: int,  # noqa: ARG002
     ) -> "asyncio.Future[Submitted] | None":
-        """Return None: whether a request is known is only known to the server, and asking it costs as much."""
         return None
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        """Record durably that a waiting request begins, in its current form; False: the epoch is stale."""
         return await self._do(lambda transaction: transaction.begin(run, epoch, request))
 
     async def release(self, run: str, epoch: int) -> bool:
-        """Release a claimed request, so that another worker can claim it at once; it does not count as an attempt."""
         return await self._do(lambda transaction: transaction.release(run, epoch))
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
-        """Return the state of a request without submitting it."""
         await self._settled()
         return await self._read(lambda connection: requests_of.find(connection, request, digest))
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        """Claim an expired request: return the new epoch, or None if another worker has it or it has finished."""
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
-        """Extend the lease of everything that *worker* has claimed."""
         # Not with the rest: a lease must not expire because a long batch is written, and the row is this worker's own.
         await self._settled()
         await self._read(
@@ -244,7 +227,6 @@ class PostgresStore:
         )
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
-        """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
         # The outcome is kept even if the caller no longer waits for the acknowledgement.
         done = await self._do(Finish(run, epoch, response, at_ms, keep), kept=True)
         # Whoever follows the run hears of its records before its answer.
@@ -252,58 +234,47 @@ class PostgresStore:
         return done
 
     async def wait(self, run: str) -> Response:
-        """Return the outcome once there is one, whichever hub finishes it."""
         self._opened()
         return await self._waiting.wait(run)
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
-        """Return expired requests; those that expired *max_attempts* times end as OUTCOME_UNKNOWN."""
         return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
 
     # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
 
     def secret(self) -> bytes:
-        """Return 32 bytes derived from the store's key; the same for all hubs that share the store."""
         self._opened()
         return vault.secret(self._key)
 
     def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
-        """Store values, durable like a record; the first of each token is kept, `of_user` stays once it is set."""
         kept = tuple(sealed)
         self._writer.later(lambda transaction: inbox.seal(transaction.connection, scope, kept, transaction.now_ms))
 
     async def unseal(self, scope: str) -> list[SealedValue]:
-        """Return all values of a scope."""
         return await self._read(lambda connection: inbox.unseal(connection, scope))
 
     async def put(self, question: Question) -> Question:
-        """Add a question, durable on return; if it exists, the stored one is returned unchanged."""
         return await self._do(lambda transaction: inbox.put(transaction.connection, question))
 
     async def decide(self, question: str, decision: Decision) -> bool:
-        """Answer a question, durable on return; False: it does not exist, has expired, or was answered before."""
         locked = self._keys().lock(encode(decision), f"decision {question}")
         return await self._do(
             lambda transaction: inbox.decide(transaction.connection, question, locked, transaction.now_ms)
         )
 
     async def decision(self, question: str) -> Decision | None:
-        """Return the answer, if there is one, whichever hub wrote it."""
         locked = await self._read(lambda connection: inbox.decision(connection, question))
         opened = None if locked is None else self._keys().unlock(locked, f"decision {question}")
         return None if opened is None else _read_decision(opened)
 
     async def withdraw(self, question: str) -> None:
-        """Delete a question that no longer needs an answer."""
         await self._do(lambda transaction: inbox.withdraw(transaction.connection, question))
 
     async def pending(self) -> list[Question]:
-        """Return the questions that can still be answered, oldest first."""
         now_ms = self._wall_ms()
         return await self._read(lambda connection: inbox.pending(connection, now_ms))
 
     async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
-        """Send a command to every hub that shares this store; return its number once it is durable."""
         # A person wrote it, and it is not redacted.
         locked = self._keys().lock(reason.encode(), f"control {run}")
         return await self._do(
@@ -311,7 +282,6 @@ class PostgresStore:
         )
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
-        """Return the commands after number *after*, optionally about one run; those older than a day may be deleted."""
         said = await self._read(lambda connection: inbox.controls(connection, after, run))
         keys = self._keys()
         return [
@@ -322,18 +292,15 @@ class PostgresStore:
         return HubKeys(self.secret())
 
     async def last_control(self) -> int:
-        """Return the number of the newest command, 0 if there is none."""
         return await self._read(inbox.last_control)
 
     # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
-        """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
         await self._update(session)
         return await self._read(lambda connection: index.choose(connection, session, wanted, now_ms, tokens))
 
     async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
-        """Return which of these messages, by number, belong to a session: sent there, or shown to its agent before."""
         await self._update(session)
         return await self._read(lambda connection: index.seen(connection, session, messages))
 
@@ -342,59 +309,47 @@ class PostgresStore:
         await self._read(lambda connection: index.update(connection, session, self._count))
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
-        """Store notes of a conversation, each once; durable like a record."""
         kept = tuple(notes)
         self._writer.later(lambda transaction: index.note(transaction.connection, session, kept))
 
     async def notes(self, session: str) -> list[Note]:
-        """Return the notes of a conversation, oldest first."""
         return await self._read(lambda connection: index.notes(connection, session))
 
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 
     def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
-        """Store a step's value, durable like a record. A stale epoch writes nothing; a later value replaces it."""
-        self._writer.later(JournalStep(run, epoch, step, value))
+        self._writer.later(JournalWrite(run, epoch, step, value))
 
     async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
-        """Store a step's value before its effects begin; False: the epoch is stale, and nothing was written."""
-        return await self._do(JournalStep(run, epoch, step, value))
+        return await self._do(JournalWrite(run, epoch, step, value))
 
     async def load(self, run: str) -> dict[str, bytes]:
-        """Return the journal of a run."""
         return await self._read(lambda connection: reader.journal(connection, run))
 
     async def incr(self, key: str, n: int, window_ms: int) -> int:
-        """Add *n* in the current window and return the window's total."""
         return await self._do(lambda transaction: transaction.incr(key, n, window_ms))
 
     async def cas(self, key: str, revision: int, value: bytes) -> int | None:
-        """Write *value* if the key is still at *revision* (0: absent); return the new revision, or None if it moved."""
         return await self._do(lambda transaction: transaction.cas(key, revision, value))
 
     async def get(self, key: str) -> tuple[int, bytes] | None:
-        """Return revision and value."""
         return await self._read(lambda connection: reader.cell(connection, key))
 
     async def owner(self, session: str) -> SessionOwner | None:
-        """Return the owner of a session, or None if it has none yet."""
         await self._settled()
         return await self._read(lambda connection: requests_of.owner(connection, session))
 
     async def session(self, session: str, user: str, agent: str) -> SessionOwner:
-        """Return the owner of a session; it becomes *user* and *agent* if it has none yet."""
         known = await self._read(lambda connection: requests_of.assigned(connection, session))
         return known or await self._do(lambda transaction: transaction.session(session, user, agent))
 
     async def records(
         self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
     ) -> list[Record]:
-        """Return committed records in order, optionally of one run or session."""
         await self._caught_up()
         return await self._read(lambda connection: reader.records(connection, run, session, after, limit))
 
     async def recent(self, limit: int) -> list[Record]:
-        """Return the newest *limit* records in order, each as its `outline`: who was asked and how it ended."""
         await self._caught_up()
         return await self._read(lambda connection: reader.recent(connection, limit))
 
@@ -407,37 +362,31 @@ class PostgresStore:
         of: RunScope = ANYONES,
         limit: int = 50,
     ) -> list[RunSummary]:
-        """Return runs, newest first, optionally of one user or with an id that starts with *run*."""
         return await self._read(lambda connection: reader.runs(connection, user, run, limit, of, correlation))
 
     async def named(self, id: str, of: RunScope) -> list[str]:
-        """Return the runs whose requests have that id, which their senders chose, unless it is forgotten."""
         return await self._read(lambda connection: reader.named(connection, id, of))
 
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
     ) -> list[RunState]:
-        """Return the states of an agent's runs, last changed first, optionally of some users or in a session."""
         await self._caught_up()
         some = None if users is None else list(users)
         return await self._read(lambda connection: reader.states(connection, agent, some, session, limit))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        """Store facts about a user, each once; durable like a record."""
         self._writer.later(lambda transaction: index.remember(transaction.connection, user, run, facts))
 
     async def facts(self, user: str) -> tuple[str, ...]:
-        """Return the newest facts about a user, oldest first."""
         return await self._read(lambda connection: reader.facts(connection, user))
 
     async def verify(self) -> AuditVerdict:
-        """Verify the audit chain and its checkpoints, and count the records that are not in the chain yet."""
         public = self._key.public
         return await self._read(lambda connection: audit(connection, public, every=self._every, seconds=self._seconds))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _do(self, what: Submit | Finish | JournalStep | Change | None, *, kept: bool = False) -> "asyncio.Future[Any]":
+    def _do(self, what: Submit | Finish | JournalWrite | Change | None, *, kept: bool = False) -> "asyncio.Future[Any]":
         self._opened()
         return self._writer.do(what, kept=kept)
 
@@ -464,22 +413,12 @@ class PostgresStore:
             await self._listeners.heard(stream.id, stream.number)
 
     async def _read(self, query: Query[T]) -> T:
-        """Return the query's result, on a new connection if one is lost, or raise `StoreError`."""
-        give_up = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            connections = self._opened()
-            try:
-                async with connections.lend() as connection:
-                    return await query(connection)
-            except (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError, msgspec.DecodeError) as error:
-                if not is_lost(error, None) or time.monotonic() > give_up:
-                    raise self.address.translate(error) from error
-            await asyncio.sleep(RETRY_SECONDS)
+        return await self._opened().read(query)
 
     async def _outcomes(self, runs: Sequence[str]) -> dict[str, Response | None]:
         return await self._read(lambda connection: reader.outcomes(connection, runs))
 
-    def _committed(self, transaction: Transaction) -> None:
+    def _committed(self, transaction: PgTransaction) -> None:
         if transaction.records:
             self._listeners.committed(transaction.stream.id, transaction.records)
         if transaction.outcomes:

@@ -33,29 +33,29 @@ from remit.stores.postgres.bulk import (
     SUBMIT_COLUMNS,
     WRITE,
     RefusedError,
-    Segment,
-    Stream,
     StreamLostError,
+    StreamPosition,
+    WriteStatement,
     by_key,
     columns,
 )
 from remit.stores.postgres.connection import PgConnection
-from remit.stores.postgres.operations import Entry, Finish, JournalStep, Submit
+from remit.stores.postgres.operations import Entry, Finish, JournalWrite, Submit
 from remit.stores.postgres.requests import CLAIM, EXPIRED, FORGET_OUTCOMES, find, owner
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 
 
-class Transaction:
+class PgTransaction:
     """An open write transaction."""
 
-    def __init__(self, connection: PgConnection, stream: Stream, now_ms: int, *, keep_records: bool) -> None:
+    def __init__(self, connection: PgConnection, stream: StreamPosition, now_ms: int, *, keep_records: bool) -> None:
         self.connection = connection
         self.now_ms = now_ms
-        self.stream = Stream(stream.id, stream.batch + 1, stream.number)
+        self.stream = StreamPosition(stream.id, stream.batch + 1, stream.number)
         self._written = stream.number
         self._records: tuple[list[Any], ...] = ([], [], [], [], [], [])
-        self._segment = Segment()
+        self._segment = WriteStatement()
         self.records: list[tuple[int, Entry]] | None = [] if keep_records else None
         """The new records with their numbers in the stream, for listeners; None if there are none."""
         self.sizes: list[tuple[str, int]] = []
@@ -85,7 +85,7 @@ class Transaction:
 
     async def write(self) -> None:
         """Write everything that was collected; raises `RefusedError` if an assumption was wrong."""
-        segment, self._segment = self._segment, Segment()
+        segment, self._segment = self._segment, WriteStatement()
         records, self._records = self._records, ([], [], [], [], [], [])
         submits = columns(sorted(segment.submits.values(), key=by_key), SUBMIT_COLUMNS)
         finishes = columns(sorted(segment.finishes.values()), FINISH_COLUMNS)
@@ -110,7 +110,7 @@ class Transaction:
         self.journalled.update(noted or ())
         self._written = self.stream.number
 
-    async def collect(self, what: Submit | Finish | JournalStep) -> Submitted | bool:
+    async def collect(self, what: Submit | Finish | JournalWrite) -> Submitted | bool:
         """Take part in the next statement; the result holds if `write` does not raise."""
         if not self._segment.takes(what):
             await self.write()
@@ -126,7 +126,7 @@ class Transaction:
                     return await self.finish(what)
                 self._finish_row(what, session)
                 return True
-            case JournalStep():
+            case JournalWrite():
                 segment.steps[what.run, what.step] = what
                 segment.epochs[what.run] = what.epoch
                 return True
@@ -175,14 +175,14 @@ class Transaction:
 
     # ── requests, one at a time ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def alone(self, what: Submit | Finish | JournalStep) -> Submitted | bool:
+    async def alone(self, what: Submit | Finish | JournalWrite) -> Submitted | bool:
         """Write one item, whose assumptions may be wrong."""
         match what:
             case Submit():
                 return await self.submit(what)
             case Finish():
                 return await self.finish(what)
-            case JournalStep():
+            case JournalWrite():
                 return await self.journal(what)
 
     async def submit(self, what: Submit, once: SingleUseProof | None = None) -> Submitted:
@@ -278,7 +278,7 @@ class Transaction:
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def journal(self, what: JournalStep) -> bool:
+    async def journal(self, what: JournalWrite) -> bool:
         await self.write()
         self._segment.steps[what.run, what.step] = what
         self.journalled.discard(what.run)

@@ -14,7 +14,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import StoreError
 from remit.stores.group_commit import resolve
-from remit.stores.postgres.connection import TROUBLE, Address, PgConnection, close_quietly
+from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
 
 CHANNEL = "remit_ended"
 # How often a wait asks the database where notifications arrive, and where they do not.
@@ -34,7 +34,7 @@ Outcomes = Callable[[Sequence[str]], Awaitable[dict[str, Response | None]]]
 class Waiting:
     """The callers that wait for outcomes, and the connection that listens for them."""
 
-    def __init__(self, address: Address, outcomes: Outcomes) -> None:
+    def __init__(self, address: DatabaseAddress, outcomes: Outcomes) -> None:
         self._address = address
         self._outcomes = outcomes
         self._awaited: dict[str, list[asyncio.Future[Response | None]]] = {}

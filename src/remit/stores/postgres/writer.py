@@ -17,15 +17,15 @@ from remit.stores.postgres.commits import (
     PASSING,
     PATIENCE_SECONDS,
     RETRY_SECONDS,
+    BatchCommits,
     Change,
-    Commits,
     Item,
+    QueuedWrite,
     UnreachableError,
-    WriteOperation,
 )
-from remit.stores.postgres.connection import Address, PgConnection
-from remit.stores.postgres.operations import Entry, Finish, JournalStep, Submit
-from remit.stores.postgres.transaction import Transaction
+from remit.stores.postgres.connection import DatabaseAddress, PgConnection
+from remit.stores.postgres.operations import Entry, Finish, JournalWrite, Submit
+from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.writer import IDLE_SECONDS, SOON_SECONDS, WAKE_AT
 
 _log = logging.getLogger("remit.store")
@@ -35,11 +35,11 @@ class PgWriter:
     """The queue, the write connection, and the task that writes; used in one event loop."""
 
     def __init__(
-        self, address: Address, *, wall_ms: Callable[[], int], committed: Callable[[Transaction], None]
+        self, address: DatabaseAddress, *, wall_ms: Callable[[], int], committed: Callable[[PgTransaction], None]
     ) -> None:
         self._address = address
         self._on_commit = committed
-        self.commits = Commits(address, wall_ms=wall_ms, committed=self._committed, requeue=self._requeue)
+        self.commits = BatchCommits(address, wall_ms=wall_ms, committed=self._committed, requeue=self._requeue)
         self.queue: deque[Item] = deque()
         """Items to write, oldest first. It outlives the task, so nothing is lost between two openings."""
         self.sizes: dict[str, int] = {}
@@ -99,20 +99,20 @@ class PgWriter:
         self._timer = loop.call_later(seconds, self.wake)
 
     def do(
-        self, what: Submit | Finish | JournalStep | Change | None, *, kept: bool = False, soon: bool = False
+        self, what: Submit | Finish | JournalWrite | Change | None, *, kept: bool = False, soon: bool = False
     ) -> "asyncio.Future[Any]":
         """Queue a write; the future has its result once the transaction that it was part of is durable."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.queue.append(WriteOperation(what, future, kept))
+        self.queue.append(QueuedWrite(what, future, kept))
         if soon and not self.eager:
             self.wake_within(SOON_SECONDS)
         else:
             self.wake()
         return future
 
-    def later(self, what: JournalStep | Change) -> None:
+    def later(self, what: JournalWrite | Change) -> None:
         """Queue a write for when a batch is written anyway."""
-        self.queue.append(WriteOperation(what, None))
+        self.queue.append(QueuedWrite(what, None))
         if len(self.queue) > self.calm:
             self.nudge()
 
@@ -205,7 +205,7 @@ class PgWriter:
         except Exception as error:  # noqa: BLE001 - what it can be depends on what agents put into their answers
             # Only the type of the error is reported: its text may quote unredacted data.
             _log.error("%s: something could not be written (%s)", self._address.name, type(error).__name__)
-            if not isinstance(item, WriteOperation):
+            if not isinstance(item, QueuedWrite):
                 await self._persist([_notice(item, error)])
             elif item.future:
                 resolve(item.future, None, self._address.translate(error))
@@ -214,7 +214,7 @@ class PgWriter:
         # Once callers were told of trouble, later ones are told at once.
         await self.commits.persist(batch, 0 if self._troubled else PATIENCE_SECONDS)
 
-    def _committed(self, transaction: Transaction) -> None:
+    def _committed(self, transaction: PgTransaction) -> None:
         sizes = self.sizes
         for run, size in transaction.sizes:
             if run in sizes:
@@ -235,13 +235,13 @@ class PgWriter:
         """Queue what nobody waits for again, before everything else."""
         if error is not None:
             self._tell(batch, error)
-        kept = [item for item in batch if not (isinstance(item, WriteOperation) and item.future)]
+        kept = [item for item in batch if not (isinstance(item, QueuedWrite) and item.future)]
         self.queue.extendleft(reversed(kept))
 
     def _tell(self, batch: list[Item], error: BaseException) -> None:
         problem = self._problem(error)
         for item in batch:
-            if isinstance(item, WriteOperation) and item.future:
+            if isinstance(item, QueuedWrite) and item.future:
                 resolve(item.future, None, problem)
 
     def _problem(self, error: BaseException) -> StoreError:
