@@ -282,6 +282,7 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     ] = 0
     since: Annotated[
         int, Meta(description="The row up to which the record was verified before; 0 if all of it was verified now.")
+    ] = 0
     unchained: Annotated[
         int, Meta(description="Records of several hubs that are durable and not in the chain yet.")
     ] = 0

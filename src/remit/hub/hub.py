@@ -45,10 +45,8 @@ from remit.runtime.ports import (
 from remit.runtime.registry import team_invalid
 from remit.runtime.root_request import AskOptions
 from remit.runtime.shared_limits import SharedLimits
-from remit.stores import POSTGRES, STORE_PATH
-from remit.stores.addresses import postgres_store
-from remit.stores.checkpoints import key_path
-from remit.stores.sqlite import SqliteStore
+from remit.stores import STORE_PATH
+from remit.stores.addresses import secret_files, store_at
 from remit.text.classification import Scorer
 from remit.text.intent import DECISION_MS, THRESHOLDS, Thresholds
 from remit.transports.local import LocalTransport
@@ -114,18 +112,11 @@ class Hub(OldHubNames, Engine):
         self.bus: Bus | None = None
         limits = limits or Limits()
         count = default_token_counter() if token_counter is None else token_counter
-        if isinstance(store, str) and store.startswith(POSTGRES):
-            key = key_path(DEFAULT_STORE)
-            store = postgres_store(store, key=key, count=count)
-            self._ignored = key.parent
-        elif store is None or isinstance(store, str | Path):
-            path = DEFAULT_STORE if store is None else Path(store)
-            store = SqliteStore(path, durability=durability, count=count)
-            self._ignored = path.parent if path.parent.name == DEFAULT_STORE.parent.name else None
-        if isinstance(store, SqliteStore):
-            self._isolation.hide([store.path.absolute(), key_path(store.path.absolute())])
-        elif (key_file := getattr(store, "key_file", None)) is not None:  # the class is not imported without its driver
-            self._isolation.hide([key_file.absolute()])
+        if store is None or isinstance(store, str | Path):
+            store = store_at(DEFAULT_STORE if store is None else store, durability=durability, count=count)
+            folder = secret_files(store)[-1].parent
+            self._ignored = folder if folder.name == DEFAULT_STORE.parent.name else None
+        self._isolation.hide(path.absolute() for path in secret_files(store))
         super().__init__(
             name=name,
             store=store,

@@ -5,6 +5,25 @@ from pathlib import Path
 from remit.policy.budget import estimate
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import Store, StoreError, TokenCounter
+from remit.stores import POSTGRES, STORE_PATH
+from remit.stores.checkpoints import key_path
+from remit.stores.sqlite import Durability, SqliteStore
+
+
+def store_at(place: Path | str, *, durability: Durability, count: TokenCounter) -> Store:
+    """Return the store at the address of a PostgreSQL database, or in the SQLite file at a path, not open yet."""
+    if isinstance(place, str) and place.startswith(POSTGRES):
+        return postgres_store(place, key=key_path(Path(STORE_PATH)), count=count)
+    return SqliteStore(Path(place), durability=durability, count=count)
+
+
+def secret_files(store: Store) -> list[Path]:
+    """Return the files of a store that agents must not read, its key last."""
+    if isinstance(store, SqliteStore):
+        return [store.path, key_path(store.path)]
+    # The class is not imported without its driver.
+    key: Path | None = getattr(store, "key_file", None)
+    return [] if key is None else [key]
 
 
 def postgres_store(
