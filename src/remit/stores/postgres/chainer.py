@@ -59,6 +59,9 @@ class Head(NamedTuple):
     digest: bytes
 
 
+# A hub that is stopped while it extends the chain is thrown out by the server, and the next one goes on.
+_LIMITS = "SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL lock_timeout = '30s'"
+
 # In one statement, so that all streams are read in one snapshot.
 _UNCHAINED = """
     SELECT stream.id, new.number, new.digest, new.tx::text::bigint
@@ -151,6 +154,7 @@ async def bring_up_to_date(connection: PgConnection) -> None:
     more = await is_behind(connection)
     while more:
         async with connection.transaction():
+            await connection.execute(_LIMITS)
             await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
             _, more = await extend(connection, time.time_ns() // 1_000_000)
 
@@ -239,6 +243,7 @@ class Chainer:
 
     async def _extend_chain(self, connection: PgConnection, *, wait: bool, sign: bool) -> bool:
         async with connection.transaction():
+            await connection.execute(_LIMITS)
             if wait:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
             elif not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", CHAINING):

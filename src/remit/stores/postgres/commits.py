@@ -34,7 +34,7 @@ DOUBT_SECONDS = 10
 _log = logging.getLogger("remit.store")
 
 # If the hub vanishes in the middle, the server ends the transaction and frees its locks.
-_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '30s'; SET LOCAL lock_timeout = '30s'"
+_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL lock_timeout = '30s'"
 
 Change = Callable[[PgTransaction], Awaitable[Any]]
 """A write that is not collected with others."""

@@ -30,9 +30,7 @@ class PgConnection(Protocol):
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...
 
-    async def executemany(
-        self, command: str, args: Sequence[Sequence[Any]], *, timeout: float | None = None
-    ) -> None: ...
+    async def executemany(self, command: str, args: Sequence[Sequence[Any]]) -> None: ...
 
     async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[tuple[Any, ...]]: ...
 
@@ -47,6 +45,8 @@ class PgConnection(Protocol):
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
 
     def is_closed(self) -> bool: ...
+
+    def is_in_transaction(self) -> bool: ...
 
     async def close(self, *, timeout: float | None = None) -> None: ...
 
@@ -89,7 +89,7 @@ class DatabaseAddress(Struct, frozen=True):
     async def connect(self) -> PgConnection:
         """Return a new connection, or raise `StoreError`."""
         try:
-            return await _connect(
+            connection = await _connect(
                 self.url,
                 password=self.password,
                 timeout=CONNECT_SECONDS,
@@ -110,6 +110,7 @@ class DatabaseAddress(Struct, frozen=True):
                     "special characters of a password are percent-encoded.",
                 )
             ) from None
+        return PooledConnection(connection) if self.pooler else connection
 
     def translate(self, error: BaseException) -> StoreError:
         """Return an error of this database as a `StoreError`."""
@@ -128,6 +129,52 @@ class DatabaseAddress(Struct, frozen=True):
         if isinstance(error, msgspec.DecodeError):
             return StoreError(fault(Code.STORE_UNAVAILABLE, f"{self.name}: {error}"))
         return StoreError(fault(Code.MALFORMED_ENVELOPE, f"this cannot be recorded: {error}"))
+
+
+class PooledConnection:
+    """A connection through a pooler in transaction mode: each statement is in a transaction.
+
+    The driver sends a statement in two steps, and outside a transaction the second may reach another server process.
+    """
+
+    def __init__(self, connection: PgConnection) -> None:
+        self._connection = connection
+        self.transaction = connection.transaction
+        self.add_listener = connection.add_listener
+        self.is_closed = connection.is_closed
+        self.is_in_transaction = connection.is_in_transaction
+        self.close = connection.close
+        self.terminate = connection.terminate
+
+    @asynccontextmanager
+    async def _within(self) -> AsyncGenerator[PgConnection]:
+        if self._connection.is_in_transaction():
+            yield self._connection
+        else:
+            async with self._connection.transaction():
+                yield self._connection
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        if not args:  # sent in one step
+            return await self._connection.execute(query, timeout=timeout)
+        async with self._within() as connection:
+            return await connection.execute(query, *args, timeout=timeout)
+
+    async def executemany(self, command: str, args: Sequence[Sequence[Any]]) -> None:
+        async with self._within() as connection:
+            await connection.executemany(command, args)
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[tuple[Any, ...]]:
+        async with self._within() as connection:
+            return await connection.fetch(query, *args, timeout=timeout)
+
+    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> tuple[Any, ...] | None:
+        async with self._within() as connection:
+            return await connection.fetchrow(query, *args, timeout=timeout)
+
+    async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any:
+        async with self._within() as connection:
+            return await connection.fetchval(query, *args, timeout=timeout)
 
 
 # Raised by the driver, too, for values that it cannot encode.

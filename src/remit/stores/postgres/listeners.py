@@ -11,6 +11,9 @@ from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.operations import Entry
 from remit.stores.writer import Listener
 
+# The chain is extended within milliseconds, unless the server or the hub that extends it is in trouble.
+HEARD_SECONDS = 2.0
+
 _log = logging.getLogger("remit.store")
 
 _PLACES = """
@@ -61,7 +64,8 @@ class Listeners:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((stream, number, future))
-        await future
+        # The records are durable; an answer is not held back for ever because the chain cannot be extended.
+        await asyncio.wait([future], timeout=HEARD_SECONDS)
 
     async def chained(self, connection: PgConnection) -> None:
         """Give the listeners what is in the chain by now."""
