@@ -60,8 +60,8 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
     found: Tracks = {}
     place = place_of(team)
     if not isinstance(place, Path) or place.exists():  # otherwise no agent has been called yet
-        with reading(place) as connection:
-            found = _tracks(connection)
+        with reading(place) as view:
+            found = _tracks(view)
     candidates = [Candidate(name=name, track=found.get((capability, name), TrackRecord())) for name in names]
     return Ranking(
         capability=capability,
@@ -82,8 +82,8 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
     )
 
 
-def _tracks(connection: StoreView) -> Tracks:
-    return tracks(connection.recent(NEWEST), lambda ms: ms / 1_000, connection.running())
+def _tracks(view: StoreView) -> Tracks:
+    return tracks(view.recent(NEWEST), lambda ms: ms / 1_000, view.running())
 
 
 def _row(agent: RankedAgent, at_ms: int) -> tuple[str, ...]:

@@ -194,8 +194,8 @@ def anchor(
     from remit.cli.places import existing, reading, store_file
 
     path = existing(store_file(store_path, team_file, overrides))
-    with reading(path) as connection:
-        newest, after = connection.newest_anchor()
+    with reading(path) as view:
+        newest, after = view.newest_anchor()
     document = AuditCheckpoint(**asdict(newest))
     line = encode(document).decode()
     if url is not None:
@@ -271,11 +271,11 @@ def tail(
     from remit.cli.show.records_view import find_recorded
     from remit.stores.reader import PAGE
 
-    with reading(store_file(store_path, team_file, overrides)) as connection:
-        run = run and find_recorded(connection, run)
-        begun = shown = connection.before_newest(count, run, profile)
+    with reading(store_file(store_path, team_file, overrides)) as view:
+        run = run and find_recorded(view, run)
+        begun = shown = view.before_newest(count, run, profile)
         while True:
-            page = connection.records(run, shown, PAGE, profile)
+            page = view.records(run, shown, PAGE, profile)
             for record in page:
                 _print(record, as_jsonl=as_jsonl)
                 shown = record.seq

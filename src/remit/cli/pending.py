@@ -193,8 +193,8 @@ def _questions(path: "Place") -> list[Question]:
 
     if isinstance(path, Path) and not path.exists() and (not path.parent.exists() or _device_file(path).exists()):
         return []
-    with reading(path) as connection:
-        return connection.pending()
+    with reading(path) as view:
+        return view.pending()
 
 
 def _watch(look: Callable[[], list[Asked]], shown: Sequence[Asked], *, as_lines: bool) -> None:
@@ -368,6 +368,6 @@ async def _decide(path: "Place", name: str, decision: Decision) -> Question:
 def _state(path: "Place", run: str) -> Any:
     from remit.cli.places import reading
 
-    with reading(path) as connection:
-        found = connection.runs(run=run, limit=1)
+    with reading(path) as view:
+        found = view.runs(run=run, limit=1)
     return found[0].state if found else "silent"

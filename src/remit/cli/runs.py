@@ -70,9 +70,9 @@ def list_runs(
     from remit.cli.show.screen import print_json
     from remit.documents.runs import Runs
 
-    with reading(store_file(store_path, team_file, overrides)) as connection:
+    with reading(store_file(store_path, team_file, overrides)) as view:
         most = LOOKED_AT if state else limit
-        found = connection.runs(user=user, correlation=correlation, limit=most)
+        found = view.runs(user=user, correlation=correlation, limit=most)
     found = [each for each in found if state is None or standing(each) == state][:limit]
     if as_json:
         print_json(Runs(runs=tuple(map(run_line, found))))
@@ -106,9 +106,9 @@ def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
     from remit.cli.show.screen import now_ms, print_json
 
     path = store_file(store_path, team_file, overrides)
-    with reading(path) as connection:
-        run = find_run(connection, run)
-        tree, known = tree_of(connection, run), summary_of(connection, run)
+    with reading(path) as view:
+        run = find_run(view, run)
+        tree, known = tree_of(view, run), summary_of(view, run)
     found = details(tree, run, known.state if known else "finished", relative_path(path), now_ms())
     if as_json:
         print_json(found)
@@ -143,8 +143,8 @@ def answer(
     from remit.cli.show.records_view import find_run
 
     path = store_file(store_path, team_file, overrides)
-    with reading(path) as connection:
-        run = find_run(connection, run)
+    with reading(path) as view:
+        run = find_run(view, run)
     key = vault_key(team_file, overrides) if store_path is None or team_file is not None else None
     raise SystemExit(give_answer(path, run, key, wait=wait, as_json=as_json))
 
@@ -166,9 +166,9 @@ def tree(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
     from remit.cli.show.runs_print import print_tree
     from remit.cli.show.screen import now_ms, print_json
 
-    with reading(store_file(store_path, team_file, overrides)) as connection:
-        run = find_run(connection, run)
-        found = tree_of(connection, run)
+    with reading(store_file(store_path, team_file, overrides)) as view:
+        run = find_run(view, run)
+        found = tree_of(view, run)
     if as_json:
         print_json(branches(found, run, now_ms()))
     else:
@@ -332,10 +332,10 @@ def replay(
     from remit.cli.show.runs_print import print_replay, replayed
     from remit.cli.show.screen import print_json
 
-    with reading(store_file(store_path, team_file, overrides)) as connection:
-        run = find_run(connection, run)
-        known = summary_of(connection, run)
-        found = replayed(run, known.state if known else "finished", records_of(connection, run))
+    with reading(store_file(store_path, team_file, overrides)) as view:
+        run = find_run(view, run)
+        known = summary_of(view, run)
+        found = replayed(run, known.state if known else "finished", records_of(view, run))
     if as_json:
         print_json(found)
     else:

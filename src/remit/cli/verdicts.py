@@ -116,8 +116,8 @@ def _newest(team: Team) -> list[Record]:
     if isinstance(place, Path) and not place.exists():
         return []
     try:
-        with reading(place) as connection:
-            return connection.recent(NEWEST)
+        with reading(place) as view:
+            return view.recent(NEWEST)
     except StoreError:  # the guards can be explained without it
         return []
 

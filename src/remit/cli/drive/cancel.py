@@ -28,9 +28,9 @@ POLL_S = 0.1
 
 async def cancel_run(path: Place, name: str, reason: str, *, as_json: bool) -> int:
     """Cancel the run *name*, print the outcome, and return the exit code."""
-    with reading(path) as connection:
-        run = find_run(connection, name)
-        known = summary_of(connection, run)
+    with reading(path) as view:
+        run = find_run(view, name)
+        known = summary_of(view, run)
     if known is None:
         done = Cancellation(run=run, outcome="over", status=Status.REFUSED)
     elif known.response is not None:

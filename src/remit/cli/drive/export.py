@@ -20,9 +20,9 @@ from remit.text.terminal import json_for_terminal
 
 def export_records(path: Place, name: str | None, form: Literal["jsonl", "json"], out: Path | None) -> None:
     """Write the records of one run, or of all."""
-    with reading(path) as connection:
-        run = None if name is None else find_run(connection, name)
-        lines = (encode(record_line(record)).decode() for record in records_of(connection, run))
+    with reading(path) as view:
+        run = None if name is None else find_run(view, name)
+        lines = (encode(record_line(record)).decode() for record in records_of(view, run))
         pieces = (line + "\n" for line in lines) if form == "jsonl" else _as_one(lines)
         shown = out is None and sys.stdout.isatty()
         count = 0

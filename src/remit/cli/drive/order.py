@@ -120,10 +120,10 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
 
     Raises a `RemitError` if the run cannot be retried, or its request is no longer stored.
     """
-    with reading(place_of(team)) as connection:
-        run = find_run(connection, name)
-        known = summary_of(connection, run)
-        asked = [each.body for each in records_of(connection, run) if isinstance(each.body, Request)]
+    with reading(place_of(team)) as view:
+        run = find_run(view, name)
+        known = summary_of(view, run)
+        asked = [each.body for each in records_of(view, run) if isinstance(each.body, Request)]
     if known is None or not asked:
         raise _nothing(f"the {named(run)} was refused before it started", "Start a new run: remit run AGENT TASK")
     if known.response is None:

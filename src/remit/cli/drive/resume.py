@@ -42,8 +42,8 @@ LOOKED_AT = 10_000
 
 def resume(team: Team, path: Place, name: str | None, *, as_json: bool) -> int:
     """Resume the run *name*, or all that can be resumed; print the outcome and return the exit code."""
-    with reading(path) as connection:
-        found = _unended(connection) if name is None else [_known(connection, name)]
+    with reading(path) as view:
+        found = _unended(view) if name is None else [_known(view, name)]
     mine = [each for each in found if each.agent in team.everyone]
     if name is not None:
         (known,) = found
@@ -65,18 +65,18 @@ def resume(team: Team, path: Place, name: str | None, *, as_json: bool) -> int:
         return code
 
 
-def _known(connection: StoreView, name: str) -> RunSummary:
-    run = find_run(connection, name)
-    known = summary_of(connection, run)
+def _known(view: StoreView, name: str) -> RunSummary:
+    run = find_run(view, name)
+    known = summary_of(view, run)
     if known is None:
         see = f"See why with `remit runs show {short(run)}`."
         raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{named(run)} was refused before it started", suggestion=see))
     return known
 
 
-def _unended(connection: StoreView) -> list[RunSummary]:
+def _unended(view: StoreView) -> list[RunSummary]:
     """Return the unfinished runs, oldest first."""
-    newest = connection.runs(limit=LOOKED_AT)
+    newest = view.runs(limit=LOOKED_AT)
     return [each for each in reversed(newest) if each.response is None]
 
 
@@ -140,8 +140,8 @@ async def _pursued(team: Team, path: Place, runs: Sequence[str], *, patient: boo
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver, store=path if isinstance(path, Path) else None)
         hub.resume_only(runs)
-        with reading(path) as connection, logging_to(display.say, verbose=False):
-            pursuit = RecordFollower(connection, hub, trees, display, patient=patient, at_terminal=approver is not None)
+        with reading(path) as view, logging_to(display.say, verbose=False):
+            pursuit = RecordFollower(view, hub, trees, display, patient=patient, at_terminal=approver is not None)
             with interrupts(pursuit.stop, display.abandon):
                 await pursuit.run()
         return pursuit
@@ -164,7 +164,7 @@ class RecordFollower:
 
     def __init__(
         self,
-        connection: StoreView,
+        view: StoreView,
         hub: Hub,
         trees: dict[str, Tree],
         display: Display,
@@ -174,7 +174,7 @@ class RecordFollower:
     ) -> None:
         self.trees = trees
         self.stopped = False
-        self._connection = connection
+        self._view = view
         self._hub = hub
         self._display = display
         self._patient = patient
@@ -250,7 +250,7 @@ class RecordFollower:
 
     def _look(self, run: str, *, show: bool = True) -> None:
         tree = self.trees[run]
-        for record in records_of(self._connection, run, self._seen[run]):
+        for record in records_of(self._view, run, self._seen[run]):
             self._seen[run] = record.seq
             node = tree.feed(record)
             if show:

@@ -29,12 +29,12 @@ STANDING_S = 1.0
 
 def follow(path: Place, name: str, *, as_json: bool, as_jsonl: bool) -> int:
     """Show a run until it ends, and return its exit code."""
-    with reading(path) as connection, data_only() as data:
-        run = find_run(connection, name)
+    with reading(path) as view, data_only() as data:
+        run = find_run(view, name)
         tree = Tree()
         display = display_for(tree)
         try:
-            _follow(connection, run, tree, display, data if as_jsonl else None)
+            _follow(view, run, tree, display, data if as_jsonl else None)
         except KeyboardInterrupt:
             display.close()
             click.echo(f"\nStopped watching; the {named(run)} continues.\n→ remit runs cancel {short(run)}", err=True)
@@ -52,11 +52,11 @@ def follow(path: Place, name: str, *, as_json: bool, as_jsonl: bool) -> int:
         return exit_code(response)
 
 
-def _follow(connection: StoreView, run: str, tree: Tree, display: Display, data: Data | None) -> None:
+def _follow(view: StoreView, run: str, tree: Tree, display: Display, data: Data | None) -> None:
     seen, looked, was_silent = 0, time.monotonic(), False
     announced: set[str] = set()
     while tree.response is None:
-        for record in records_of(connection, run, seen):
+        for record in records_of(view, run, seen):
             seen = record.seq
             display.show(record, tree.feed(record))
             if data is not None:
@@ -65,7 +65,7 @@ def _follow(connection: StoreView, run: str, tree: Tree, display: Display, data:
         display.tick()
         if time.monotonic() - looked > STANDING_S:
             looked = time.monotonic()
-            was_silent = _warn_if_silent(connection, run, display, before=was_silent)
+            was_silent = _warn_if_silent(view, run, display, before=was_silent)
         if tree.response is None:
             time.sleep(POLL_S)
 
@@ -78,9 +78,9 @@ def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
             display.say(f"→ {consent.todo}")
 
 
-def _warn_if_silent(connection: StoreView, run: str, display: Display, *, before: bool) -> bool:
+def _warn_if_silent(view: StoreView, run: str, display: Display, *, before: bool) -> bool:
     """Print once that no process executes the run any more; return whether that is so."""
-    known = summary_of(connection, run)
+    known = summary_of(view, run)
     silent = known is not None and known.state == "silent"
     if silent and not before:
         display.say(
