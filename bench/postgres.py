@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 CALLERS = 64
 COUNT = 6_400
 ROUNDS = 3
+SLOW_SECONDS = 3.0
 
 
 async def answers(store: Store, count: int, prefix: str) -> None:
@@ -48,6 +49,54 @@ async def rate(store: Store, prefix: str) -> float:
     return COUNT / took
 
 
+async def hubs_rate(url: str, key: Path, hubs: int) -> float:
+    """Return how many answers several hubs give in a second, one caller each."""
+    stores = [PostgresStore(url, key=key) for _ in range(hubs)]
+    for store in stores:
+        await store.open()
+    answered = 0
+
+    async def caller(place: int, store: Store, end: float) -> None:
+        nonlocal answered
+        while time.perf_counter() < end:
+            request = a_request(f"{hubs}-{place}-{answered}-{time.perf_counter_ns()}")
+            await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            assert await store.finish(request.run, 1, a_response(request), 7)
+            answered += 1
+
+    end = time.perf_counter() + SLOW_SECONDS
+    async with asyncio.TaskGroup() as group:
+        for place, store in enumerate(stores):
+            group.create_task(caller(place, store, end))
+    for store in stores:
+        await store.close()
+    return answered / SLOW_SECONDS
+
+
+def measure_hubs() -> list[Figure]:
+    """Measure several hubs on a server that takes 5 ms for each commit."""
+    from postgres_server import PostgresServer
+
+    server = PostgresServer("commit_delay=5000", "commit_siblings=0")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            url, key = asyncio.run(server.database()), Path(folder) / "hub.key"
+            rates = {hubs: asyncio.run(hubs_rate(url, key, hubs)) for hubs in (1, 2, 4, 8)}
+    finally:
+        server.remove()
+    goals = {2: None, 4: at_least(2), 8: at_least(3.5)}
+    return [
+        Figure(
+            name=f"postgres: answers of {hubs} hubs at 5 ms per commit, against one",
+            value=rates[hubs],
+            floor=rates[1],
+            unit="/s",
+            bound=goal,
+        )
+        for hubs, goal in goals.items()
+    ]
+
+
 def measure() -> list[Figure]:
     from postgres_server import PostgresServer
 
@@ -70,7 +119,8 @@ def measure() -> list[Figure]:
             floor=max(floors),
             unit="/s",
             bound=at_least(0.6),
-        )
+        ),
+        *measure_hubs(),
     ]
 
 
