@@ -132,7 +132,7 @@ class Watch:
         records = await hub.store.records(limit=10_000)
         self.written["records"] = b"\n".join(map(encode, records))
         self.written["spans without content"] = repr(Spans("local").fold(records))
-        self.written["figures"] = MetricsPage(hub).page()
+        self.written["figures"] = MetricsPage(hub).page(ready=True)
         self.written["runs"] = repr(await hub.store.runs())
         self.written["pending"] = repr(await hub.store.pending())
         self.written["facts"] = repr(await hub.store.facts("u-1"))

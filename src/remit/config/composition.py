@@ -110,7 +110,7 @@ def hub_of(
         token_counter=count,
         workspace=team.workspace,
         summarizer=summarizer_of(team.context, environ),
-        shared=shared or team.bus is not None,
+        shared=shared or team.bus is not None or team.store.url is not None,
     )
     if isinstance(hub.store, SqliteStore):
         hub.store.retention = team.store.retention()

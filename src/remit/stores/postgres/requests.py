@@ -32,6 +32,12 @@ EXPIRED = """
     WHERE state = 0 AND request.lease_until_ms <= $1 AND coalesce(worker.lease_until_ms, 0) <= $1 ORDER BY place
 """
 
+# The request as it was submitted, if it has not begun.
+NOT_BEGUN = """
+    SELECT body FROM remit.request JOIN remit.record ON stream = begun_stream AND number = begun_number
+    WHERE request.run = $1 AND state < 2 AND state = 0 AND waiting
+"""
+
 FORGET_OUTCOMES = f"""
     WITH old AS (
         UPDATE remit.request SET state = {FORGOTTEN} WHERE state = 1 AND ended_ms <= $1 RETURNING run

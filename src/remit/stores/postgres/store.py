@@ -33,6 +33,7 @@ from remit.runtime.ports import (
     SingleUseProof,
     StoreError,
     Submitted,
+    TakenRequest,
     TokenCounter,
 )
 from remit.stores import vault
@@ -213,6 +214,10 @@ class PostgresStore:
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
+
+    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+        """Claim a request that has not begun and that no worker holds, and return it."""
+        return await self._do(lambda transaction: transaction.take(run, worker, lease_ms))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         # Not with the rest: a lease must not expire because a long batch is written, and the row is this worker's own.

@@ -25,6 +25,7 @@ from remit.runtime.ports import (
     SingleUseProof,
     StoreError,
     Submitted,
+    TakenRequest,
     unknown_outcome,
 )
 from remit.stores.postgres import inbox
@@ -41,7 +42,7 @@ from remit.stores.postgres.bulk import (
 )
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.operations import Entry, Finish, JournalWrite, Submit
-from remit.stores.postgres.requests import CLAIM, EXPIRED, FORGET_OUTCOMES, find, owner
+from remit.stores.postgres.requests import CLAIM, EXPIRED, FORGET_OUTCOMES, NOT_BEGUN, find, owner
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 
@@ -246,6 +247,13 @@ class PgTransaction:
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         return await self.connection.fetchval(CLAIM, worker, lease_ms, MOST_EPOCHS, run)
+
+    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+        await self.write()
+        body = await self.connection.fetchval(NOT_BEGUN, run)
+        if body is None or (epoch := await self.claim(run, worker, lease_ms)) is None:
+            return None
+        return TakenRequest(epoch, read_request(body))
 
     async def finish(self, what: Finish) -> bool:
         await self.write()
