@@ -20,7 +20,7 @@ from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.problems import did_you_mean
 from remit.runtime.ports import Store, StoreError
 from remit.stores import STORE_PATH
-from remit.stores.connection import connect_reader, translate
+from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
 from remit.stores.user_keys import show_plain
@@ -79,6 +79,16 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
         why = error.fault
         advice = in_sentences(why.suggestion, "Or give the store with --store.")
         raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
+
+
+def sqlite_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Path:
+    """Return the SQLite file of a command that works on nothing else."""
+    place = store_file(store_path, team_file, overrides)
+    if isinstance(place, Path):
+        return place
+    message = f"the store is {place}, and this command works on SQLite files"
+    advice = "Use the tools of PostgreSQL, such as pg_dump; see docs/postgres.md."
+    raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
 
 
 def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
@@ -165,6 +175,14 @@ def reading(path: Place) -> Generator[StoreView]:
     # Not OSError: SQLite has its own errors, and an OSError may come from the caller's own output.
     except (apsw.Error, msgspec.DecodeError) as error:
         raise translate(error, path) from error
+
+
+@contextmanager
+def reading_file(path: Path) -> Generator[SqliteConnection]:
+    """Open an SQLite file for reading, without disturbing hubs."""
+    with reading(path) as view:
+        assert isinstance(view, SqliteView), "a path is an SQLite file"
+        yield view.connection
 
 
 @asynccontextmanager

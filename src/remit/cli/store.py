@@ -143,15 +143,15 @@ def verify_archive(
       remit store verify-archive /mnt/archive/hub
       remit store verify-archive /mnt/archive/hub --alone --public-key 3f09…
     """
-    from remit.cli.places import reading, store_file
+    from remit.cli.places import reading_file, sqlite_file
     from remit.stores.archive import verify_archive as check
     from remit.stores.audit import chain_rows
 
-    path = store_file(store_path, team_file, overrides)
+    path = sqlite_file(store_path, team_file, overrides)
     if alone:
         verdict = check(folder, keys=public_keys)
     else:
-        with reading(path) as connection:
+        with reading_file(path) as connection:
             verdict = check(folder, keys=public_keys, stored=lambda after, last: chain_rows(connection, after, last))
     state = (
         "the archive is intact" if verdict.ok else f"the archive is damaged ({many(len(verdict.findings), 'finding')})"
@@ -200,11 +200,11 @@ def backup(
     """
     import apsw
 
-    from remit.cli.places import existing, store_file
+    from remit.cli.places import existing, sqlite_file
     from remit.stores.backup import back_up
     from remit.stores.connection import translate
 
-    path = existing(store_file(store_path, team_file, overrides))
+    path = existing(sqlite_file(store_path, team_file, overrides))
     try:
         done = back_up(path, file, with_keys=not without_keys, keys_to=keys_file)
     except apsw.Error as error:
@@ -252,13 +252,13 @@ def restore(
     """
     import apsw
 
-    from remit.cli.places import store_file
+    from remit.cli.places import sqlite_file
     from remit.cli.show.screen import print_text
     from remit.stores.audit import verify_file
     from remit.stores.connection import translate
     from remit.stores.restore import restore as put_back
 
-    path = store_file(store_path, team_file, overrides)
+    path = sqlite_file(store_path, team_file, overrides)
     try:
         done = put_back(file, path, force=force, resume=resume, keys=keys_file)
     except (apsw.Error, OSError) as error:
@@ -295,9 +295,9 @@ def _retention(keep: str | None, team_file: Path | None, overrides: Sequence[str
 @contextmanager
 def _upkeep(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Generator["Upkeep"]:
     """Open the store of a command for removing rows, beside hubs."""
-    from remit.cli.places import opened_upkeep, store_file
+    from remit.cli.places import opened_upkeep, sqlite_file
 
-    with opened_upkeep(store_file(store_path, team_file, overrides)) as upkeep:
+    with opened_upkeep(sqlite_file(store_path, team_file, overrides)) as upkeep:
         yield upkeep
 
 

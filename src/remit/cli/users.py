@@ -44,15 +44,15 @@ def export(
       remit users export ann -o ann.jsonl
     """
     from remit.cli.drive.export import written_whole
-    from remit.cli.places import existing, reading, store_file
+    from remit.cli.places import existing, reading_file, sqlite_file
     from remit.protocol.codec import encode
     from remit.stores.erase import kept_about
     from remit.text.terminal import json_for_terminal
 
-    path = existing(store_file(store_path, team_file, overrides))
+    path = existing(sqlite_file(store_path, team_file, overrides))
     out = None if str(out) == "-" else out
     count = 0
-    with written_whole(out) as file, reading(path) as connection:
+    with written_whole(out) as file, reading_file(path) as connection:
         for what, content in kept_about(connection, user, _keys(path, team_file, overrides)):
             line = encode({"schema": f"remit.user-{what}/1", **content}).decode()
             file.write(json_for_terminal(line) + "\n")
@@ -83,10 +83,10 @@ def erase(
     Example:
       remit users erase ann
     """
-    from remit.cli.places import existing, opened_upkeep, store_file
+    from remit.cli.places import existing, opened_upkeep, sqlite_file
     from remit.stores.erase import erase as remove
 
-    path = existing(store_file(store_path, team_file, overrides))
+    path = existing(sqlite_file(store_path, team_file, overrides))
     if not yes:
         click.confirm(f"Erase everything about {user} from {path}? This cannot be undone", abort=True)
     keys = _keys(path, team_file, overrides)

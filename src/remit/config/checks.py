@@ -1,6 +1,5 @@
 """Checks that the parts of a team file agree with each other and with the files, code and secrets that they name."""
 
-import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -17,10 +16,8 @@ from remit.config.team import TeamFile
 from remit.detectors.pipeline import KINDS, detector_pipeline
 from remit.policy.plan_problems import Offered, problems
 from remit.policy.verdict import Detector
-from remit.protocol.card import Schema
 from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean
-from remit.runtime.schemas import check_schema
 
 # Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may also use.
 SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
@@ -291,22 +288,23 @@ def _needed_to_run(team: TeamFile, place: Place) -> bool:
 _REDACTION_KEY = ("redaction", "key")
 
 
+_SECRETS = (
+    "redaction.key context.summary_api_key orchestrator.api_key store.password relay.passphrase bus.token bus.password"
+)
+
+
 def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     """Return the places in a file that refer to secrets, with the names of the variables."""
-    said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
-    said.append((("store", "password"), team.store.password))
+    places = [tuple(place.split(".")) for place in _SECRETS.split()]
+    said = [(place, getattr(getattr(team, place[0]), place[1], None)) for place in places]
     said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.hosted.items()]
     said += [(("agents", name, "card_token"), agent.card_token) for name, agent in team.agents.items()]
     said += [(("peers", name, "token"), peer.token) for name, peer in team.peers.items()]
     said += [(("clients", name, "token"), client.token) for name, client in team.clients.items()]
     headers = team.telemetry.headers if team.telemetry is not None else {}
     said += [(("telemetry", "headers", name), text) for name, text in headers.items() if text.startswith("$")]
-    if team.orchestrator is not None:
-        said.append((("orchestrator", "api_key"), team.orchestrator.api_key))
-        if team.orchestrator.conflicts is not None:
-            said.append((("orchestrator", "conflicts", "api_key"), team.orchestrator.conflicts.api_key))
-    said += [(("relay", "passphrase"), team.relay.passphrase)] if team.relay is not None else []
-    said += [(("bus", key), getattr(team.bus, key, None)) for key in ("token", "password")]
+    if team.orchestrator is not None and team.orchestrator.conflicts is not None:
+        said.append((("orchestrator", "conflicts", "api_key"), team.orchestrator.conflicts.api_key))
     for name, profile in team.profiles.items():
         env = profile.env.items()
         said += [(("profiles", name, "env", key), value) for key, value in env if value.startswith("$")]
@@ -392,34 +390,6 @@ def unplaced(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     workspace = team.context.workspace
     if workspace is not None and not (folder / workspace).is_dir():
         yield WrongPart(("context", "workspace"), f"{folder / workspace} is no folder")
-
-
-def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[WrongPart]:
-    """Replace paths of schema files by their content in *said*; return those that are missing or invalid."""
-    for code, capability in team.capabilities.items():
-        for field in ("input_schema", "result_schema"):
-            given: Schema | str | None = getattr(capability, field)
-            if given is None:
-                continue
-            schema, wrong = (given, None) if isinstance(given, dict) else _schema_in(folder / given)
-            if schema is not None:
-                wrong = check_schema(schema)
-                wrong = wrong and f"this is not a JSON Schema: {wrong}"
-                said["capabilities"][code][field] = schema
-            if wrong:
-                yield WrongPart(("capabilities", code, field), wrong)
-
-
-def _schema_in(file: Path) -> tuple[Schema | None, str | None]:
-    try:
-        schema = json.loads(file.read_bytes())
-    except OSError as error:
-        return None, f"{file} cannot be read: {error.strerror}"
-    except ValueError as error:
-        return None, f"{file} is not JSON: {error}"
-    if not isinstance(schema, dict):
-        return None, f"{file} is not a JSON Schema: it holds no object"
-    return cast("Schema", schema), None
 
 
 # ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.config import bus, checks, mcp, peers, renamed_keys, shared_agents, telemetry
+from remit.config import bus, checks, mcp, peers, renamed_keys, schema_files, shared_agents, telemetry
 from remit.config.code import IMPORTING
 from remit.config.file_trust import FILE, is_trusted, trusted
 from remit.config.line_numbers import Place, TomlLines, dotted, value_at
@@ -82,7 +82,7 @@ def load_team(
         found = [checks.undecided(said, team), checks.misnamed(team, names), checks.unredactable(team)]
         found.append(checks.impossible_workflows(said, team, names))
         found.append(checks.unplaced(team, path.parent))
-        found.append(checks.read_schemas(said, team, path.parent))
+        found.append(schema_files.read_schemas(said, team, path.parent))
         found.append(undecided_reader(said, team))
         found.append(peers.mistaken(said, team, names))
         found.append(shared_agents.mistaken(said, team, names))

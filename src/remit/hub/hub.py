@@ -133,9 +133,7 @@ class Hub(OldHubNames, Engine):
             clock=clock,
         )
         self._shared = SharedLimits(self._parts, self._dispatch.routing) if shared else None
-        if self._shared is not None:
-            self._parts.shared = self._shared
-            self._closers.append(self._shared.close)
+        self._closers += [] if self._shared is None else [self._shared.close]
         if (aclose := getattr(summarizer, "aclose", None)) is not None:
             self._closers.append(aclose)
         self._orchestration = Orchestration(

@@ -64,7 +64,8 @@ class SharedLimits:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Exchange breakers and track records from now on."""
+        """Count rates, and exchange breakers and track records, together with other hubs from now on."""
+        self._parts.shared = self
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
