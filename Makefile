@@ -7,13 +7,16 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
+.PHONY: build hooks help demo demo-cluster demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 	@$(BIN)/python examples/demo.py
+
+demo-cluster: $(VENV)/.ready ## Watch four hubs on PostgreSQL and NATS be one team while one of them is killed
+	@PYTHONPATH=tests $(BIN)/python examples/cluster/demo.py
 
 demo-relay: $(VENV)/.ready ## Watch two agents of two people work together, over a gateway that can read nothing
 	@$(BIN)/python examples/relay/demo.py

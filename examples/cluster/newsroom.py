@@ -1,0 +1,36 @@
+"""The agents of a newsroom: an editor asks two researchers at once, and has what they found checked."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from remit import Answer, Brief, Call, Usage
+
+FACTS = {
+    "harbour": "The harbour handled 812 ships in May.",
+    "ferry": "The new ferry carries 340 passengers.",
+}
+# Long enough that a hub can be killed in the middle of it.
+WORK_S = 2.0
+
+
+async def editor(brief: Brief) -> Answer:
+    """Ask for each subject, have the findings checked, and put them together."""
+    found = await brief.fan_out([Call(target="researcher", objective=each) for each in FACTS])
+    text = " ".join(str(each.unwrap()) for each in found)
+    checked = await brief.delegate("checker", objective="Check it", input=text)
+    return Answer(f"{text} {checked.unwrap()}", usage=Usage(prompt=200, completion=40))
+
+
+async def researcher(brief: Brief) -> Answer:
+    """Look a subject up; a file says which process does so."""
+    brief.progress(f"looking up {brief.text}")
+    (Path("begun") / f"{brief.text}-{os.getpid()}").touch()
+    await asyncio.sleep(WORK_S)
+    return Answer(FACTS[brief.text], usage=Usage(prompt=500, completion=30))
+
+
+async def checker(brief: Brief) -> Answer:
+    """Count the figures in a text."""
+    figures = [word for word in str(brief.input).split() if word.isdecimal()]
+    return Answer(f"({len(figures)} figures were checked.)", usage=Usage(prompt=120, completion=10))
