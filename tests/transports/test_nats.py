@@ -214,3 +214,25 @@ def helper_of(version: str) -> Any:
         return remit.Answer(version)
 
     return helper
+
+
+async def test_a_request_that_is_handed_over_is_counted_once_for_its_user_and_its_agent(tmp_path: Path) -> None:
+    """The hub that is asked counts the user's day, and the hub that hosts the agent counts its rate."""
+    async with Hubs(tmp_path) as hubs:
+        limits = remit.Limits(root_tokens=400, delegation_tokens=400, user_tokens_per_day=1_000)
+        near, far = hubs.hub(limits=limits, shared=True), hubs.hub(limits=limits, shared=True)
+
+        @far.agent("spender", rate=remit.Rate(calls=3, seconds=30 * 24 * 3_600.0))
+        async def spender(brief: Brief) -> int:
+            granted = brief.tokens_left()
+            brief.spend(prompt=300)
+            return granted
+
+        for hub in (near, far):
+            await hubs.open(hub)
+        await known(near, "spender")
+        granted = [(await near.ask("spender", f"{number}", user="anna")).unwrap() for number in range(3)]
+        assert granted == [400, 400, 400]
+        over = await near.ask("spender", "4", user="ben")
+        assert over.fault is not None
+        assert over.fault.code is remit.Code.RATE_LIMITED

@@ -75,7 +75,7 @@ class RootAttempt:
     @property
     def needs_permit(self) -> bool:
         """Whether hubs count the request together before it starts."""
-        return self.entry is not None and self.entry.card.rate is not None and not self.permitted
+        return not self.permitted and self.entry is not None and self.entry.is_rated_here
 
     def allow(self, allowance: Allowance) -> None:
         """Reduce the request's tokens to what its user has left of the day."""

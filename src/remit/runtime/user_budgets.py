@@ -7,6 +7,7 @@ spend more together. The grant of a run whose hub died stays spent.
 from contextlib import suppress
 from typing import NamedTuple
 
+from remit.policy.reception import peer_of
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.context import RuntimeContext
@@ -31,9 +32,12 @@ class UserBudgets:
     def applies_to(self, request: Request) -> bool:
         """Return whether a request counts: a budget is set, and the request begins a user's run.
 
-        What agents delegate is part of the run that began it, also if another hub began it.
+        What agents delegate is part of the run that began it, also if another hub began it. A request that another hub
+        of this team handed over was counted there.
         """
-        return self._parts.limits.user_tokens_per_day is not None and not request.remit.chain
+        if self._parts.limits.user_tokens_per_day is None or request.remit.chain:
+            return False
+        return peer_of(request) != self._parts.registry.hub
 
     async def reserve(self, request: Request) -> Allowance:
         """Reserve the request's tokens, or what is left of the day if that is less; raise if nothing is left."""

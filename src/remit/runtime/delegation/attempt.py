@@ -90,7 +90,7 @@ class CallAttempt:
     @property
     def needs_permit(self) -> bool:
         """Whether hubs count the call together before it starts; a call from before a restart was counted then."""
-        return self.card is not None and self.card.rate is not None and not self.permitted and self.before is None
+        return not self.permitted and self.before is None and self.entry is not None and self.entry.is_rated_here
 
     def granted(self, limits: Limits) -> int:
         """Return the tokens that it would be granted now."""

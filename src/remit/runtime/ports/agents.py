@@ -33,6 +33,11 @@ class RegisteredAgent(NamedTuple):
     agent: Agent | Remote
     address: str
 
+    @property
+    def is_rated_here(self) -> bool:
+        """Whether calls count for its rate limit here; those of an agent that another hub of the team hosts, there."""
+        return self.card.rate is not None and not (isinstance(self.agent, Remote) and self.agent.shares_store)
+
 
 class Tool(NamedTuple):
     """A function that agents may use: its card, and the function that runs it with arguments for a user."""
