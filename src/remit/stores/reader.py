@@ -278,7 +278,7 @@ def states(agent: str, users: Sequence[str] | None, session: str | None, limit: 
     of_session = "" if session is None else "AND begun.session = ?"
     sql = _STATES.format(of_session=of_session, where=" AND ".join(wanted))
     values += [agent, *([] if users is None else [msgspec.json.encode(users).decode()]), limit]
-    return lambda connection: [_state(*row) for row in connection.execute(sql, values)]
+    return lambda connection: [run_state(*row) for row in connection.execute(sql, values)]
 
 
 # A notice after the end of a run that asked back can only mean that the run was cancelled.
@@ -302,7 +302,7 @@ _STATES = """
 """
 
 
-def _state(
+def run_state(
     run: str,
     id: str,
     user: str,
@@ -315,6 +315,7 @@ def _state(
     asks_back: int,
     called_off: int,
 ) -> RunState:
+    """Return the state of a run from the columns of a store."""
     how = None if status is None else Status(status)
     return RunState(run, id, user, via, session, correlation, changed_ms, seq, how, bool(asks_back), bool(called_off))
 

@@ -8,11 +8,11 @@ import msgspec
 
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, outline, read_body, read_request, read_response
 from remit.runtime.ports import ANYONES, MOST_FACTS, RunScope, RunState, RunSummary, StoreError
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.schema import NOW_MS
+from remit.stores.reader import run_state
 from remit.stores.schema import KINDS
 
 KIND_OF = {number: kind for kind, number in KINDS.items()}
@@ -216,7 +216,7 @@ async def states(
     if session is not None:
         wanted.add("request.session = {}", session)
     rows = await connection.fetch(_STATES.format(where=" AND ".join(wanted.where)), *wanted.values)
-    return [_state(*row) for row in rows]
+    return [run_state(*row) for row in rows]
 
 
 # A notice after the end of a run that asked back can only mean that the run was cancelled.
@@ -240,23 +240,6 @@ _STATES_OF = f"""
 """
 # As it is written in the body of a notice.
 _STATES = _STATES_OF.replace("{cancelled}", f'\'"code":"{Code.CANCELLED.value}"\'::bytea')
-
-
-def _state(
-    run: str,
-    id: str,
-    user: str,
-    via: str,
-    session: str,
-    correlation: str,
-    changed_ms: int,
-    seq: int,
-    status: str | None,
-    asks_back: bool,
-    called_off: bool,
-) -> RunState:
-    how = None if status is None else Status(status)
-    return RunState(run, id, user, via, session, correlation, changed_ms, seq, how, asks_back, called_off)
 
 
 async def running(connection: PgConnection) -> frozenset[str]:
