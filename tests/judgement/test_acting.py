@@ -18,7 +18,7 @@ SERVED = {
     "library": (6.5, 6),
     "car workshop": (8, 7),
     "power supplier": (3, 9),
-    "veterinary practice": (7.5, 6),
+    "veterinary practice": (7, 6),
     "parcel service": (5, 7),
     "property management": (3, 9),
     "airline": (7.5, 7.5),
