@@ -218,6 +218,19 @@ async def test_a_damaged_store_is_replaced(tmp_path: Path) -> None:
     assert verify_file(path).ok
 
 
+async def test_two_restores_in_one_second_keep_both_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, file = await written(tmp_path / "hub.db"), tmp_path / "hub.backup"
+    back_up(path, file)
+
+    def frozen(*_: object) -> str:
+        return "20261117015402"
+
+    monkeypatch.setattr("time.strftime", frozen)
+    aside = [restore(file, path, force=True).aside for _ in range(3)]
+    assert [each.name.removeprefix("hub.db.replaced-20261117015402") for each in aside if each] == ["", "-2", "-3"]
+    assert all(verify_file(each).ok for each in aside if each)
+
+
 async def test_being_killed_leaves_the_old_store_or_the_new_one_or_says_so(tmp_path: Path) -> None:
     """Y9: kill -9 in the middle of backup and restore leaves no half of anything in its place."""
     path, file = await written(tmp_path / "hub.db", runs=200), tmp_path / "hub.backup"

@@ -123,16 +123,28 @@ def _close_log(connection: SqliteConnection, path: Path) -> None:
 
 def _set_aside(path: Path) -> Path:
     """Keep the files of the store under another name, beside those that will replace them."""
-    aside = path.with_name(f"{path.name}.replaced-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{os.getpid()}")
-    for suffix in ("", ".checkpoints", ".key", "-wal", "-shm"):
-        old, new = Path(f"{path}{suffix}"), Path(f"{aside}{suffix}")
-        if old.exists():
-            os.link(old, new)
+    aside = _linked(path, f"{path.name}.replaced-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}")
+    for suffix in (".checkpoints", ".key", "-wal", "-shm"):
+        if (old := Path(f"{path}{suffix}")).exists():
+            os.link(old, f"{aside}{suffix}")
     # The log of a damaged file must not be taken for that of the new one.
     for suffix in ("-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     sync(path.parent)
     return aside
+
+
+def _linked(path: Path, name: str) -> Path:
+    """Link the file to the name, or to the first numbered form of it that is free: two restores may share a second."""
+    aside, number = path.with_name(name), 1
+    while True:
+        try:
+            os.link(path, aside)
+        except FileExistsError:
+            number += 1
+            aside = path.with_name(f"{name}-{number}")
+        else:
+            return aside
 
 
 # ── fencing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
