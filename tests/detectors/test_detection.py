@@ -104,6 +104,8 @@ def test_every_number_that_stdnum_checks_has_a_module() -> None:
         ("?email=ada%40example.org&x=1", [("EMAIL", "ada%40example.org")]),
         ("pаssword: hunter2", [("PASSWORD", "hunter2")]),  # the first a is Cyrillic
         ("p\u00adass\u200bword: hunter2", [("PASSWORD", "hunter2")]),
+        ("cache_api_key = 'b7e23ec29af22b0b'", [("API_KEY", "b7e23ec29af22b0b")]),
+        ("primary_key: ghp_" + "a1B2c3D4e5F6" * 3, [("API_KEY", "ghp_" + "a1B2c3D4e5F6" * 3)]),
         ("ping 8.8.4.4", [("IP", "8.8.4.4")]),
         ("1.2.3.4:8080", [("IP", "1.2.3.4")]),
         ("MAC 12-34-56-78-90-12", [("MAC", "12-34-56-78-90-12")]),
@@ -137,6 +139,9 @@ def test_invoices_versions_and_hashes_are_left_alone() -> None:
         "password = getpass.getpass('Password: ')",
         "password: SecretStr",
         "cache_key = 'user_profile_v2_settings'",
+        "cache_key = 'orders-2026-11-17'",
+        '{"primaryKey": "b7e23ec29af22b0b"}',
+        "Idempotency-Key: f47ac10b-58cc-4372-a567-0e02b2c3d479",
         "key = os.environ['X1']; token = tokens[12]",
         "00:00:00:00:00:00 and ff:ff:ff:ff:ff:ff",
         "Cookie: theme=dark; lang=en-GB2024",

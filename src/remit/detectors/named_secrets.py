@@ -94,6 +94,10 @@ _HARMLESS = frozenset(
 )
 
 
+# With such a word right before it, a key is a name for something: `idempotency_key`, `primaryKey`.
+_IDENTIFYING = frozenset(b"primary foreign cache sort partition unique idempotency dict index map row column".split())
+
+
 _NAMING = frozenset(
     b"key token secret secrets credential credentials auth pat jwt apikey apikeys accesskey "
     b"secretkey privatekey authkey authtoken "
@@ -226,9 +230,9 @@ def _is_key(before: bytes, hit: bytes, rest: bytes, value: bytes) -> bool:
     words = _CAMEL.sub(b" ", (begun[0] if begun else b"") + hit + rest).lower().split()
     if not _NAMING.intersection(words[-2:]) and not (b"session" in words and len(words) > 1):
         return False
-    if _NO_KEY.search(value):
+    if _NO_KEY.search(value) or (words[-1] in {b"key", b"keys"} and _IDENTIFYING.intersection(words[-2:-1])):
         return False
-    # `GRAFANA_TOKEN` is stronger evidence than `token`, and `cache_key` is weaker.
+    # `GRAFANA_TOKEN` is stronger evidence than `token`, and `next_page_token` is weaker.
     named = len(words) > 1 and b"session" not in words and not _HARMLESS.intersection(words)
     return is_random(value, named=named)
 
