@@ -358,9 +358,10 @@ def progress_phrase(
 ) -> str:
     """Return the line that the user reads while a step runs, without codes and names.
 
-    It is the team's phrase for the capability, or else is made from the capability's description.
+    It is the team's phrase for the capability, or else is made from the capability's description. A plain word that is
+    also the capability's name stays: in "Check the gallery" it says what the work is about.
     """
-    hidden = {*forbidden, capability} if capability else forbidden
+    hidden = {*forbidden, capability} if capability and not _is_word(capability) else forbidden
     if given := without_names(_line(phrases.get(capability or "", "")), hidden):
         return f"{given}…"
     told = without_names(_line(_CODE.sub("", description)), hidden)
@@ -371,6 +372,11 @@ def progress_phrase(
         return f"Let me {verb} {rest}".rstrip() + "…"
     # An abbreviation keeps its upper case.
     return f"Working on {told if first[:2].isupper() else told[:1].lower() + told[1:]}…"
+
+
+def _is_word(name: str) -> bool:
+    """Return whether a name is written as a word in a sentence, and not as a code: `gallery`, but not `GALLERY`."""
+    return name.isalpha() and name[1:] == name[1:].lower() and not name.isupper()
 
 
 def _line(text: str) -> str:
