@@ -1,6 +1,7 @@
 """What a callee is shown of a conversation: chosen by its caller, never twice, and never more than that."""
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -278,6 +279,28 @@ async def test_no_agent_can_say_what_the_user_answered(hub: Hub) -> None:
     async with hub:
         await hub.ask("a", "hello", user="u")
     assert known == [(Note("decision", "The user wants to pay", "a"),)]
+
+
+async def test_a_limit_that_returns_to_an_earlier_value_is_the_newest_again(hub: Hub) -> None:
+    known: list[list[str]] = []
+    said = iter([("constraint", "at most 800"), ("fact", "two rooms"), ("constraint", "at most 600")] * 2)
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> str:
+        known.append([note.text for note in brief.known])
+        for kind, text in islice(said, 1):
+            brief.note(kind, text)  # pyright: ignore[reportArgumentType]
+        return "noted"
+
+    async with hub:
+        for _ in range(7):
+            await hub.ask("clerk", "hello", user="u", session="s")
+    assert known[3:] == [
+        ["at most 800", "two rooms", "at most 600"],
+        ["two rooms", "at most 600", "at most 800"],
+        ["two rooms", "at most 600", "at most 800"],
+        ["two rooms", "at most 800", "at most 600"],
+    ]
 
 
 async def test_what_the_user_answered_is_not_asked_again(hub: Hub) -> None:

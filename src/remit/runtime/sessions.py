@@ -228,11 +228,16 @@ class Sessions:
             await self._store.cas(key, 0 if kept is None else kept[0], asked.encode(errors="replace"))
 
     def note(self, run: Run, notes: Iterable[Note]) -> None:
-        """Store notes for all agents that are asked later in the conversation."""
-        known = {(note.kind, note.text) for note in run.notes}
-        fresh = [note for note in dict.fromkeys(notes) if (note.kind, note.text) not in known]
+        """Store notes for all agents that are asked later in the conversation.
+
+        A known note is stored again, as the newest, if others of its kind came after it: a limit may return to an
+        earlier value. A fact that is found again is nothing new.
+        """
+        fresh = _not_current(list(dict.fromkeys(notes)), run.notes)
         if fresh:
-            run.notes = [*run.notes, *fresh][-MOST_NOTES:]  # no older ones are ever passed on
+            again = {(note.kind, note.text) for note in fresh}
+            before = [note for note in run.notes if (note.kind, note.text) not in again]
+            run.notes = [*before, *fresh][-MOST_NOTES:]  # no older ones are ever passed on
             self._store.note(run.scope, fresh)
 
     def note_facts(self, run: Run, facts: Iterable[str], by: str) -> None:
@@ -305,6 +310,17 @@ def _notes_for(request: Request, caller: Frame | None, run: Run) -> tuple[Note, 
     """Return the notes of a run's conversation that the callee of a request may see."""
     above = [] if caller is None else [frame.request.context for frame in caller.lineage()]
     return notes_for(run.notes, [request.context, *above])[-MOST_NOTES:] if run.notes else ()
+
+
+def _not_current(notes: Sequence[Note], known: Sequence[Note]) -> list[Note]:
+    """Return those of some notes that are not known, or that newer notes of their kind have replaced."""
+    current: set[tuple[str, str]] = set()
+    for kind in {note.kind for note in notes} if known else ():
+        texts = [note.text for note in known if note.kind == kind]
+        # Several that are noted together do not replace each other.
+        together = len(texts) if kind == "fact" else sum(note.kind == kind for note in notes)
+        current.update((kind, text) for text in texts[-together:])
+    return [note for note in notes if (note.kind, note.text) not in current]
 
 
 def _state_key(frame: Frame) -> str:

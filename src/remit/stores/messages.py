@@ -402,8 +402,8 @@ def _json(value: object) -> str:
 def note(
     connection: SqliteConnection, session: str, notes: Sequence[Note], now_ms: int, keys: UserKeys | None = None
 ) -> None:
-    """Store notes of a conversation, each once, encrypted if there are *keys*."""
-    sql = "INSERT OR IGNORE INTO main.note (session, kind, text, by, at_ms) VALUES (?,?,?,?,?)"
+    """Store notes of a conversation, each once and where it came last, encrypted if there are *keys*."""
+    sql = "INSERT OR REPLACE INTO main.note (session, kind, text, by, at_ms) VALUES (?,?,?,?,?)"
     found = owner(connection, session) if keys is not None else None
     for each in notes:
         text = each.text if keys is None else keys.encrypt(found.user if found else NOBODY, each.text.encode())

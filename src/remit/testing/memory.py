@@ -342,9 +342,9 @@ class MemoryStore:
         return frozenset(messages).intersection(message.seq for message in self._conversation(session))
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
-        kept = self._notes.setdefault(session, {})
-        for note in notes:
-            kept.setdefault((note.kind, note.text), note)
+        fresh = {(note.kind, note.text): note for note in notes}
+        kept = {at: note for at, note in self._notes.get(session, {}).items() if at not in fresh}
+        self._notes[session] = kept | fresh
 
     async def notes(self, session: str) -> list[Note]:
         self._check_open()

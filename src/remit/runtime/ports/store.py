@@ -117,7 +117,7 @@ class Conversations(Protocol):
         ...
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
-        """Store notes of a conversation; durable like a record. Duplicates are stored once."""
+        """Store notes of a conversation; durable like a record. A note that is stored again becomes the newest."""
         ...
 
     async def notes(self, session: str) -> list[Note]:

@@ -297,11 +297,11 @@ def _escaped(text: str) -> str:
 
 
 async def note(connection: PgConnection, session: str, notes: Sequence[Note]) -> None:
-    """Store notes of a conversation, each once."""
+    """Store notes of a conversation, each once and where it came last."""
     rows = [(session, each.kind, *_text(each.text), each.by) for each in notes]
     await connection.executemany(
         "INSERT INTO remit.note (session, kind, digest, text, by_agent) VALUES ($1, $2, $3, $4, $5)"
-        " ON CONFLICT DO NOTHING",
+        " ON CONFLICT (session, kind, digest) DO UPDATE SET id = DEFAULT, by_agent = excluded.by_agent",
         rows,
     )
 

@@ -172,7 +172,7 @@ class ConversationConformance(StoreCase):
             ]
             assert await store.seen("session-one", [1, 2, 3]) == {2, 3}
 
-    async def test_what_is_known_in_a_conversation_is_kept_once_oldest_first(self) -> None:
+    async def test_what_is_known_in_a_conversation_is_kept_once_where_it_came_last(self) -> None:
         first, second, third = (
             Note("fact", "likes tea"),
             Note("decision", "likes tea"),
@@ -184,6 +184,9 @@ class ConversationConformance(StoreCase):
             store.note("one", [second, third])
             await store.flush()
             assert await store.notes("one") == [first, second, third]
+            store.note("one", [Note("fact", "likes tea", "clerk")])
+            await store.flush()
+            assert await store.notes("one") == [second, third, Note("fact", "likes tea", "clerk")]
             assert await store.notes("two") == [third]
             assert await store.notes("three") == []
             store.note("three", [Note("fact", f"number {number}") for number in range(MOST_NOTES + 1)])
