@@ -78,11 +78,13 @@ def _import_all() -> None:
     for name in _BESIDES:
         with suppress(ImportError):  # an environment for one framework need not have all of them
             importlib.import_module(name)
+    from remit.agents.token_count import token_counter
     from remit.detectors.pipeline import detector_pipeline
 
-    # What it makes is made of patterns alone, a fifth of a second, and is the same in every process.
+    # What these make is made of patterns and tables alone, a fifth of a second each, and is the same in every process.
     detect: Any = detector_pipeline()
     detect.warm()
+    token_counter()("once")
     # A fork has one thread: whatever another one held or did would never be released or done there.
     assert len(os.listdir("/proc/self/task")) == 1
     # What is there now is there for good, and need not be looked at, or copied, in each fork.
