@@ -168,7 +168,6 @@ _REQUIREMENT = re.compile(
 
 def _packages() -> Iterator[Check]:
     """Check that the required packages are installed and can be loaded, and which extras are installed."""
-    modules = {_name(each): module for module, names in metadata.packages_distributions().items() for each in names}
     fine: list[str] = []
     for requirement in metadata.requires("remit") or ():
         found = _REQUIREMENT.match(requirement)
@@ -192,7 +191,7 @@ def _packages() -> Iterator[Check]:
             continue
         try:
             # Loaded, because a wheel built for another platform can be installed and still not work.
-            import_module(modules.get(_name(name), name))
+            import_module(_module_of(name))
         except ImportError as error:
             yield problem(name, f"{version} is installed but fails to load: {error}", f"{command} --force-reinstall")
         else:
@@ -200,9 +199,12 @@ def _packages() -> Iterator[Check]:
     yield ok("packages", ", ".join(fine))
 
 
-def _name(distribution: str) -> str:
-    """Return the normalized name of a package."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+def _module_of(name: str) -> str:
+    """Return the module that an installed package brings; most have the name of their package."""
+    package = metadata.distribution(name)
+    found = (package.read_text("top_level.txt") or "").split()
+    found = found or [file.parts[0] for file in package.files or () if file.name == "__init__.py"]
+    return next((module for module in found if not module.startswith("_")), name)
 
 
 def _numbers(version: str) -> list[int]:
