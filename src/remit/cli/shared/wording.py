@@ -1,6 +1,7 @@
 """Formats a run of two agents as terminal-safe lines. Pure."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 from unicodedata import east_asian_width
 
@@ -242,6 +243,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_cells_of, text))
 
 
+@lru_cache(4_096)  # a line is measured at every redraw, and has few different letters
 def _cells_of(letter: str) -> int:
     if letter == _EMOJI:
         return 1

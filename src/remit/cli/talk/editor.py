@@ -50,6 +50,8 @@ class LineEditor:
         self._lent = False
         self._rows = 0
         """The number of lines above the input at the last drawing."""
+        self._message_of, self._last_message = -1, Fragments()
+        """The drawing of which the last message is."""
         self.shown: Callable[[int, int], Fragments] = lambda _width, _height: [("bold", PROMPT)]
         more = "… " if speaks_unicode(sys.stderr) else ". "
         self._session = PromptSession[str](
@@ -156,7 +158,10 @@ class LineEditor:
             raise
 
     def _message(self) -> StyleAndTextTuples:
-        return [*self._drawn()]
+        # prompt_toolkit asks for it ten times while it draws once.
+        if self._message_of != self._app.render_counter:
+            self._message_of, self._last_message = self._app.render_counter, self._drawn()
+        return [*self._last_message]
 
     def _drawn(self) -> Fragments:
         width, height = shutil.get_terminal_size()
