@@ -25,19 +25,31 @@ SOURCE = Path(remit.__file__).parent
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    """Return the syntax trees of all modules by name, such as `runtime.frames`; templates are files for users."""
-    found: dict[str, ast.Module] = {}
+def paths() -> dict[str, Path]:
+    """Return the paths of all modules by name, such as `runtime.frames`; templates are files for users."""
+    found: dict[str, Path] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         if "templates" not in parts:
-            found[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
+            found[".".join(parts).removesuffix(".__init__")] = path
     return found
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    """Return the syntax tree of a module; those of all take some seconds."""
+    return ast.parse(paths()[module].read_text(encoding="utf-8"))
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax trees of all modules by name."""
+    return {module: tree_of(module) for module in paths()}
 
 
 def lines_of(module: str) -> int:
     """Return how many lines a module has, up to the end of its last statement."""
-    return max((node.end_lineno or 0 for node in modules()[module].body), default=0)
+    return max((node.end_lineno or 0 for node in tree_of(module).body), default=0)
 
 
 def functions() -> dict[str, int]:
@@ -68,10 +80,10 @@ def imports_within(package: str) -> dict[str, set[str]]:
             if isinstance(node, ast.ImportFrom) and node.module is not None:
                 home = node.module.removeprefix("remit.")
                 for name in node.names:
-                    yield f"{home}.{name.name}" if f"{home}.{name.name}" in modules() else home
+                    yield f"{home}.{name.name}" if f"{home}.{name.name}" in paths() else home
 
-    members = [module for module in modules() if module.startswith(f"{package}.")]
-    return {module: {each for each in imported(modules()[module]) if each in members} for module in members}
+    members = [module for module in paths() if module.startswith(f"{package}.")]
+    return {module: {each for each in imported(tree_of(module)) if each in members} for module in members}
 
 
 def import_levels(package: str) -> int:

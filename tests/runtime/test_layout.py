@@ -2,16 +2,23 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import remit.runtime
 from layout import import_levels
 
 ROOT = Path(remit.runtime.__file__).parent
-TREES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(ROOT.rglob("*.py"))
-}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax trees of all modules by path."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(ROOT.rglob("*.py"))
+    }
+
 
 MOST_LEVELS = 8
 MOST_LINES_OF_A_MODULE = 450
@@ -38,7 +45,7 @@ def targets_in(tree: ast.AST) -> Iterator[ast.expr]:
 def test_only_the_frame_itself_changes_its_state() -> None:
     places = [
         (path, target.lineno)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for target in targets_in(tree)
         if isinstance(target, ast.Attribute) and target.attr == "state"
     ]
@@ -51,10 +58,12 @@ def test_a_reader_climbs_few_levels_of_imports() -> None:
 
 def test_the_facts_for_the_guards_are_made_at_admission_alone() -> None:
     package = ROOT.parent
+    # Parsing every module takes seconds.
+    texts = {path: text for path in package.rglob("*.py") if "Facts(" in (text := path.read_text(encoding="utf-8"))}
     makers = {
         path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, text in texts.items()
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Facts"
     }
     # A peer's calls are counted over all processes of a store, and judged by two guards alone.
@@ -64,7 +73,7 @@ def test_the_facts_for_the_guards_are_made_at_admission_alone() -> None:
 def test_nobody_uses_the_private_members_of_another_object() -> None:
     found = {
         f"{path}:{node.lineno} {ast.unparse(node)}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
@@ -77,7 +86,7 @@ def test_nobody_uses_the_private_members_of_another_object() -> None:
 
 def test_no_module_is_too_long() -> None:
     lengths = {
-        path: max((getattr(node, "end_lineno", 0) for node in tree.body), default=0) for path, tree in TREES.items()
+        path: max((getattr(node, "end_lineno", 0) for node in tree.body), default=0) for path, tree in trees().items()
     }
     assert {path: length for path, length in lengths.items() if length > MOST_LINES_OF_A_MODULE} == {}
 
@@ -85,7 +94,7 @@ def test_no_module_is_too_long() -> None:
 def test_no_function_is_too_long() -> None:
     lengths = {
         f"{path} {node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
