@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bus_worker
-from bus_worker import CARDS, LEASE_MS
+from bus_worker import CARDS, LEASE_MS, LONG_LEASE_MS
 from nats_server import NatsServer, shared_server, team_name
 from programs import with_tests_on_path
 from remit import Brief, Code, Hub, Response, Status
@@ -104,6 +104,13 @@ def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
 
 
+@pytest.fixture
+def long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases that do not end while their worker lives, however busy the machine is."""
+    monkeypatch.setattr(root_runs, "LEASE_MS", LONG_LEASE_MS)
+    monkeypatch.setenv("BUS_LEASE_MS", str(LONG_LEASE_MS))
+
+
 def code_of(response: Response) -> Code | None:
     return response.fault and response.fault.code
 
@@ -176,6 +183,7 @@ async def test_a_worker_that_wakes_up_after_its_lease_cannot_write(tmp_path: Pat
         assert (await team.hub.store.verify()).ok
 
 
+@pytest.mark.usefixtures("long_leases")
 async def test_what_was_accepted_finishes_once_though_nats_dies_and_forgets(
     tmp_path: Path, own_server: NatsServer
 ) -> None:
@@ -192,6 +200,7 @@ async def test_what_was_accepted_finishes_once_though_nats_dies_and_forgets(
         assert sorted(int(each.partition(" ")[0]) for each in team.began()) == list(range(12))
 
 
+@pytest.mark.usefixtures("long_leases")
 async def test_a_worker_that_is_replaced_finishes_what_it_has_and_takes_nothing_new(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         old = await team.workers.start("1.0")
