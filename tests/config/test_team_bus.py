@@ -70,6 +70,24 @@ def test_two_proofs_and_missing_files_are_refused(tmp_path: Path) -> None:
     ]
 
 
+def test_hubs_with_keys_are_checked(tmp_path: Path) -> None:
+    keys = [f"ed25519/{digit * 64}" for digit in "ab"]
+    bus = f"""[bus]
+url = "nats://bus:4222"
+hosts = ["boss"]
+[bus.hubs.one]
+keys = ["{keys[0]}"]
+[bus.hubs.two]
+keys = ["{keys[0]}", "{keys[1]}"]
+hosts = ["helpr"]
+"""
+    assert problems(tmp_path, bus) == [
+        f"remit.toml:4 bus.hubs: {tmp_path / '.remit/hub.key'}: no hub key found. Make one with `remit keys init`.",
+        "remit.toml:7 bus.hubs.two.keys: `one` already has this key",
+        "remit.toml:8 bus.hubs.two.hosts: there is no agent `helpr`; did you mean `helper`?",
+    ]
+
+
 def test_a_hub_needs_the_code_of_the_agents_that_it_hosts_and_of_no_others(tmp_path: Path) -> None:
     bus = '[bus]\nurl = "nats://127.0.0.1:1"\nhosts = ["boss"]\ntoken = "$TOKEN"\n'
     (tmp_path / "boss_only.py").write_text("async def boss(brief): return brief.text\n", encoding="utf-8")
@@ -77,5 +95,4 @@ def test_a_hub_needs_the_code_of_the_agents_that_it_hosts_and_of_no_others(tmp_p
     team = load_team(tmp_path / "remit.toml", environ={"TOKEN": "t"})
     hub = hub_of(team, environ={"TOKEN": "t"})
     assert (sorted(hub.cards), sorted(hub.remotes)) == (["boss", "helper"], ["helper"])
-    assert team.bus is not None
-    assert settings_of(team.bus, team.folder, {"TOKEN": "t"}).token == "t"
+    assert settings_of(team, {"TOKEN": "t"}).token == "t"

@@ -165,7 +165,7 @@ def _on_bus(team: Team) -> tuple[dict[str, str], dict[str, AgentCard]]:
 
     assert team.bus is not None, "a team without a bus is alone"
     try:
-        hubs = asyncio.run(present_hubs(settings_of(team.bus, team.folder, os.environ), team.name))
+        hubs = asyncio.run(present_hubs(settings_of(team, os.environ), team.name))
         why = "" if hubs is not None else f"the bus at {team.bus.url} cannot be reached"
     except RemitError as error:
         hubs, why = None, error.fault.message

@@ -128,7 +128,7 @@ def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapp
             yield WrongPart(("peers", name), f"it has no credentials; {how}")
     if "identity" in said or keyed:
         place = ("identity", "key") if "identity" in said else ("peers", keyed[0])
-        yield from _unusable_key(place, folder / team.identity.key)
+        yield from unusable_key(place, folder / team.identity.key)
     if keyed and not _installed("biscuit_auth"):
         yield WrongPart(("peers", keyed[0]), f"credentials between hubs need biscuit-python: {_INSTALL}")
     for name, client in team.clients.items():
@@ -159,7 +159,8 @@ def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongP
             yield WrongPart((section, name, "token"), f"{(reference or '').removeprefix('$')} is no token: {why}")
 
 
-def _unusable_key(place: tuple[str, ...], path: Path) -> Iterator[WrongPart]:
+def unusable_key(place: tuple[str, ...], path: Path) -> Iterator[WrongPart]:
+    """Return why the key file of this hub cannot be used."""
     from remit.transports.credentials.keys import HubKey
 
     try:

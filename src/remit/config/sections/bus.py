@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from remit.config.values import Callee, Duration, Secret, Section
+from remit.config.values import AgentName, Callee, Duration, PublicKey, Secret, Section
 
 BusUrl = Annotated[
     str,
@@ -18,6 +18,19 @@ BusUrl = Annotated[
         },
     ),
 ]
+
+
+class BusHubSection(Section, frozen=True, kw_only=True):
+    """A hub on the bus: the keys that it signs with, and the agents that it may host."""
+
+    keys: Annotated[
+        tuple[PublicKey, ...],
+        Meta(min_length=1, description="The hub's public keys, as `remit keys show` prints them there, oldest first."),
+    ]
+    hosts: Annotated[
+        frozenset[Callee],
+        Meta(description='Agents that it may announce and answer for; `"*"` means all. Any of the hubs may call.'),
+    ] = frozenset()
 
 
 class BusSection(Section, frozen=True, kw_only=True):
@@ -52,6 +65,13 @@ class BusSection(Section, frozen=True, kw_only=True):
     private_key: Annotated[
         Annotated[str, Meta(min_length=1)] | None, Meta(description="The private key of that certificate, a PEM file.")
     ] = None
+    hubs: Annotated[
+        dict[AgentName, BusHubSection],
+        Meta(
+            description="The hubs on the bus, by name. If there are any, every message there is signed with `key` of "
+            "`[identity]`, and only those signed by one of these hubs are accepted."
+        ),
+    ] = {}
     patience: Annotated[
         Duration, Meta(description="How long a call waits for a hub that hosts its agent, if none is present.")
     ] = "5s"

@@ -22,8 +22,9 @@ MOST_WAITING = 100_000
 class RunNews:
     """What a caller hears of its run over the bus."""
 
-    def __init__(self, run: str, line: RemoteHandle) -> None:
+    def __init__(self, run: str, agent: str, line: RemoteHandle) -> None:
         self.run = run
+        self.agent = agent
         self._line = line
         self._waiting: asyncio.Queue[Approval | None] = asyncio.Queue()
 
@@ -114,7 +115,7 @@ class BusAgent(Remote):
             raise
 
     async def _end_of(self, run: str, request: Request, line: RemoteHandle) -> Response:
-        news = RunNews(run, line)
+        news = RunNews(run, self._name, line)
         self._carrier.listen(news)
         try:
             if not await self._carrier.offer(request, run, live=line.heard):

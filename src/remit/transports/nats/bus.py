@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -10,13 +11,14 @@ from nats.aio.msg import Msg
 
 from remit.protocol.card import QUEUE, AgentCard
 from remit.protocol.envelope import Request
-from remit.protocol.errors import RemitError
-from remit.protocol.records import Approval, Delta, Progress, read_body
+from remit.protocol.errors import Code, Fault, RemitError
+from remit.protocol.records import Approval, Delta, Kind, Notice, Progress, read_body
 from remit.runtime.engine import Engine
 from remit.transports.nats.agent import BusAgent, RunNews
 from remit.transports.nats.connection import LOST, BusSettings, Connection, in_words
 from remit.transports.nats.host import BusHost
 from remit.transports.nats.presence import Presence, shown_card
+from remit.transports.nats.proofs import BusProofs, RefusedMessages
 from remit.transports.nats.queue import WorkQueue
 from remit.transports.nats.subjects import (
     BUSY,
@@ -38,6 +40,8 @@ OFFER_S = 0.5
 # For so long after a host said that it is busy, or that its queue is full, others are not asked again.
 BUSY_S = 0.02
 FULL_S = 0.1
+# The run id in the records of refused messages, which have no run.
+_BUS = "bus"
 
 
 class Bus:
@@ -51,9 +55,11 @@ class Bus:
         self._hosts = hosts
         self._subjects = Subjects(team)
         self._connection = Connection(settings, f"{team} {engine.shared.worker}")
-        self._queue = WorkQueue(self._connection, self._subjects)
+        self._refused = RefusedMessages(self._record_refusal)
+        self._proofs = BusProofs(settings.proofs, self._refuse)
+        self._queue = WorkQueue(self._connection, self._subjects, self._proofs)
         self._presence = Presence(
-            self._connection, self._subjects, self._shared.worker, self._described, self._heard_of
+            self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._heard_of
         )
         self._host: BusHost | None = None
         self._runs: dict[str, RunNews] = {}
@@ -67,10 +73,13 @@ class Bus:
         remotes = self._engine.remotes
         own = [name for name in self._engine.cards if name not in remotes]
         agents = own if self._hosts is None else [name for name in own if name in self._hosts]
+        if (why := self._proofs.not_allowed(agents)) is not None:
+            raise RemitError(why)
         self._host = BusHost(
             self._connection,
             self._subjects,
             self._queue,
+            self._proofs,
             self._shared,
             lambda run, live: self._engine.follow(run, live=live),
             agents,
@@ -99,6 +108,7 @@ class Bus:
         if self._host is not None:
             await self._host.close()
         await self._connection.close()
+        self._refused.close()
 
     async def _connected(self) -> None:
         assert self._host is not None
@@ -108,6 +118,15 @@ class Bus:
         await self._presence.connected()
         await self._queue.open()
         self._host.look()
+
+    def _refuse(self, what: str, why: Fault) -> None:
+        self._engine.metrics.turned_away[why.code.value] += 1
+        self._refused.note(what, why)
+
+    def _record_refusal(self, code: Code, text: str) -> None:
+        log.warning("%s: %s", code.value, text)
+        body = Notice(delegation=_BUS, agent=_BUS, text=text, code=code)
+        self._engine.store.append(Kind.NOTICE, time.time_ns() // 1_000_000, _BUS, _BUS, body)
 
     async def _say(self) -> None:
         try:
@@ -206,10 +225,13 @@ class Bus:
         return True
 
     async def _ask_host(self, agent: str, offer: Offer) -> bytes:
+        subject = self._subjects.offer(agent)
         try:
-            return (await self._connection.request(self._subjects.offer(agent), encode(offer), OFFER_S)).data
+            reply = await self._connection.request(subject, self._proofs.sign(subject, encode(offer)), OFFER_S)
         except LOST:
             return BUSY
+        found = self._proofs.read(reply.subject, reply.data, "a reply to an offer", host_of=agent)
+        return BUSY if found is None else found.body
 
     def _room(self, agent: str) -> int:
         queues = [
@@ -231,8 +253,11 @@ class Bus:
         listener = self._runs.get(message.subject.rpartition(".")[2])
         if listener is None:
             return
+        found = self._proofs.read(message.subject, message.data, "news of a run", host_of=listener.agent)
+        if found is None:
+            return
         try:
-            news = read_news(message.data)
+            news = read_news(found.body)
             if news.kind is None:
                 listener.hear(None)
                 return

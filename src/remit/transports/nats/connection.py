@@ -15,6 +15,8 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
+from remit.transports.nats.proofs import ProofSettings
+
 log = logging.getLogger("remit")
 
 # Soon after a restart of the server: what is queued there in the meantime waits in the store.
@@ -44,6 +46,8 @@ class BusSettings(Struct, frozen=True, kw_only=True):
     certificate: Path | None = None
     """This hub's own certificate, for servers that ask for one, with its key."""
     private_key: Path | None = None
+    proofs: ProofSettings | None = None
+    """Whose messages are accepted; None: those of everyone on the bus."""
     patience_s: float = 5.0
     """How long a call waits for a host of its agent to appear."""
     presence_s: float = 6.0

@@ -16,6 +16,7 @@ from remit.runtime.events import Events
 from remit.runtime.ports import OrphanedRun
 from remit.runtime.shared_requests import SharedRequests
 from remit.transports.nats.connection import LOST, Connection, in_words
+from remit.transports.nats.proofs import BusProofs
 from remit.transports.nats.queue import WorkQueue
 from remit.transports.nats.subjects import BUSY, EVERY_HUB, TAKEN, News, Offer, Subjects, encode, read_offer
 
@@ -33,6 +34,7 @@ class BusHost:
         connection: Connection,
         subjects: Subjects,
         queue: WorkQueue,
+        proofs: BusProofs,
         shared: SharedRequests,
         follow: Follow,
         agents: Collection[str],
@@ -40,6 +42,7 @@ class BusHost:
         self._connection = connection
         self._subjects = subjects
         self._queue = queue
+        self._proofs = proofs
         self._shared = shared
         self._follow = follow
         self.agents = frozenset(agents)
@@ -100,23 +103,27 @@ class BusHost:
 
     def _offered(self, agent: str) -> Callable[[Msg], Awaitable[None]]:
         async def answer(message: Msg) -> None:
+            found = self._proofs.read(message.subject, message.data, "an offer")
+            if found is None:
+                return
             try:
-                offer = read_offer(message.data)
+                offer = read_offer(found.body)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 return
             # What is queued came earlier.
             if agent in self._queued or self._vacant(agent) <= 0:
-                await self._connection.publish(message.reply, BUSY)
+                await self._publish(message.reply, BUSY)
                 return
             self._take(agent, offer)
-            await self._connection.publish(message.reply, TAKEN)
+            await self._publish(message.reply, TAKEN)
 
         return answer
 
     def _heard_of_queue(self, agent: str) -> Callable[[Msg], Awaitable[None]]:
-        async def heard(_: Msg) -> None:
-            self._queued.add(agent)
-            self._pull(agent)
+        async def heard(message: Msg) -> None:
+            if self._proofs.read(message.subject, message.data, "a notice of a queued request") is not None:
+                self._queued.add(agent)
+                self._pull(agent)
 
         return heard
 
@@ -191,11 +198,12 @@ class BusHost:
             if isinstance(record.body, Approval):
                 self._starting.pop(offer.run, None)  # it waits for a person, and needs no slot meanwhile
             if _is_news(record, offer):
-                await self._connection.publish(
-                    subject, encode(News(record.kind, msgspec.Raw(encode_value(record.body))))
-                )
+                await self._publish(subject, encode(News(record.kind, msgspec.Raw(encode_value(record.body)))))
         await asyncio.wait({going.task})
-        await self._connection.publish(subject, encode(News()))
+        await self._publish(subject, encode(News()))
+
+    async def _publish(self, subject: str, body: bytes) -> None:
+        await self._connection.publish(subject, self._proofs.sign(subject, body))
 
 
 def _is_news(record: Record, offer: Offer) -> bool:

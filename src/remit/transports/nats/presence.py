@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 import nats.errors
@@ -12,12 +13,25 @@ from nats.js import api
 from nats.js.errors import BucketNotFoundError, NoKeysError, NoStreamResponseError, NotFoundError
 
 from remit.protocol.card import AgentCard
+from remit.protocol.errors import Code, Fault, fault
 from remit.transports.nats.connection import LOST, BusSettings, Connection, in_words
+from remit.transports.nats.proofs import BusProofs, may_not_host
 from remit.transports.nats.subjects import PresentHub, Subjects, encode, read_present, token
 
 log = logging.getLogger("remit")
 
 _GONE = (NoStreamResponseError, NotFoundError, BucketNotFoundError)
+
+
+_WHAT = "the presence of a hub"
+
+
+class _KnownHub(NamedTuple):
+    """What another hub last said about itself, when it was heard, and the name of the hub that signed it."""
+
+    heard: float
+    hub: PresentHub
+    signer: str
 
 
 class Presence:
@@ -31,16 +45,18 @@ class Presence:
         self,
         connection: Connection,
         subjects: Subjects,
+        proofs: BusProofs,
         own: str,
         describe: Callable[[], PresentHub],
         heard: Callable[[Iterable[AgentCard]], None],
     ) -> None:
         self._connection = connection
         self._subjects = subjects
+        self._proofs = proofs
         self._own = token(own)
         self._describe = describe
         self._on_heard = heard
-        self._others: dict[str, tuple[float, PresentHub]] = {}
+        self._others: dict[str, _KnownHub] = {}
         self._changed = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._troubled = False
@@ -71,8 +87,8 @@ class Presence:
     def hubs(self) -> list[PresentHub]:
         """Return the other hubs that are present."""
         oldest = asyncio.get_running_loop().time() - self._lives_s
-        self._others = {name: known for name, known in self._others.items() if known[0] >= oldest}
-        return [hub for _, hub in self._others.values()]
+        self._others = {name: known for name, known in self._others.items() if known.heard >= oldest}
+        return [known.hub for known in self._others.values()]
 
     async def wait_for_host(self, agent: str, within_s: float) -> bool:
         """Return whether a hub hosts an agent, once one does or *within_s* is over."""
@@ -93,7 +109,8 @@ class Presence:
         """Say what this hub hosts now."""
         if not self._connection.connected:
             return
-        subject, payload = self._subjects.present(self._own), encode(self._describe())
+        subject = self._subjects.present(self._own)
+        payload = self._proofs.sign(subject, encode(self._describe()))
         try:
             await self._connection.jetstream.publish(subject, payload)
         except _GONE:  # the storage was wiped
@@ -130,31 +147,47 @@ class Presence:
                 entry = await bucket.get(name)
             except nats.errors.Error:
                 continue  # it expired a moment ago
-            self._note(name, entry.value or b"")
+            self._note(name, entry.value or b"", stored=True)
 
     async def _heard(self, message: Msg) -> None:
         self._note(message.subject.rpartition(".")[2], message.data)
 
-    def _note(self, name: str, raw: bytes) -> None:
+    def _note(self, name: str, raw: bytes, *, stored: bool = False) -> None:
         if name == self._own:
             return
-        if not raw:
+        if not raw and not self._proofs.required:
             self._others.pop(name, None)
             return
+        lives_ms = round(self._lives_s * 1_000)
+        found = self._proofs.read(self._subjects.present(name), raw, _WHAT, keep_ms=lives_ms, stored=stored)
+        if found is None:
+            return
         try:
-            hub = read_present(raw)
+            hub = read_present(found.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             log.warning("invalid presence of hub %s", name[:100])
             return
-        self._others[name] = (asyncio.get_running_loop().time(), hub)
+        if (why := self._contradiction(name, hub, found.hub)) is not None:
+            self._proofs.refuse(_WHAT, why)
+            return
+        self._others[name] = _KnownHub(asyncio.get_running_loop().time(), hub, found.hub)
         self._on_heard([each.card for each in hub.agents])
         self._changed.set()
+
+    def _contradiction(self, name: str, hub: PresentHub, signer: str) -> Fault | None:
+        """Return why the hub that signed a message may not say this."""
+        known = self._others.get(name)
+        if known is not None and known.signer != signer:
+            return fault(Code.PERMISSION_DENIED, f"the hub {signer} may not speak for a hub of {known.signer}")
+        names = [each.card.name for each in hub.agents]
+        return next((may_not_host(signer, each) for each in names if not self._proofs.may_host(signer, each)), None)
 
 
 async def present_hubs(settings: BusSettings, team: str) -> list[PresentHub] | None:
     """Return the hubs of a team that are present, without becoming one; None if the bus cannot be reached."""
     connection, subjects = Connection(settings, f"{team} list"), Subjects(team)
-    presence = Presence(connection, subjects, "", lambda: PresentHub(team), lambda _: None)
+    proofs = BusProofs(settings.proofs, lambda what, why: log.warning("refused %s: %s", what, why.message))
+    presence = Presence(connection, subjects, proofs, "", lambda: PresentHub(team), lambda _: None)
     await connection.open()
     try:
         if not connection.connected:

@@ -15,6 +15,7 @@ from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, Servi
 from remit.protocol.remit import Priority
 from remit.transports.local import HEAD_START
 from remit.transports.nats.connection import CONNECT_S, Connection, in_words
+from remit.transports.nats.proofs import BusProofs
 from remit.transports.nats.subjects import Offer, Subjects, encode, read_offer
 
 log = logging.getLogger("remit")
@@ -39,9 +40,10 @@ class _Info(Struct):
 class WorkQueue:
     """Requests that wait for a host, by agent and priority."""
 
-    def __init__(self, connection: Connection, subjects: Subjects) -> None:
+    def __init__(self, connection: Connection, subjects: Subjects, proofs: BusProofs) -> None:
         self._connection = connection
         self._subjects = subjects
+        self._proofs = proofs
         self._consumers: set[str] = set()
         self._pulls: dict[str, int] = {}
 
@@ -61,13 +63,15 @@ class WorkQueue:
 
     async def put(self, agent: str, priority: Priority, offer: Offer) -> None:
         """Queue a request; raise one of `LOST` if that cannot be done."""
-        subject, payload = self._subjects.queue(agent, priority), encode(offer)
+        subject = self._subjects.queue(agent, priority)
+        payload = self._proofs.sign(subject, encode(offer))
         try:
             await self._connection.jetstream.publish(subject, payload)
         except _GONE:  # its storage was wiped
             await self.open()
             await self._connection.jetstream.publish(subject, payload)
-        await self._connection.publish(self._subjects.queued(agent), b"")
+        queued = self._subjects.queued(agent)
+        await self._connection.publish(queued, self._proofs.sign(queued, b""))
 
     async def depth(self, agent: str) -> int:
         """Return how many requests for an agent are queued."""
@@ -105,15 +109,25 @@ class WorkQueue:
         if consumer not in self._consumers:
             await self._add_consumer(agent, priority)
         place = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
-        message = await self._connection.request(place, _NEXT, CONNECT_S, alone=True)
-        status = (message.headers or {}).get("Status")
-        if status == "503":
-            raise nats.errors.NoRespondersError
-        if not message.reply or status:
-            return None  # nothing is queued
-        await self._connection.publish(message.reply, b"+ACK")
+        while True:
+            message = await self._connection.request(place, _NEXT, CONNECT_S, alone=True)
+            status = (message.headers or {}).get("Status")
+            if status == "503":
+                raise nats.errors.NoRespondersError
+            if not message.reply or status:
+                return None  # nothing is queued
+            await self._connection.publish(message.reply, b"+ACK")
+            # What cannot be read must not hide what is queued behind it.
+            if (found := self._read(agent, priority, message.data)) is not None:
+                return found
+
+    def _read(self, agent: str, priority: Priority, message: bytes) -> Offer | None:
+        subject = self._subjects.queue(agent, priority)
+        found = self._proofs.read(subject, message, "a queued request", keep_ms=round(KEEP_S * 1_000))
+        if found is None:
+            return None
         try:
-            return read_offer(message.data)
+            return read_offer(found.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             log.warning("invalid message in the queue of %s", agent)
             return None
