@@ -17,8 +17,8 @@ class Made(NamedTuple):
     key: Path
 
 
-def certificate(folder: Path, name: str = "gateway") -> Made:
-    """Write a certificate for 127.0.0.1 that vouches for itself, and its key."""
+def certificate(folder: Path, name: str = "gateway", *, host: str = "127.0.0.1", days: float = 1) -> Made:
+    """Write a certificate for an address that vouches for itself, and its key; it expires after *days*."""
     key = ec.generate_private_key(ec.SECP256R1())
     who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -28,9 +28,9 @@ def certificate(folder: Path, name: str = "gateway") -> Made:
         .issuer_name(who)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address(host))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -57,7 +57,8 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names, folder: Path) -
 
 
 def settings_of(team: Team, environ: Mapping[str, str] = os.environ) -> "BusSettings":
-    """Return how a hub reaches the bus, or raise a `RemitError` if a secret is missing from the environment."""
+    """Return how a hub reaches the bus, or raise a `RemitError` if a secret is missing or a file cannot be used."""
+    from remit.transports.nats.access import encryption, read_credentials
     from remit.transports.nats.connection import BusSettings
 
     section = team.bus
@@ -70,7 +71,7 @@ def settings_of(team: Team, environ: Mapping[str, str] = os.environ) -> "BusSett
         return None if reference is None else secret_of(reference, environ)
 
     try:
-        return BusSettings(
+        found = BusSettings(
             url=section.url,
             credentials=path(section.credentials),
             token=secret(section.token),
@@ -83,8 +84,12 @@ def settings_of(team: Team, environ: Mapping[str, str] = os.environ) -> "BusSett
             patience_s=duration_ms(section.patience) / 1_000,
             presence_s=duration_ms(section.presence) / 1_000,
         )
+        encryption(found)
+        if found.credentials is not None:
+            read_credentials(found.credentials)
     except ValueError as error:
         raise team_invalid(str(error)) from error
+    return found
 
 
 def _proofs_of(team: Team, section: BusSection) -> "ProofSettings | None":

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
+from remit.transports.nats.access import EncryptedClient, denied, encryption, explained, proof_options
 from remit.transports.nats.proofs import ProofSettings
 
 log = logging.getLogger("remit")
@@ -26,6 +26,10 @@ CONNECT_S = 2
 PING_S = 5
 
 _NO_JETSTREAM = (ServiceUnavailableError, NoStreamResponseError, nats.errors.NoRespondersError)
+
+# Subjects have ids of runs in them: a user without any rights must not fill the log.
+MOST_LACKING = 20
+MOST_REASONS = 5
 
 LOST = (nats.errors.Error, OSError, TimeoutError, asyncio.TimeoutError)
 """What NATS raises when it does not answer; the store makes good what is lost."""
@@ -66,15 +70,6 @@ class BusSettings(Struct, frozen=True, kw_only=True):
             for each in self.servers
         )
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Return the settings of an encrypted connection; None: as the address says."""
-        if self.authority is None and self.certificate is None:
-            return None
-        context = ssl.create_default_context(cafile=None if self.authority is None else str(self.authority))
-        if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.private_key)
-        return context
-
 
 class Connection:
     """A connection that may be down at any time; whoever uses it goes on without it."""
@@ -86,8 +81,12 @@ class Connection:
         self._connecting: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._down = False
+        self._reasons: set[str] = set()
+        """Why the server was not reached since it was last, each of which is logged once."""
         self._closing = False
         self._subscribed: set[str] = set()
+        self._lacking: set[str] = set()
+        """Permissions that the server denied, each of which is logged once."""
         self.on_connected: list[Callable[[], Awaitable[None]]] = []
         """Called after each connection is made: what the server held may be gone."""
 
@@ -103,7 +102,8 @@ class Connection:
             async with asyncio.timeout(CONNECT_S):
                 await self._ready.wait()
         except TimeoutError:
-            self._say_down("no answer")
+            if not self._down:  # else the reason is known
+                self._say_down("no answer")
 
     async def close(self) -> None:
         """Close the connection; messages that were published are sent before."""
@@ -119,8 +119,13 @@ class Connection:
             await client.close()
 
     async def _connect(self) -> None:
-        settings, client = self.settings, Client()
-        tls = await asyncio.to_thread(settings.tls)
+        settings = self.settings
+        try:
+            tls = await asyncio.to_thread(encryption, settings)
+        except ValueError as error:
+            self._say_down(str(error))
+            return
+        client = Client() if tls is None else EncryptedClient()
         options: dict[str, object] = {
             "servers": settings.servers,
             "name": self._name,
@@ -131,22 +136,19 @@ class Connection:
             "error_cb": self._failed,
             "disconnected_cb": self._disconnected,
             "reconnected_cb": self._connected,
+            "closed_cb": self._closed,
+            **proof_options(settings),
         }
-        given = {
-            "user_credentials": None if settings.credentials is None else str(settings.credentials),
-            "token": settings.token,
-            "user": settings.user,
-            "password": settings.password,
-            "tls": tls,
-        }
-        options |= {name: value for name, value in given.items() if value is not None}
+        if tls is not None:
+            options["tls"] = tls
         try:
             await client.connect(**options)  # pyright: ignore[reportArgumentType]
         except asyncio.CancelledError:
             await client.close()
             raise
         except Exception as error:  # noqa: BLE001 - logged; the hub goes on without its bus
-            log.error("the bus at %s cannot be used: %s", settings.shown, type(error).__name__)
+            log.error("the bus at %s cannot be used: %s", settings.shown, _safe(error))
+            self._connect_again()
             return
         self._client = client
         await self._connected()
@@ -155,6 +157,7 @@ class Connection:
     async def _connected(self) -> None:
         if self._down:
             self._down = False
+            self._reasons.clear()
             log.warning("connected to the bus at %s", self.settings.shown)
         for act in self.on_connected:
             try:
@@ -163,18 +166,43 @@ class Connection:
                 why = "is JetStream enabled there?" if isinstance(error, _NO_JETSTREAM) else in_words(error)
                 log.warning("the bus at %s cannot be used fully: %s", self.settings.shown, why)
 
+    async def _closed(self) -> None:
+        """Connect anew: the client gives up when the server ends a connection, as it does when credentials expire."""
+        if not self._closing and self._client is not None:
+            self._client = None
+            self._connect_again()
+
+    def _connect_again(self) -> None:
+        async def later() -> None:
+            await asyncio.sleep(RECONNECT_S)
+            await self._connect()
+
+        self._subscribed.clear()
+        self._connecting = asyncio.get_running_loop().create_task(later())
+
     async def _disconnected(self) -> None:
         self._say_down("the connection was lost")
 
     async def _failed(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             log.warning("this hub is too slow for its bus: messages were dropped, and are read from the store")
+        elif (lacking := denied(error)) is not None:
+            if lacking not in self._lacking and len(self._lacking) < MOST_LACKING:
+                self._lacking.add(lacking)
+                log.error("the bus at %s cannot be used fully: %s", self.settings.shown, lacking)
         elif not self.connected:
-            self._say_down(in_words(error))
+            self._say_down(explained(error, self.settings))
 
     def _say_down(self, why: str) -> None:
-        if not self._down and not self._closing:
+        if self._closing or why in self._reasons:
+            return
+        if self._down:
+            if len(self._reasons) < MOST_REASONS:
+                self._reasons.add(why)
+                log.warning("the bus at %s still cannot be reached: %s", self.settings.shown, why)
+        else:
             self._down = True
+            self._reasons.add(why)
             log.warning(
                 "the bus at %s cannot be reached (%s): this hub answers what it hosts; other agents are reached "
                 "through the store alone",
@@ -231,6 +259,11 @@ class Connection:
         """
         await self.client.flush(timeout=CONNECT_S)
         await self.client.flush(timeout=CONNECT_S)
+
+
+def _safe(error: Exception) -> str:
+    """Describe an error that nobody expected: its text may quote a secret."""
+    return str(error) if isinstance(error, ValueError) and str(error).startswith("`") else type(error).__name__
 
 
 def in_words(error: BaseException) -> str:
