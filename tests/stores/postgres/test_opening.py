@@ -92,6 +92,31 @@ async def test_a_user_without_the_right_to_create_tables_is_told(server: Postgre
     assert "the user lacks a right" in await complaint(guest, key)
 
 
+async def test_a_server_without_the_extension_for_words_is_told_what_to_install(
+    server: PostgresServer, key: Path
+) -> None:
+    url = await server.database()
+    await sql(server, url, f"ALTER DATABASE {url.rpartition('/')[2]} SET extension_control_path = '/nowhere'")
+    assert "the server lacks the extension pg_trgm" in await complaint(url, key)
+
+
+async def test_a_user_with_a_schema_alone_needs_an_administrator_for_the_extension(
+    server: PostgresServer, key: Path
+) -> None:
+    """The administrator made the schema, gives no right to create anything else, and puts extensions elsewhere."""
+    url = await server.database()
+    name = url.rpartition("/")[2]
+    await sql(server, url, f"CREATE ROLE clerk_{name} LOGIN PASSWORD 'pass/word'; CREATE SCHEMA tools")
+    await sql(server, url, f"CREATE SCHEMA remit AUTHORIZATION clerk_{name}")
+    clerk = server.url(name, user=f"clerk_{name}", password="pass/word")
+    assert "the user may not create the extension pg_trgm" in await complaint(clerk, key)
+    await sql(server, url, "CREATE EXTENSION pg_trgm SCHEMA tools; GRANT USAGE ON SCHEMA tools TO public")
+    store = PostgresStore(clerk, key=key)
+    await store.open()
+    assert await store.incr("key", 1, 3_600_000) == 1
+    await store.close()
+
+
 async def test_all_hubs_need_the_same_key(server: PostgresServer, key: Path, tmp_path: Path) -> None:
     url = await server.database()
     first = PostgresStore(url, key=key)

@@ -183,15 +183,37 @@ async def _check_server(connection: PgConnection, address: DatabaseAddress) -> N
 
 async def _make_schema(connection: PgConnection, address: DatabaseAddress) -> None:
     try:
-        await connection.execute("CREATE SCHEMA IF NOT EXISTS remit")
-        await connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
+        # Only if it is missing: even IF NOT EXISTS needs the right to create.
+        if await connection.fetchval("SELECT to_regnamespace('remit') IS NULL"):
+            await connection.execute("CREATE SCHEMA remit")
     except asyncpg.InsufficientPrivilegeError as error:
         raise address.translate(error) from None
+    try:
+        if await connection.fetchval(_TRIGRAMS_IN) is None:
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
+    except asyncpg.InsufficientPrivilegeError:
+        raise _unusable(
+            f"{address.name}: the user may not create the extension pg_trgm, which finds words in conversations",
+            "Let an administrator run CREATE EXTENSION pg_trgm in this database, or GRANT CREATE ON DATABASE … TO …",
+        ) from None
     except (asyncpg.UndefinedFileError, asyncpg.FeatureNotSupportedError):
         raise _unusable(
             f"{address.name}: the server lacks the extension pg_trgm, which finds words in conversations",
             "Install it on the server: it is part of PostgreSQL's contrib modules (Debian: postgresql-contrib).",
         ) from None
+
+    # An administrator may have put it into a schema of its own.
+    await connection.execute(
+        "SELECT set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''),"
+        " quote_ident($1)), true)",
+        await connection.fetchval(_TRIGRAMS_IN),
+    )
+
+
+_TRIGRAMS_IN = (
+    "SELECT nspname::text FROM pg_extension JOIN pg_namespace AS place ON place.oid = extnamespace"
+    " WHERE extname = 'pg_trgm'"
+)
 
 
 async def _version(connection: PgConnection, address: DatabaseAddress) -> int | None:
