@@ -124,3 +124,12 @@ async def test_a_request_that_is_refused_or_was_made_before_costs_nothing() -> N
         again = await hub.ask("spender", "spend", input=100, user="ada", request_id="once")
         assert (first.result, again.run) == (400, first.run)
         assert (await spend(hub, 0)).result == 300
+
+
+async def test_an_outcome_can_be_read_again_when_nothing_is_left_of_the_day() -> None:
+    async with a_hub(MemoryStore()) as hub:
+        first = await hub.ask("spender", "spend", input=400, user="ada", request_id="first")
+        for _ in range(2):
+            await spend(hub, 400)
+        assert code_of(await spend(hub, 1)) is Code.TOKEN_BUDGET_EXCEEDED
+        assert await hub.ask("spender", "spend", input=400, user="ada", request_id="first") == first

@@ -202,13 +202,22 @@ class RootRuns:
                         return await self._records.refuse(request, why)
                     elif (shared := self._dispatch.parts.shared) is not None and attempt.needs_permit:
                         if (wait_ms := await shared.rate_wait_ms(facts.target)) > 0:
-                            return await self._records.refuse(request, asked_too_often(request.target, wait_ms).fault)
+                            return await self._not_now(attempt, asked_too_often(request.target, wait_ms).fault)
                         attempt.permitted = True
                     elif attempt.allowance is None and self._budgets.applies_to(request):
-                        attempt.allow(await self._budgets.reserve(request))
+                        allowance = await self._budgets.reserve(request)
+                        if isinstance(allowance, Fault):
+                            return await self._not_now(attempt, allowance)
+                        attempt.allow(allowance)
                     else:
                         attempt.frame = frame = admission.reserve(attempt, verdict, now)
                         return await self._submit(frame, frame.recorded or verdict.request, attempt.content)
+
+    async def _not_now(self, attempt: RootAttempt, why: Fault) -> Response:
+        """Refuse a request for a limit that all hubs share, unless it has begun before or has an outcome."""
+        if (known := await self._admission.find(attempt)) is not None:
+            return await self._known(attempt.request, known)
+        return await self._records.refuse(attempt.request, why)
 
     async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
         """Ask a person; return the outcome if the request goes no further."""

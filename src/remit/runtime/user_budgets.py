@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from remit.policy.reception import peer_of
 from remit.protocol.envelope import Request
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Fault, fault
 from remit.runtime.context import RuntimeContext
 from remit.runtime.ports import StoreError
 
@@ -39,8 +39,8 @@ class UserBudgets:
             return False
         return peer_of(request) != self._parts.registry.hub
 
-    async def reserve(self, request: Request) -> Allowance:
-        """Reserve the request's tokens, or what is left of the day if that is less; raise if nothing is left."""
+    async def reserve(self, request: Request) -> Allowance | Fault:
+        """Reserve the request's tokens, or what is left of the day if that is less; a fault if nothing is left."""
         most = self._parts.limits.user_tokens_per_day
         assert most is not None, "the caller asks whether a budget is set"
         now_ms, wanted = self._parts.clock.wall_ms(), request.remit.tokens
@@ -52,13 +52,11 @@ class UserBudgets:
             await self._parts.store.incr(counter, tokens - wanted, DAY_MS)
         if tokens:
             return Allowance(counter, tokens)
-        raise RemitError(
-            fault(
-                Code.TOKEN_BUDGET_EXCEEDED,
-                f"the {most:,} tokens of {request.remit.user} for this day are spent or reserved by runs in progress",
-                retry_after_ms=DAY_MS - now_ms % DAY_MS,
-                suggestion="Ask again after midnight UTC, or raise `per_user_per_day` in `[budgets]`.",
-            )
+        return fault(
+            Code.TOKEN_BUDGET_EXCEEDED,
+            f"the {most:,} tokens of {request.remit.user} for this day are spent or reserved by runs in progress",
+            retry_after_ms=DAY_MS - now_ms % DAY_MS,
+            suggestion="Ask again after midnight UTC, or raise `per_user_per_day` in `[budgets]`.",
         )
 
     async def settle(self, allowance: Allowance, spent: int) -> None:
