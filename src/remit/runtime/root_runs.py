@@ -319,7 +319,16 @@ class RootRuns:
     async def _execute(self, frame: Frame) -> Response:
         (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
         # Only outcomes after the agent's code began are kept: before that, the same request may come again.
-        return await self._records.finish(frame.run, response, keep=frame.ran)
+        unknown = response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
+        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown)
+        if ended.fault is not journal.TAKEN_OVER:
+            return ended
+        # It is executed elsewhere: whoever waits here gets the outcome of that.
+        try:
+            outcome = await self._attach(frame.request, frame.run.id)
+            return await self._dispatch.parts.redactor.for_user(frame.run.id, outcome)
+        except RemitError:  # this hub closes, or cannot reach the store
+            return ended
 
     async def _answer(self, frame: Frame, response: Response) -> Response:
         if frame.run.scope != frame.run.id:
