@@ -145,6 +145,44 @@ async def test_a_caller_that_is_killed_goes_on_elsewhere_with_the_outcome_of_its
         assert team.began() == [f"a {callee.pid}"]
 
 
+async def test_a_callee_that_began_in_the_process_of_its_caller_is_not_executed_again_elsewhere(tmp_path: Path) -> None:
+    async with opened(tmp_path) as team:
+        both = await team.workers.start("1.0", "nested", "slow")
+        asked = team.ask("nested", "a")
+        await team.wait_until_began(1)
+        await team.workers.start("1.0", "slow")
+        await team.workers.start("1.0", "nested")
+        both.kill()
+        team.go()
+        assert code_of(await asked) is Code.OUTCOME_UNKNOWN
+        assert team.began() == [f"a {both.pid}"]
+
+
+async def test_what_a_killed_host_was_asked_directly_is_not_executed_again_over_the_bus(tmp_path: Path) -> None:
+    async with opened(tmp_path) as team:
+        host = await team.workers.start("1.0", "slow", ask="slow")
+        await team.wait_until_began(1)
+        await team.workers.start("1.0", "slow")
+        host.kill()
+        team.go()
+        assert code_of(await team.ask("slow", "a", request_id="asked")) is Code.OUTCOME_UNKNOWN
+        assert team.began() == [f"a {host.pid}"]
+
+
+async def test_a_run_that_began_at_a_killed_host_is_resumed_by_a_host_with_its_journal(tmp_path: Path) -> None:
+    async with opened(tmp_path) as team:
+        callee = await team.workers.start("1.0", "slow")
+        host = await team.workers.start("1.0", "nested", ask="nested")
+        await team.wait_until_began(1)
+        host.kill()
+        asked = team.ask("nested", "a", request_id="asked")
+        await asyncio.sleep(LEASE_MS / 1_000)  # the hub of this test, which hosts nothing, may take it up now
+        await team.workers.start("1.0", "nested")
+        team.go()
+        assert (await asked).unwrap() == f"1.0 {callee.pid}"
+        assert team.began() == [f"a {callee.pid}"]
+
+
 async def test_what_a_killed_gateway_was_asked_is_answered_by_another(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         host = await team.workers.start("1.0", "slow")

@@ -32,6 +32,8 @@ class JournalStep(Struct, frozen=True, omit_defaults=True):
     """Whether it was done in a run that this one retries: there, its path may have held another step."""
     departed: Departure | None = None
     """Set if it was sent elsewhere."""
+    local: bool = False
+    """Whether it was begun in the process of the hub that recorded it."""
 
 
 _decoder = msgspec.json.Decoder(JournalStep)

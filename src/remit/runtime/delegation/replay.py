@@ -56,6 +56,11 @@ class JournalReplay:
     def _replay(self, parent: Frame, request: Request, entry: RegisteredAgent, digest: bytes) -> Response | None:
         keys = self.parts.redactor.keys
         repeatable = journal.is_repeatable(entry.card, request)
+        if repeatable and isinstance(entry.agent, Remote) and not entry.agent.resumable:
+            # A request that is sent again under its id is not executed twice. One that began in the process of another
+            # hub was not sent, and would be.
+            before = journal.begun(parent.run, request.id, keys)
+            repeatable = before is None or not before.local or is_read_only(entry.card, request)
         step = journal.recall(parent.run, request.id, digest, keys, repeatable=repeatable)
         if isinstance(step, Fault):
             return self.refusals.refuse(request, step)

@@ -110,6 +110,8 @@ class Remote:
 
     validates = False
     """Whether every response was read by `decode_response`, so that a short one needs no second check."""
+    resumable = True
+    """Whether the hub that executes it may execute it again after a restart."""
     shares_store = False
     """Whether the hub that executes it has the same store: then it queues requests, and resumes their runs."""
 

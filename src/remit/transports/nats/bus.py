@@ -142,7 +142,7 @@ class Bus:
         To a caller that is resumed, it is resumable whatever its host says: a request that is submitted again under
         its id is not executed twice.
         """
-        agent = BusAgent(card.name, self, self._shared)
+        agent = BusAgent(card, self, self._shared)
         self._engine.register(replace(card, resumable=True), agent)
 
     @property
