@@ -8,7 +8,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.records import Approval, Delta, Progress
 from remit.runtime.ports import Remote, RemoteHandle, StoreError
-from remit.runtime.shared_requests import SharedRequests
+from remit.runtime.shared_requests import HandedOver, SharedRequests
 from remit.transports.local import COME_BACK_MS
 from remit.transports.remote_calls import CANCEL_S, is_known_there, lost, outgoing, refused, shielded
 
@@ -104,17 +104,27 @@ class BusAgent(Remote):
         line.doubt(f"the outcome at {name} is unknown")
         handed = None
         try:
-            handed = await self._shared.submit(outgoing(request, line))
+            handed = await self._submit(outgoing(request, line))
             return handed.response or await self._end_of(handed.run, request, line)
-        except StoreError:
-            if handed is None:
-                line.doubt("")
-            raise
         except asyncio.CancelledError:
             # A resumed run submits the same request under the same id, and gets its outcome.
             if handed is not None and not line.handed_back:
                 await shielded(self._cancel(handed.run, line), CANCEL_S)
             raise
+
+    async def _submit(self, request: Request) -> HandedOver:
+        """Submit a request once the store takes it; the deadline ends the wait.
+
+        If the store fails in a commit, nobody knows whether the request is there for a host to take. Under the same id
+        it is submitted once, however often it is tried.
+        """
+        while True:
+            try:
+                return await self._shared.submit(request)
+            except StoreError as error:
+                if error.fault.code is not Code.STORE_UNAVAILABLE:
+                    raise
+            await asyncio.sleep(LOOK_S)
 
     async def _end_of(self, run: str, request: Request, line: RemoteHandle) -> Response:
         news = RunNews(run, self._name, line)
