@@ -84,6 +84,10 @@ class ActiveRuns:
         """Return the equal request in flight, if there is one."""
         return self._by_key.get(key)
 
+    def has(self, run: str) -> bool:
+        """Return whether a run is in progress here."""
+        return run in self._by_run
+
     def named(self, name: str) -> ActiveRun | None:
         """Return the run with that id; else the only one whose request has it."""
         if name in self._by_run:

@@ -75,6 +75,8 @@ class Leases:
         """The orphaned runs to resume; None: all."""
         self._unheeded: dict[str, list[ControlCommand]] = {}
         """The newest commands about runs that are not in progress here."""
+        self._idle: set[tuple[str, int]] = set()
+        """The claims, each with its epoch, on which nothing here worked at the last look."""
         self.on_unclaimed: Callable[[OrphanedRun], None] | None = None
         """Called with each request for any host that nobody has taken; None: this hub takes them as they come."""
 
@@ -134,12 +136,30 @@ class Leases:
             try:
                 await store.heartbeat(self._records.worker, self._runs.lease_ms)
                 await self._records.record_late()
+                await self._give_back()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
                 log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
             # A hub that resumes certain runs waits for them.
             await asyncio.sleep(self._runs.lease_ms / 3_000 if self.only is None else IMPATIENT_S)
+
+    async def _give_back(self) -> None:
+        """Release the runs that this hub has claimed and that nothing here works on.
+
+        A store that fails during a claim, or right after it, leaves such runs: the hub lives, so that no other would
+        ever take them. What is found once may be a claim that is just being made.
+        """
+        store, frames = self._dispatch.parts.store, self._dispatch.parts.ledger.frames
+        found = {
+            (run, epoch)
+            for run, epoch in await store.claimed(self._records.worker)
+            if run not in frames and not self._runs.active.has(run) and not self._records.holds(run)
+        }
+        for run, epoch in found & self._idle:
+            if await store.release(run, epoch):
+                log.warning("run %s was claimed by this hub, which does not work on it; it is given back", run)
+        self._idle = found
 
     async def _take_up(self, expired: OrphanedRun) -> None:
         if self.only is not None and expired.run not in self.only:

@@ -140,6 +140,10 @@ class RootRecords:
             return response
         return replace(response, status=Status.FAILED, result=None, fault=journal.TAKEN_OVER)
 
+    def holds(self, run: str) -> bool:
+        """Return whether a run waits here for a person, or its outcome for the store."""
+        return run in self.parked or any(each.id == run for each, _, _ in self._unrecorded)
+
     async def record_late(self) -> None:
         """Record the outcomes that the store could not take before."""
         parts = self._parts

@@ -326,6 +326,12 @@ def running(now_ms: int) -> Query[frozenset[str]]:
     return lambda connection: frozenset(run for (run,) in connection.execute(sql, (now_ms,)))
 
 
+def claimed(worker: str) -> Query[list[tuple[str, int]]]:
+    """Return the query for the unfinished runs of a worker, with their epochs."""
+    sql = "SELECT run, epoch FROM request WHERE state = 0 AND worker = ?"
+    return lambda connection: [(run, epoch) for run, epoch in connection.execute(sql, (worker,))]
+
+
 def outcome(run: str) -> Query[tuple[Response | None] | None]:
     """Return the query for the outcome of a run, (None,) if it has not ended; the result is None if it was
     never submitted.

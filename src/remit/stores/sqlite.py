@@ -203,7 +203,6 @@ class SqliteStore:
         return self._writer.do_soon(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        """Record durably that a waiting request begins, in its current form; False: the epoch is stale."""
         return await self._do(lambda transaction: transaction.begin(run, epoch, request))
 
     async def release(self, run: str, epoch: int) -> bool:
@@ -221,13 +220,14 @@ class SqliteStore:
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
 
+    async def claimed(self, worker: str) -> list[tuple[str, int]]:
+        return await self._read(queries.claimed(worker))
+
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
-        """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
         # The outcome is kept even if the caller no longer waits for the acknowledgement.
         return await self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep), kept=True)
 
     async def wait(self, run: str) -> Response:
-        """Return the outcome once there is one, whichever process finishes it."""
         return await self._waits.wait(run, lambda: self._read(queries.outcome(run)))
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:

@@ -41,11 +41,7 @@ from remit.runtime.ports import (
 )
 from remit.testing.memory_inbox import MemoryControls, MemoryInbox, MemoryVault
 from remit.testing.memory_records import Listener, MemoryCounters, MemoryRecords
-from remit.testing.memory_runs import SubmittedRun, key_of
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+from remit.testing.memory_runs import SubmittedRun, key_of, system_ms
 
 
 class MemoryStore:
@@ -60,7 +56,7 @@ class MemoryStore:
         self,
         *,
         count: TokenCounter = estimate,
-        wall_ms: Callable[[], int] = _wall_ms,
+        wall_ms: Callable[[], int] = system_ms,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._count = count
@@ -197,9 +193,13 @@ class MemoryStore:
         return asked and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
+        for run, _ in await self.claimed(worker):
+            self._submitted[run].lease_until_ms = self._wall_ms() + lease_ms
+
+    async def claimed(self, worker: str) -> list[tuple[str, int]]:
         self._check_open()
-        for known in (each for each in self._submitted.values() if each.worker == worker and each.response is None):
-            known.lease_until_ms = self._wall_ms() + lease_ms
+        mine = (each for each in self._submitted.values() if each.worker == worker and each.response is None)
+        return [(each.run, each.epoch) for each in mine]
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self._check_open()

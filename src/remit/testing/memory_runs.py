@@ -1,5 +1,6 @@
 """The requests that the store in memory has accepted, and how they are listed."""
 
+import time
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,6 +11,11 @@ from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Notice, Record
 from remit.runtime.clock import LEAST_JUMP_MS
 from remit.runtime.ports import RunScope, RunState, RunSummary
+
+
+def system_ms() -> int:
+    """Return the time of the system's clock."""
+    return time.time_ns() // 1_000_000
 
 
 class SubmittedRun(Struct, kw_only=True):

@@ -175,6 +175,10 @@ class Requests(Protocol):
         """Extend the lease of every request that *worker* has claimed."""
         ...
 
+    async def claimed(self, worker: str) -> list[tuple[str, int]]:
+        """Return the unfinished runs that *worker* has claimed, with their epochs."""
+        ...
+
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written.
 

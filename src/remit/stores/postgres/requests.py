@@ -65,6 +65,12 @@ async def find(connection: PgConnection, request: Request, digest: bytes) -> Dup
     return DuplicateRequest(run, known == digest, None if body is None else read_response(body))
 
 
+async def claimed(connection: PgConnection, worker: str) -> list[tuple[str, int]]:
+    """Return the unfinished runs of a worker, with their epochs."""
+    rows = await connection.fetch("SELECT run, epoch FROM remit.request WHERE state = 0 AND worker = $1", worker)
+    return [(run, epoch) for run, epoch in rows]
+
+
 async def assigned(connection: PgConnection, session: str) -> SessionOwner | None:
     """Return the owner of a session, as far as it was assigned."""
     found = await connection.fetchrow("SELECT by_user, agent FROM remit.session WHERE id = $1", session)

@@ -231,6 +231,10 @@ class PostgresStore:
             )
         )
 
+    async def claimed(self, worker: str) -> list[tuple[str, int]]:
+        await self._settled()
+        return await self._read(lambda connection: requests_of.claimed(connection, worker))
+
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         # The outcome is kept even if the caller no longer waits for the acknowledgement.
         done = await self._do(Finish(run, epoch, response, at_ms, keep), kept=True)

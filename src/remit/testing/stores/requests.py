@@ -204,6 +204,18 @@ class RequestConformance(StoreCase):
             assert await store.claim("run-one", "other", LONG_MS) is None
             assert await store.claim("run-two", "other", LONG_MS) == 2
 
+    async def test_a_worker_can_see_which_unfinished_runs_it_has_claimed(self) -> None:
+        async with self.opened() as store:
+            for name in ("one", "two", "three"):
+                await store.submit(a_request(name), b"digest", worker="first", lease_ms=OVER_MS)
+            await store.submit(a_request("four"), b"digest", worker="", lease_ms=0, waiting=True)
+            await store.finish("run-one", 1, a_response(a_request("one")), 1)
+            assert await store.claim("run-two", "second", LONG_MS) == 2
+            await store.take("run-four", "second", LONG_MS)
+            assert await store.claimed("first") == [("run-three", 1)]
+            assert sorted(await store.claimed("second")) == [("run-four", 2), ("run-two", 2)]
+            assert await store.claimed("third") == []
+
     async def test_what_is_finished_cannot_be_claimed(self) -> None:
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
