@@ -17,7 +17,7 @@ from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit.stores.postgres.store import PostgresStore
 from remit.testing.conformance import LONG_MS, OVER_MS, a_request, a_response, code_of, progress
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture
@@ -101,6 +101,22 @@ async def test_while_the_server_is_away_callers_are_told_and_records_are_kept(
 
     assert await eventually(submitted, when=lambda found: found is not None) == AcceptedRequest(1)
     assert [record.kind for record in await store.records()] == [Kind.PROGRESS, Kind.STARTED]
+    await store.close()
+
+
+async def test_a_read_waits_for_a_server_that_restarts(
+    own_server: PostgresServer, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remit.stores.postgres.connection.READ_PATIENCE_SECONDS", PATIENCE_S)
+    store = PostgresStore(await own_server.database(), key=key)
+    await store.open()
+    await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+    await asyncio.to_thread(own_server.stop, signal.SIGQUIT)
+    reading = [asyncio.create_task(store.records()), asyncio.create_task(store.claimed("w"))]
+    await asyncio.sleep(0.3)  # long enough to be refused
+    own_server.start()
+    records, claimed = [await each for each in reading]
+    assert (len(records), claimed) == (1, [("run-one", 1)])
     await store.close()
 
 

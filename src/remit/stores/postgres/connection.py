@@ -335,11 +335,23 @@ class Connections:
 
     async def read(self, query: Query[T]) -> T:
         """Return the query's result, on a new connection if one is lost, or raise `StoreError`."""
+
+        async def once() -> T:
+            async with self.lend() as connection:
+                return await query(connection)
+
+        return await self.patiently(once)
+
+    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of *work*, which uses `lend`; try again for a while if a connection is lost or refused."""
         give_up = time.monotonic() + READ_PATIENCE_SECONDS
         while True:
             try:
-                async with self.lend() as connection:
-                    return await query(connection)
+                return await work()
+            except StoreError as error:
+                # Raised while connecting: a server that restarts is back within seconds.
+                if error.fault.code is not Code.STORE_UNAVAILABLE or time.monotonic() > give_up or self._closed:
+                    raise
             except (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError, msgspec.DecodeError) as error:
                 if not is_lost(error, None) or time.monotonic() > give_up or self._closed:
                     raise self._address.translate(error) from error

@@ -407,12 +407,8 @@ class PostgresStore:
 
     async def _caught_up(self) -> None:
         """Return once everything that was committed is in the chain."""
-        self._opened()
         assert self._chainer is not None
-        try:
-            await self._chainer.catch_up()
-        except (*TROUBLE, asyncpg.InterfaceError) as error:
-            raise self.address.translate(error) from error
+        await self._opened().patiently(self._chainer.catch_up)
 
     async def _heard(self) -> None:
         """Return once eager listeners have heard everything that was committed."""
