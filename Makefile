@@ -90,7 +90,7 @@ test-all-pythons: ## Run the tests on every supported Python found here
 	[ -z "$$failed" ] && [ -n "$$passed" ]
 
 test-chaos: $(VENV)/.ready ## Kill two hubs 50 times while clients have 740 charges made; each is made once
-	@REMIT_CHAOS_ACTIONS=740 REMIT_CHAOS_KILLS=50 $(BIN)/pytest -q -s tests/server/test_chaos.py
+	@REMIT_CHAOS_ACTIONS=740 REMIT_CHAOS_KILLS=50 $(BIN)/pytest -q -s tests/chaos/test_one_machine.py
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
 	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_post_chaos.py
