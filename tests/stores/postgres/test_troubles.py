@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from postgres_load import Load
@@ -15,6 +16,7 @@ from postgres_server import PostgresServer, shared_server
 from remit.protocol.errors import Code
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
+from remit.stores.postgres.connection import DatabaseAddress
 from remit.stores.postgres.store import PostgresStore
 from remit.testing.conformance import LONG_MS, OVER_MS, a_request, a_response, code_of, progress
 from waiting import PATIENCE_S, eventually
@@ -102,6 +104,11 @@ async def test_while_the_server_is_away_callers_are_told_and_records_are_kept(
     assert await eventually(submitted, when=lambda found: found is not None) == AcceptedRequest(1)
     assert [record.kind for record in await store.records()] == [Kind.PROGRESS, Kind.STARTED]
     await store.close()
+
+
+def test_a_connection_that_ends_within_a_transaction_is_no_fault_of_the_data() -> None:
+    said = asyncpg.InterfaceError("cannot call Transaction.__aexit__(): the underlying connection is closed")
+    assert DatabaseAddress("postgresql://db/remit").translate(said).fault.code is Code.STORE_UNAVAILABLE
 
 
 async def test_a_read_waits_for_a_server_that_restarts(

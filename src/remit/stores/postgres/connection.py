@@ -142,6 +142,10 @@ class DatabaseAddress(Struct, frozen=True):
                 return StoreError(
                     fault(Code.STORE_UNAVAILABLE, f"{self.name}: {reason}{_detail(error)}", suggestion=advice)
                 )
+        if isinstance(error, asyncpg.InterfaceError) and _CLOSED in str(error):
+            return StoreError(
+                fault(Code.STORE_UNAVAILABLE, f"{self.name}: the connection was lost ({error})", suggestion=_START)
+            )
         if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | asyncpg.InternalClientError):
             if isinstance(error, _OF_DATA):
                 # The text of the error may quote unredacted data.
@@ -228,6 +232,8 @@ class PooledConnection:
             return await connection.fetchval(query, *args, timeout=timeout)
 
 
+# Said by the driver when a connection ends within a transaction.
+_CLOSED = "connection is closed"
 # Raised by the driver, too, for values that it cannot encode.
 _OF_DATA = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.InterfaceError)
 
