@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-cluster demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
+.PHONY: build hooks help demo demo-cluster demo-relay test fuzz check whole others fix bench pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,8 +89,13 @@ test-all-pythons: ## Run the tests on every supported Python found here
 	echo "not found:$${missing:- none}"; \
 	[ -z "$$failed" ] && [ -n "$$passed" ]
 
-test-chaos: $(VENV)/.ready ## Kill two hubs 50 times while clients have 740 charges made; each is made once
-	@REMIT_CHAOS_ACTIONS=740 REMIT_CHAOS_KILLS=50 $(BIN)/pytest -q -s tests/chaos/test_one_machine.py
+# How many faults six hubs are tried with, and which choices are repeated (empty: new ones).
+CHAOS_FAULTS ?= 500
+CHAOS_SEED ?=
+
+chaos: $(VENV)/.ready ## Break two hubs on one machine 50 times, then six on PostgreSQL and NATS 500 times, and check every promise (CHAOS_FAULTS=, CHAOS_SEED=)
+	@REMIT_SEED=$(CHAOS_SEED) REMIT_CHAOS_ACTIONS=740 REMIT_CHAOS_KILLS=50 $(BIN)/pytest -q -s tests/chaos/test_one_machine.py
+	@PYTHONPATH=tests CHAOS_SEED=$(CHAOS_SEED) $(BIN)/python -m chaos --faults $(CHAOS_FAULTS)
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
 	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_post_chaos.py

@@ -1,6 +1,6 @@
 """Chaos: clients ask a front hub for charges that a back hub makes, and both are killed with -9 again and again.
 
-The small share of it runs with all tests; `make test-chaos` runs all of it. `REMIT_SEED` repeats the choices of a run.
+The small share of it runs with all tests; `make chaos` runs all of it. `REMIT_SEED` repeats the choices of a run.
 """
 
 import asyncio
