@@ -123,8 +123,12 @@ class RootAdmission:
         )
         if needed and (known := await self.find(attempt)) is not None:
             return known
-        attempt.owner = owner = await parts.store.owner(attempt.session) if attempt.session else None
-        if is_new(request) and (owner is None or not attempt.may_be_known):
+        begins_session = is_new(request)
+        owner = None
+        if attempt.session and (attempt.may_be_known or not begins_session):
+            owner = await parts.store.owner(attempt.session)
+        attempt.owner = owner
+        if begins_session and (owner is None or not attempt.may_be_known):
             attempt.session = attempt.owner = owner = None  # begun by this request, it is like one that nobody chose
         steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
         attempt.run = run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))

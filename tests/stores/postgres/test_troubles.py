@@ -16,7 +16,7 @@ from postgres_server import PostgresServer, shared_server
 from remit.protocol.errors import Code
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
-from remit.stores.postgres.connection import DatabaseAddress
+from remit.stores.postgres.connection import READERS, DatabaseAddress, PgConnection
 from remit.stores.postgres.store import PostgresStore
 from remit.testing.conformance import LONG_MS, OVER_MS, a_request, a_response, code_of, progress
 from waiting import PATIENCE_S, eventually
@@ -267,3 +267,27 @@ async def test_what_a_killed_process_acknowledged_is_there(store: PostgresStore,
     assert {f"run-{name}" for name in answered} <= set(results)
     verdict = await store.verify()
     assert (verdict.ok, verdict.rows, verdict.unchained) == (True, len(records), 0)
+
+
+async def test_callers_that_stop_waiting_leave_the_connections_whole(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(store.wait("run-one"), 0.1)
+    made: list[None] = []
+    connect = DatabaseAddress.connect
+
+    async def counted(address: DatabaseAddress) -> PgConnection:
+        made.append(None)
+        return await connect(address)
+
+    monkeypatch.setattr(DatabaseAddress, "connect", counted)
+    for _ in range(20):
+        waiting = asyncio.create_task(store.wait("run-one"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # in the middle of its statement
+        waiting.cancel()
+    await store.finish("run-one", 1, a_response(a_request()), 1)
+    assert await store.wait("run-one") == a_response(a_request())
+    assert len(made) < READERS  # the others of the pool, opened as they are needed

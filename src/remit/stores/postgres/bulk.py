@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from remit.stores.postgres.operations import Finish, JournalWrite, Submit
+from remit.runtime.ports import TakenRequest
+from remit.stores.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.schema import RUNNING
 
@@ -72,6 +73,44 @@ WRITE = f"""
         (SELECT array_agg(DISTINCT run) FROM noted)
 """
 
+# A request that another hub is about to take is skipped: nobody waits, and no two hubs block each other. As in `CLAIM`,
+# a worker that died while a person was asked is not to blame.
+TAKE = f"""
+    WITH free AS (
+        SELECT place, body, greatest(request.lease_until_ms, coalesce(worker.lease_until_ms, 0)) AS until_ms,
+            new.worker AS taker, new.lease_ms
+        FROM unnest($1::text[], $2::text[], $3::bigint[]) AS new (run, worker, lease_ms)
+        JOIN remit.request ON request.run = new.run AND state < 2 AND state = 0 AND waiting
+        JOIN remit.record ON stream = begun_stream AND number = begun_number
+        LEFT JOIN remit.worker ON worker.name = request.worker AND request.worker <> ''
+        WHERE request.lease_until_ms <= {NOW_MS} AND coalesce(worker.lease_until_ms, 0) <= {NOW_MS}
+        FOR UPDATE OF request SKIP LOCKED
+    )
+    UPDATE remit.request SET epoch = epoch + 1, worker = taker, lease_until_ms = {NOW_MS} + lease_ms,
+        spared = spared + (CASE WHEN until_ms > 0 AND epoch < $4 AND (
+            EXISTS (SELECT 1 FROM remit.question WHERE question.run = request.run AND decision IS NULL)
+            OR EXISTS (SELECT 1 FROM remit.question WHERE question.run = request.run AND over_ms >= until_ms - lease_ms)
+        ) THEN 1 ELSE 0 END)
+    FROM free WHERE request.place = free.place RETURNING run, epoch, body
+"""
+
+# Only requests that begin as they were submitted. Nothing before the start counts as an attempt: this is the first.
+BEGIN = """
+    UPDATE remit.request SET spared = CASE WHEN waiting THEN request.epoch - 1 ELSE spared END, waiting = false
+    FROM unnest($1::text[], $2::integer[], $3::bytea[]) AS new (run, epoch, body), remit.record
+    WHERE request.run = new.run AND request.epoch = new.epoch AND request.state < 2 AND request.state = 0
+        AND record.stream = begun_stream AND record.number = begun_number AND record.body = new.body
+    RETURNING 1
+"""
+
+
+class PendingTake:
+    """What became of a claim, once it is written."""
+
+    def __init__(self) -> None:
+        self.taken: TakenRequest | None = None
+
+
 SUBMIT_COLUMNS = 19
 FINISH_COLUMNS = 7
 
@@ -81,6 +120,8 @@ class WriteStatement:
 
     def __init__(self) -> None:
         self.submits: dict[str, list[Any]] = {}
+        self.takes: dict[str, tuple[Take, PendingTake]] = {}
+        self.begins: dict[str, tuple[str, int, bytes]] = {}
         self.finishes: dict[str, tuple[Any, ...]] = {}
         self.cleared: list[str] = []
         self.unsealed: list[str] = []
@@ -88,12 +129,16 @@ class WriteStatement:
         self.epochs: dict[str, int] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.submits or self.finishes or self.steps)
+        return bool(self.submits or self.takes or self.begins or self.finishes or self.steps)
 
-    def takes(self, what: Submit | Finish | JournalWrite) -> bool:
+    def accepts(self, what: Write) -> bool:
         """Return whether a write can be part of this statement: it must not need to see another part of it."""
         run = what.run
+        if run in self.takes or run in self.begins:
+            return False
         match what:
+            case Take() | Begin():
+                return run not in self.submits and run not in self.finishes and run not in self.epochs
             case Submit():
                 return run not in self.submits and run not in self.finishes and run not in self.epochs
             case Finish():

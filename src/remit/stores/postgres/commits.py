@@ -18,9 +18,9 @@ from remit.runtime.audit import Tampering
 from remit.runtime.ports import StoreError
 from remit.stores.group_commit import resolve
 from remit.stores.opening import STORE
-from remit.stores.postgres.bulk import RefusedError, StreamLostError, StreamPosition
+from remit.stores.postgres.bulk import PendingTake, RefusedError, StreamLostError, StreamPosition
 from remit.stores.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly, is_lost
-from remit.stores.postgres.operations import Entry, Finish, JournalWrite, Submit
+from remit.stores.postgres.operations import Entry, JournalWrite, Write
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.postgres.transaction import PgTransaction
 
@@ -55,7 +55,7 @@ PASSING: tuple[type[BaseException], ...] = (*TROUBLE, UnreachableError)
 class QueuedWrite(NamedTuple):
     """A queued operation, and the future for its result."""
 
-    what: Submit | Finish | JournalWrite | Change | None
+    what: Write | Change | None
     """None: a barrier, which writes nothing."""
     future: "asyncio.Future[Any] | None"
     kept: bool = False
@@ -230,7 +230,7 @@ class BatchCommits:
                     self.stream.id,
                 )
             results += await _apply(work, transaction, careful=careful)
-            await transaction.write()
+            await transaction.write(last=True)
         except BaseException:
             if not connection.is_closed():
                 await self._roll_back(connection)
@@ -255,6 +255,8 @@ class BatchCommits:
         for future, result in commit.results:
             if isinstance(result, JournalWrite):
                 result = result.run in transaction.journalled
+            elif isinstance(result, PendingTake):
+                result = result.taken
             resolve(future, result)
 
 
@@ -266,7 +268,7 @@ async def _apply(batch: list[Item], transaction: PgTransaction, *, careful: bool
             transaction.extend([item])
             continue
         what, future, _ = item
-        if isinstance(what, Submit | Finish | JournalWrite):
+        if isinstance(what, Write):
             result = await (transaction.alone(what) if careful else transaction.collect(what))
             if isinstance(what, JournalWrite) and not careful:
                 result = what

@@ -23,6 +23,22 @@ class Submit(NamedTuple):
         return self.request.run
 
 
+class Take(NamedTuple):
+    """A claim on a request that has not begun."""
+
+    run: str
+    worker: str
+    lease_ms: int
+
+
+class Begin(NamedTuple):
+    """The beginning of a request that waited."""
+
+    run: str
+    epoch: int
+    request: Request
+
+
 class Finish(NamedTuple):
     """The outcome of a run."""
 
@@ -40,3 +56,7 @@ class JournalWrite(NamedTuple):
     epoch: int
     step: str
     value: bytes
+
+
+Write = Submit | Take | Begin | Finish | JournalWrite
+"""A write that can be collected with others."""

@@ -47,7 +47,7 @@ from remit.stores.postgres.commits import Change
 from remit.stores.postgres.connection import TROUBLE, Connections, DatabaseAddress, Query
 from remit.stores.postgres.listeners import Listeners
 from remit.stores.postgres.opening import DatabaseOpening
-from remit.stores.postgres.operations import Finish, JournalWrite, Submit
+from remit.stores.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.postgres.waiting import Waiting
@@ -203,7 +203,7 @@ class PostgresStore:
         return None
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        return await self._do(lambda transaction: transaction.begin(run, epoch, request))
+        return await self._do(Begin(run, epoch, request))
 
     async def release(self, run: str, epoch: int) -> bool:
         return await self._do(lambda transaction: transaction.release(run, epoch))
@@ -217,7 +217,7 @@ class PostgresStore:
 
     async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
         """Claim a request that has not begun and that no worker holds, and return it."""
-        return await self._do(lambda transaction: transaction.take(run, worker, lease_ms))
+        return await self._do(Take(run, worker, lease_ms))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         # Not with the rest: a lease must not expire because a long batch is written, and the row is this worker's own.
@@ -395,7 +395,7 @@ class PostgresStore:
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _do(self, what: Submit | Finish | JournalWrite | Change | None, *, kept: bool = False) -> "asyncio.Future[Any]":
+    def _do(self, what: Write | Change | None, *, kept: bool = False) -> "asyncio.Future[Any]":
         self._opened()
         return self._writer.do(what, kept=kept)
 

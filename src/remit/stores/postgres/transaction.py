@@ -30,9 +30,12 @@ from remit.runtime.ports import (
 )
 from remit.stores.postgres import inbox
 from remit.stores.postgres.bulk import (
+    BEGIN,
     FINISH_COLUMNS,
     SUBMIT_COLUMNS,
+    TAKE,
     WRITE,
+    PendingTake,
     RefusedError,
     StreamLostError,
     StreamPosition,
@@ -41,7 +44,7 @@ from remit.stores.postgres.bulk import (
     columns,
 )
 from remit.stores.postgres.connection import PgConnection
-from remit.stores.postgres.operations import Entry, Finish, JournalWrite, Submit
+from remit.stores.postgres.operations import Begin, Entry, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.postgres.requests import CLAIM, EXPIRED, FORGET_OUTCOMES, NOT_BEGUN, find, owner
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
@@ -84,9 +87,19 @@ class PgTransaction:
             self.records += [(number + place, entry) for place, entry in enumerate(entries, start=1)]
         self.stream = self.stream._replace(number=number + len(entries))
 
-    async def write(self) -> None:
-        """Write everything that was collected; raises `RefusedError` if an assumption was wrong."""
-        segment, self._segment = self._segment, WriteStatement()
+    async def write(self, *, last: bool = False) -> None:
+        """Write everything that was collected; raises `RefusedError` if an assumption was wrong.
+
+        The *last* one also marks the stream. Until then, nobody who extends the chain waits for its row.
+        """
+        segment = self._segment
+        if not segment and not self._records[0] and not last:
+            return
+        self._segment = WriteStatement()
+        if segment.begins and await self._begun(segment) < len(segment.begins):
+            raise RefusedError
+        if segment.takes:
+            await self._claim(segment)
         records, self._records = self._records, ([], [], [], [], [], [])
         submits = columns(sorted(segment.submits.values(), key=by_key), SUBMIT_COLUMNS)
         finishes = columns(sorted(segment.finishes.values()), FINISH_COLUMNS)
@@ -111,15 +124,30 @@ class PgTransaction:
         self.journalled.update(noted or ())
         self._written = self.stream.number
 
-    async def collect(self, what: Submit | Finish | JournalWrite) -> Submitted | bool:
+    async def _claim(self, segment: WriteStatement) -> None:
+        wanted = columns([segment.takes[run][0] for run in sorted(segment.takes)], 3)
+        for run, epoch, body in await self.connection.fetch(TAKE, *wanted, MOST_EPOCHS):
+            segment.takes[run][1].taken = TakenRequest(epoch, read_request(body))
+
+    async def _begun(self, segment: WriteStatement) -> int:
+        return len(await self.connection.fetch(BEGIN, *columns(sorted(segment.begins.values()), 3)))
+
+    async def collect(self, what: Write) -> Submitted | PendingTake | bool:
         """Take part in the next statement; the result holds if `write` does not raise."""
-        if not self._segment.takes(what):
+        if not self._segment.accepts(what):
             await self.write()
         segment = self._segment
         match what:
             case Submit():
                 segment.submits[what.run] = self._submit_row(what)
                 return AcceptedRequest(1)
+            case Take():
+                pending = PendingTake()
+                segment.takes[what.run] = what, pending
+                return pending
+            case Begin():
+                segment.begins[what.run] = what.run, what.epoch, encode(what.request)
+                return True
             case Finish():
                 row = segment.submits.get(what.run)
                 session = what.response.session or (row[5] if row else None)
@@ -176,9 +204,13 @@ class PgTransaction:
 
     # ── requests, one at a time ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def alone(self, what: Submit | Finish | JournalWrite) -> Submitted | bool:
+    async def alone(self, what: Write) -> Submitted | TakenRequest | bool | None:
         """Write one item, whose assumptions may be wrong."""
         match what:
+            case Take():
+                return await self.take(what.run, what.worker, what.lease_ms)
+            case Begin():
+                return await self.begin(what.run, what.epoch, what.request)
             case Submit():
                 return await self.submit(what)
             case Finish():

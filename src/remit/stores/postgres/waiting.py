@@ -41,6 +41,9 @@ class Waiting:
         self._unsent: deque[str] = deque()
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._asked: dict[str, asyncio.Future[tuple[bool, Response | None]]] = {}
+        """Runs whose outcome is read next."""
+        self._reading: asyncio.Task[None] | None = None
         self.hears = False
         """Whether notifications arrive."""
         self._echo = ""
@@ -49,10 +52,12 @@ class Waiting:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="remit-postgres-listener")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        tasks = [task for task in (self._task, self._reading) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._task = self._reading = None
         self.hears = False
 
     # ── callers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -64,13 +69,13 @@ class Waiting:
             heard: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
             self._awaited.setdefault(run, []).append(heard)
             try:
-                found = await self._outcomes([run])
+                is_known, found = await self._read(run)
                 if heard.done() and (response := heard.result()) is not None:
                     return response
-                if run not in found:
+                if not is_known:
                     raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
-                if (response := found[run]) is not None:
-                    return response
+                if found is not None:
+                    return found
                 await asyncio.wait([heard], timeout=POLL_SECONDS if self.hears else DEAF_POLL_SECONDS)
                 if heard.done() and (response := heard.result()) is not None:
                     return response
@@ -81,6 +86,37 @@ class Waiting:
         self._awaited[run].remove(heard)
         if not self._awaited[run]:
             del self._awaited[run]
+
+    async def _read(self, run: str) -> tuple[bool, Response | None]:
+        """Return whether a run was submitted, and its outcome; callers that ask at the same time share a statement.
+
+        The statement is not the caller's: a caller that stops waiting would close the connection in the middle of it.
+        """
+        loop = asyncio.get_running_loop()
+        answer = self._asked.setdefault(run, loop.create_future())
+        if self._reading is None:
+            self._reading = loop.create_task(self._read_all(), name="remit-postgres-outcomes")
+        return await asyncio.shield(answer)
+
+    async def _read_all(self) -> None:
+        asked: dict[str, asyncio.Future[tuple[bool, Response | None]]] = {}
+        try:
+            while self._asked:
+                asked, self._asked = self._asked, {}
+                try:
+                    found = await self._outcomes(list(asked))
+                except StoreError as error:
+                    for answer in asked.values():
+                        resolve(answer, None, error)
+                        answer.exception()  # its callers may have gone
+                else:
+                    for run, answer in asked.items():
+                        resolve(answer, (run in found, found.get(run)))
+        finally:
+            self._reading = None
+            for answer in (*asked.values(), *self._asked.values()):
+                answer.cancel()
+            self._asked.clear()
 
     def ended(self, outcomes: Sequence[tuple[str, Response]]) -> None:
         """Tell the callers of this hub at once, and those of other hubs soon."""

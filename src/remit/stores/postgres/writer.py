@@ -24,7 +24,7 @@ from remit.stores.postgres.commits import (
     UnreachableError,
 )
 from remit.stores.postgres.connection import DatabaseAddress, PgConnection
-from remit.stores.postgres.operations import Entry, Finish, JournalWrite, Submit
+from remit.stores.postgres.operations import Entry, JournalWrite, Write
 from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.writer import IDLE_SECONDS, SOON_SECONDS, WAKE_AT
 
@@ -98,9 +98,7 @@ class PgWriter:
             self._timer.cancel()
         self._timer = loop.call_later(seconds, self.wake)
 
-    def do(
-        self, what: Submit | Finish | JournalWrite | Change | None, *, kept: bool = False, soon: bool = False
-    ) -> "asyncio.Future[Any]":
+    def do(self, what: Write | Change | None, *, kept: bool = False, soon: bool = False) -> "asyncio.Future[Any]":
         """Queue a write; the future has its result once the transaction that it was part of is durable."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.queue.append(QueuedWrite(what, future, kept))

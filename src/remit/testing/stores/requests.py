@@ -196,6 +196,30 @@ class RequestConformance(StoreCase):
             assert await store.take("run-one", "other", LONG_MS) is None
             assert await store.claim("run-one", "other", LONG_MS) == 2
 
+    async def test_requests_that_are_taken_and_begin_at_the_same_time_do_so_once_each(self) -> None:
+        """Whether a store writes them together or one by one: the claims that fail change nothing for the others."""
+        async with self.opened() as store:
+            names = [f"{number}" for number in range(8)]
+            for name in names:
+                await store.submit(a_request(name), b"digest", worker="", lease_ms=0, waiting=True)
+            await store.submit(a_request("held"), b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
+            wanted = [(name, worker) for name in [*names, "held", "unknown"] for worker in ("first", "second")]
+            taking = [store.take(f"run-{name}", worker, LONG_MS) for name, worker in wanted]
+            taken = await asyncio.gather(*taking)
+            won = [(name, each.request) for (name, _), each in zip(wanted, taken, strict=True) if each is not None]
+            assert won == [(name, a_request(name)) for name in names]
+            # One has another form than it was submitted in, one has a stale epoch.
+            edited = {"1": replace(a_request("1"), objective="Another task")}
+            begun = await asyncio.gather(
+                *(
+                    store.begin(f"run-{name}", 1 if name == "2" else 2, edited.get(name) or a_request(name))
+                    for name in names
+                )
+            )
+            assert begun == [name != "2" for name in names]
+            started = [each.body for each in await store.records(run="run-1") if each.kind is Kind.STARTED]
+            assert started == [a_request("1"), edited["1"]]
+
     async def test_a_heartbeat_keeps_what_its_worker_has_claimed(self) -> None:
         async with self.opened() as store:
             await store.submit(a_request("one"), b"digest", worker="alive", lease_ms=OVER_MS)
