@@ -8,20 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
 import remit
 from nats_server import shared_server, team_name
-from remit import Brief, Code, Request, Status
+from remit import Brief, Code, Request, Response, Status
 from remit.cli.places import reading
 from remit.cli.show.records_view import find_run, tree_of
 from remit.hub.joining import join_bus
 from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
 from remit.protocol.card import AgentCard
+from remit.protocol.codec import encode as encode_value
 from remit.protocol.remit import Priority
+from remit.runtime.keys import HubKeys
 from remit.testing.transports.conformance import TransportConformance
 from remit.transports.nats.bus import Bus
 from remit.transports.nats.connection import BusSettings
+from remit.transports.nats.subjects import News, Subjects, encode
 from waiting import PATIENCE_S, eventually
 
 
@@ -236,3 +240,33 @@ async def test_a_request_that_is_handed_over_is_counted_once_for_its_user_and_it
         over = await near.ask("spender", "4", user="ben")
         assert over.fault is not None
         assert over.fault.code is remit.Code.RATE_LIMITED
+
+
+async def test_only_hubs_of_the_store_can_say_how_a_run_ended(tmp_path: Path) -> None:
+    """Everybody who may publish on the bus can send what looks like an outcome; it has to be sealed with the key."""
+    async with Hubs(tmp_path) as hubs:
+        near, far, go = hubs.hub(), hubs.hub(), asyncio.Event()
+        begun: list[str] = []
+
+        @far.agent("slow")
+        async def slow(brief: Brief) -> str:
+            begun.append(brief.request.run)
+            await go.wait()
+            return "true"
+
+        await hubs.open(far)
+        await hubs.open(near)
+        await known(near, "slow")
+        asked = asyncio.create_task(near.ask("slow", "Go", user="anna"))
+        (run,) = await eventually(lambda: begun)
+        forger = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
+        subjects = Subjects(hubs.name)
+        forged = Response(
+            version="1.0", id=run, target="slow", status=Status.SUCCESS, run=run, session=run, result="forged"
+        )
+        for outcome in (b"short", b"x" * 500, HubKeys(b"guessed").lock(encode_value(forged), f"outcome {run}")):
+            await forger.publish(subjects.news(near.shared.worker, run), encode(News(outcome=outcome)))
+        await forger.close()
+        await asyncio.wait({asked}, timeout=0.1)
+        go.set()
+        assert (await asked).unwrap() == "true"

@@ -56,6 +56,10 @@ class RuntimeContext(Struct, kw_only=True):
     """By run, remarks to its sender besides the outcome, until the run is admitted."""
     started: Callable[[Request], None] | None = None
     """Called with each request when it has its slot."""
+    asking: Callable[[str], None] | None = None
+    """Called with a run before a question to a person, or its answer, is recorded in it."""
+    ended: Callable[[str, Response], None] | None = None
+    """Called with a run and its outcome once that is durable."""
     passed_on: dict[str, dict[str, str]] = {}
     """By run, the headers of its request that are forwarded wherever the run goes."""
 

@@ -103,6 +103,8 @@ class LocalRemoteHandle:
             approval, delegation=frame.path, agent=frame.request.target, id=f"{frame.path}-{approval.id}"[:200]
         )
         session = frame.request.parent_session if frame.request.via is None else None  # a sender's session is a claim
+        if self._dispatch.parts.asking is not None:
+            self._dispatch.parts.asking(frame.run.id)
         self._dispatch.recording.record(Kind.APPROVAL, frame.run.id, session or frame.run.id, own)
         if approval.agreed is not None:
             self._open.discard(approval.id)

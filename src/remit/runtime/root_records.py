@@ -137,6 +137,8 @@ class RootRecords:
             self._unrecorded.append((run, response, keep))
             return replace(response, status=Status.FAILED, result=None, artifacts=(), fault=error.fault)
         if recorded:
+            if parts.ended is not None:
+                parts.ended(run.id, response)
             return response
         return replace(response, status=Status.FAILED, result=None, fault=journal.TAKEN_OVER)
 

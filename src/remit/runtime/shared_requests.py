@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from remit.policy.reception import Sender, receive, with_session_of_peer
 from remit.policy.weight import is_light_request
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
-from remit.protocol.records import Approval, Record
+from remit.protocol.records import Approval, Record, read_response
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.aside import aside
@@ -108,6 +109,11 @@ class SharedRequests:
             return None
         return await self._for_caller(run, response)
 
+    async def opened(self, run: str, sealed: bytes) -> Response | None:
+        """Return an outcome that a host sealed, as the caller gets it; None if no hub of this store sealed it."""
+        raw = self._parts.redactor.keys.unlock(sealed, f"outcome {run}")
+        return None if raw is None else await self._for_caller(run, read_response(raw))
+
     async def approvals(self, run: str, after: int) -> tuple[int, list[Approval]]:
         """Return the questions to people and their answers in a run's record, and the number of its last record."""
         page: list[Record] = await self._parts.store.records(run=run, after=after)
@@ -146,14 +152,23 @@ class SharedRequests:
         unclaimed: Callable[[OrphanedRun], None],
         started: Callable[[Request], None],
         freed: Callable[[str], None],
+        asking: Callable[[str], None],
+        ended: Callable[[str, Response], None],
     ) -> None:
         """Call *unclaimed* with each request in the store that no host has taken, again and again until one does.
 
-        *started* is called with each request that has its slot, *freed* with an agent that has a free slot.
+        *started* is called with each request that has its slot, *freed* with an agent that has a free slot, *asking*
+        with a run before a question to a person is recorded in it, *ended* with a run and its durable outcome.
         """
         self._taker.on_unclaimed = unclaimed
         self._parts.started = started
+        self._parts.asking = asking
+        self._parts.ended = ended
         self._parts.transport.on_free(freed)
+
+    def sealed_outcome(self, run: str, response: Response) -> bytes:
+        """Return an outcome in a form that only hubs on this store can read, and nobody else can make."""
+        return self._parts.redactor.keys.lock(encode(response), f"outcome {run}")
 
     def free_slots(self, agent: str) -> int:
         """Return how many more requests an agent could start now."""

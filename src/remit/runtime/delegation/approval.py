@@ -151,6 +151,8 @@ class Approvals:
             edited=() if decision is None else tuple(sorted(decision.edits)),
         )
         session = request.parent_session if request.via is None else None  # a sender's session name is a claim
+        if self.parts.asking is not None:
+            self.parts.asking(request.run)
         self.recording.record(Kind.APPROVAL, request.run, session or request.run, body)
 
     async def confirm(self, frame: Frame, question: str) -> bool:

@@ -27,10 +27,10 @@ class RunNews:
         self.run = run
         self.agent = agent
         self._line = line
-        self._waiting: asyncio.Queue[Approval | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Approval | bytes | None] = asyncio.Queue()
 
-    def hear(self, body: Approval | Progress | Delta | None) -> None:
-        """Pass on what happened; None: the run may have ended."""
+    def hear(self, body: Approval | Progress | Delta | bytes | None) -> None:
+        """Pass on what happened; bytes: its sealed outcome; None: the run may have ended."""
         match body:
             case Progress(text=text):
                 self._line.progress(text, None)
@@ -39,8 +39,8 @@ class RunNews:
             case _:
                 self._waiting.put_nowait(body)
 
-    async def next(self, within_s: float) -> Approval | None:
-        """Return the next question or answer; None: look at the store."""
+    async def next(self, within_s: float) -> Approval | bytes | None:
+        """Return the next question or answer, or the sealed outcome; None: look at the store."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._waiting.get()
@@ -146,8 +146,14 @@ class BusAgent(Remote):
         last, alone_since = 0, loop.time()
         while True:
             heard = await news.next(LOOK_S if carrier.connected else 0)
-            questions = [] if heard is None else [heard]
+            questions: list[Approval] = []
+            if isinstance(heard, Approval):
+                questions = [heard]
             try:
+                if isinstance(heard, bytes):
+                    if (ended := await self._shared.opened(run, heard)) is not None:
+                        return ended
+                    heard = None
                 if heard is None:
                     ended = await self._shared.outcome(run, GLANCE_S if carrier.connected else LOOK_S)
                     if ended is not None:

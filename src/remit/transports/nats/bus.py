@@ -259,7 +259,7 @@ class Bus:
         try:
             news = read_news(found.body)
             if news.kind is None:
-                listener.hear(None)
+                listener.hear(news.outcome or None)
                 return
             body = read_body(news.kind, bytes(news.body))
         except (msgspec.MsgspecError, UnicodeDecodeError):

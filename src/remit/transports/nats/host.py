@@ -8,10 +8,9 @@ import msgspec
 from nats.aio.msg import Msg
 
 from remit.protocol.codec import encode as encode_value
-from remit.protocol.envelope import Request
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import RemitError
 from remit.protocol.records import Approval, Delta, Progress, Record
-from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
 from remit.runtime.ports import OrphanedRun
 from remit.runtime.shared_requests import SharedRequests
@@ -21,6 +20,9 @@ from remit.transports.nats.queue import WorkQueue
 from remit.transports.nats.subjects import BUSY, EVERY_HUB, TAKEN, News, Offer, Subjects, encode, read_offer
 
 log = logging.getLogger("remit")
+
+# A message of NATS has at most 1 MB by default; a larger outcome is read from the store.
+MOST_SEALED = 256 * 1_024
 
 Follow = Callable[[str, bool], Events]
 """Follows a run, with live text or without."""
@@ -53,9 +55,15 @@ class BusHost:
         self._queued: set[str] = set()
         """Agents for which requests may be queued."""
         self._pulling: set[str] = set()
-        self._runs: set[str] = set()
+        self._runs: dict[str, Offer] = {}
+        """Runs that were taken and have not ended."""
+        self._told: dict[str, tuple[Events, asyncio.Task[None]]] = {}
+        """Runs whose records are told to their callers."""
+        self._outcomes: dict[str, Response] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        shared.watch(unclaimed=self._found, started=self._has_slot, freed=self._freed)
+        shared.watch(
+            unclaimed=self._found, started=self._has_slot, freed=self._freed, asking=self._asking, ended=self._ended
+        )
 
     async def subscribe(self) -> None:
         """Hear of requests for the hosted agents; called after each connection."""
@@ -168,39 +176,67 @@ class BusHost:
 
     def _take(self, agent: str, offer: Offer) -> None:
         if offer.run not in self._runs:  # it may be offered, queued and found in the store
-            self._runs.add(offer.run)
+            self._runs[offer.run] = offer
             self._starting[offer.run] = agent
             self._start(self._carry(agent, offer))
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _carry(self, agent: str, offer: Offer) -> None:
         """Take a request, and say what happens in its run until it ends."""
+        if offer.live:
+            self._tell(offer)
         try:
-            with self._follow(offer.run, offer.live) as events:
-                going = await self._shared.take(offer.run, new=offer.home != EVERY_HUB)
-                if going is not None:
-                    await self._tell(offer, going, events)
+            going = await self._shared.take(offer.run, new=offer.home != EVERY_HUB)
+            if going is not None:
+                await asyncio.wait({going.task})
+                await self._say_end(offer)
         except RemitError as error:  # the request is still in the store, for this host or another
             log.error("%s could not be taken: %s", offer.run, error.fault.message)
         finally:
+            if (told := self._told.pop(offer.run, None)) is not None:
+                told[0].close()
+            self._outcomes.pop(offer.run, None)
             self._starting.pop(offer.run, None)
-            self._runs.discard(offer.run)
+            self._runs.pop(offer.run, None)
             self._freed(agent)
 
-    async def _tell(self, offer: Offer, going: ActiveRun, events: Events) -> None:
+    async def _say_end(self, offer: Offer) -> None:
+        """Tell the caller that a run has ended, after everything that happened in it."""
+        if (told := self._told.pop(offer.run, None)) is not None:
+            events, telling = told
+            events.close()
+            await asyncio.wait({telling})
+        response = self._outcomes.pop(offer.run, None)
+        sealed = b"" if response is None else self._shared.sealed_outcome(offer.run, response)
+        news = News(outcome=sealed if len(sealed) <= MOST_SEALED else b"")
+        await self._publish(self._subjects.news(offer.home, offer.run), encode(news))
+
+    def _ended(self, run: str, response: Response) -> None:
+        if run in self._runs:
+            self._outcomes[run] = response
+
+    def _asking(self, run: str) -> None:
+        """Tell the caller of questions to people, whose clock stands still meanwhile; few runs have any."""
+        if (offer := self._runs.get(run)) is not None:
+            self._tell(offer)
+
+    def _tell(self, offer: Offer) -> None:
+        if offer.run not in self._told:
+            events = self._follow(offer.run, offer.live)
+            self._told[offer.run] = events, self._start(self._tell_records(offer, events))
+
+    async def _tell_records(self, offer: Offer, events: Events) -> None:
         subject = self._subjects.news(offer.home, offer.run)
-        going.when_ended(lambda _: events.close())
         async for record in events:
             if isinstance(record.body, Approval):
                 self._starting.pop(offer.run, None)  # it waits for a person, and needs no slot meanwhile
             if _is_news(record, offer):
                 await self._publish(subject, encode(News(record.kind, msgspec.Raw(encode_value(record.body)))))
-        await asyncio.wait({going.task})
-        await self._publish(subject, encode(News()))
 
     async def _publish(self, subject: str, body: bytes) -> None:
         await self._connection.publish(subject, self._proofs.sign(subject, body))

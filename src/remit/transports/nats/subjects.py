@@ -71,6 +71,8 @@ class News(Struct, frozen=True):
     kind: Kind | None = None
     """None: it has ended, and its outcome is in the store."""
     body: msgspec.Raw = msgspec.Raw(b"{}")
+    outcome: bytes = b""
+    """How it has ended, sealed for the hubs of the team; without it, the caller reads the store."""
 
 
 class HostedAgent(Struct, frozen=True, omit_defaults=True):
