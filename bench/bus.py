@@ -2,7 +2,7 @@
 
 The floor is nats-py alone: a request of the size of a delegation to a subscription in another process. Both ends are
 one process each, in both, with one NATS server between them. Each delegation commits four times on the way: submit,
-claim, begin and finish, all in one SQLite file that both processes write.
+claim, begin and finish, in one PostgreSQL database.
 """
 
 import asyncio
@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nats
@@ -19,9 +21,12 @@ from harness import Figure, at_least, main
 from remit import Answer, Brief, Hub, Limits
 from remit.hub.joining import join_bus
 from remit.protocol.card import AgentCard
+from remit.stores.postgres.store import PostgresStore
 from remit.transports.nats.connection import BusSettings
 
-COUNT = 1_280
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+
+COUNT = 2_560
 ROUNDS = 3
 AT_ONCE = 64
 SERVER = Path(sys.executable).parent / "nats-server"
@@ -29,8 +34,12 @@ TEXT = "Coffee 4.20, train 59.00, paper 12.40"
 BODY = b"x" * 700  # what a delegation sends over HTTP
 
 
-async def serve(url: str, folder: Path) -> None:
-    hub = Hub(name="bench", store=folder / "hub.db")
+def open_store(database: str, folder: Path) -> PostgresStore:
+    return PostgresStore(database, key=folder / "hub.key")
+
+
+async def serve(url: str, folder: Path, database: str) -> None:
+    hub = Hub(name="bench", store=open_store(database, folder), shared=True)
 
     @hub.agent("echo")
     async def echo(brief: Brief) -> str:
@@ -73,9 +82,9 @@ async def delegate(hub: Hub) -> float:
     return COUNT / (time.perf_counter() - start)
 
 
-async def compare(url: str, folder: Path) -> list[Figure]:
+async def compare(url: str, folder: Path, database: str) -> list[Figure]:
     limits = Limits(max_fan_out=AT_ONCE, max_agent_delegations=10**9, max_delegations=10**9, root_tokens=10**9)
-    hub = Hub(name="bench", store=folder / "hub.db", limits=limits)
+    hub = Hub(name="bench", store=open_store(database, folder), limits=limits, shared=True)
 
     @hub.agent("a", may_call=["echo"])
     async def a(brief: Brief) -> Answer:
@@ -103,31 +112,42 @@ async def compare(url: str, folder: Path) -> list[Figure]:
     return [Figure(name=name, value=rate, unit="1/s", floor=floor, bound=at_least(0.3))]
 
 
+@contextmanager
+def nats_server(folder: Path) -> Generator[str]:
+    """Run a server with its streams in *folder*, and return its address."""
+    (folder / "ports").mkdir()
+    command = [SERVER, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder, "--ports_file_dir", folder / "ports"]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        while not (found := list((folder / "ports").glob("*.ports"))) or not found[0].read_text():
+            time.sleep(0.01)
+        yield found[0].read_text().partition('"nats":["')[2].partition('"')[0]
+    finally:
+        server.kill()
+        server.wait()
+
+
 def measure() -> list[Figure]:
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        (folder / "ports").mkdir()
-        command = [SERVER, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder, "--ports_file_dir", folder / "ports"]
-        server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        callee = None
-        try:
-            while not (found := list((folder / "ports").glob("*.ports"))) or not found[0].read_text():
-                time.sleep(0.01)
-            url = found[0].read_text().partition('"nats":["')[2].partition('"')[0]
-            arguments = [sys.executable, __file__, "serve", url, made]
+    from postgres_server import PostgresServer
+
+    postgres, callee = PostgresServer(), None
+    try:
+        with tempfile.TemporaryDirectory() as made, nats_server(Path(made)) as url:
+            database = asyncio.run(postgres.database())
+            arguments = [sys.executable, __file__, "serve", url, made, database]
             callee = subprocess.Popen(arguments, stdout=subprocess.PIPE)
             assert callee.stdout is not None
             assert callee.stdout.readline() == b"ready\n"
-            return asyncio.run(compare(url, folder))
-        finally:
-            for process in (callee, server):
-                if process is not None:
-                    process.kill()
-                    process.wait()
+            return asyncio.run(compare(url, Path(made), database))
+    finally:
+        if callee is not None:
+            callee.kill()
+            callee.wait()
+        postgres.remove()
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        asyncio.run(serve(sys.argv[2], Path(sys.argv[3])))
+        asyncio.run(serve(sys.argv[2], Path(sys.argv[3]), sys.argv[4]))
     else:
         main(measure)
