@@ -59,6 +59,8 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.sweep(max_attempts=3, keep_ms=LONG_MS)
     await store.claim("run-one", "w", LONG_MS)
     await store.heartbeat("w", LONG_MS)
+    await store.late_workers(LONG_MS)
+    await store.end_leases("w", 1)
     await store.load("run-one")
     await store.unseal("run-one")
     await store.records(run="run-one")

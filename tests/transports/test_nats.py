@@ -10,6 +10,7 @@ from typing import Any
 
 import nats
 import pytest
+from nats.aio.msg import Msg
 
 import remit
 from nats_server import shared_server, team_name
@@ -23,9 +24,11 @@ from remit.protocol.codec import encode as encode_value
 from remit.protocol.remit import Priority
 from remit.runtime.keys import HubKeys
 from remit.testing.transports.conformance import TransportConformance
+from remit.transports.nats import takeover
 from remit.transports.nats.bus import Bus
-from remit.transports.nats.connection import BusSettings
+from remit.transports.nats.connection import BusSettings, Connection
 from remit.transports.nats.subjects import News, Subjects, encode
+from remit.transports.nats.takeover import HubWatch
 from waiting import PATIENCE_S, eventually
 
 
@@ -270,3 +273,57 @@ async def test_only_hubs_of_the_store_can_say_how_a_run_ended(tmp_path: Path) ->
         await asyncio.wait({asked}, timeout=0.1)
         go.set()
         assert (await asked).unwrap() == "true"
+
+
+class LateWorkers:
+    """Workers that have all missed a heartbeat."""
+
+    worker = "own"
+    lease_ms = 50
+
+    def __init__(self, *late: str) -> None:
+        self._late = late
+        self.looks = self.sweeps = 0
+        self.ended: set[str] = set()
+
+    async def late_workers(self) -> list[str]:
+        self.looks += 1
+        return list(self._late)
+
+    async def end_leases(self, worker: str) -> bool:
+        self.ended.add(worker)
+        return True
+
+    def sweep_soon(self) -> None:
+        self.sweeps += 1
+
+
+async def test_of_hubs_that_are_late_only_one_that_left_the_bus_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub that stands still is connected all the same, and one that never was on the bus is not missed there."""
+    monkeypatch.setattr(takeover, "RECONNECTED_S", 0.1)
+    subjects, url = Subjects(team_name()), shared_server().url
+    other = await nats.connect(url)  # pyright: ignore[reportUnknownMemberType]
+
+    async def reply(message: Msg) -> None:
+        await message.respond(b"+")
+
+    async def nothing(_: Msg) -> None: ...
+
+    await other.subscribe(subjects.alive("slow"), cb=reply)  # pyright: ignore[reportUnknownMemberType]
+    await other.subscribe(subjects.alive("still"), cb=nothing)  # pyright: ignore[reportUnknownMemberType]
+    await other.flush()
+    workers, connection = LateWorkers("slow", "still", "stranger", "dead"), Connection(BusSettings(url=url), "test")
+    watch = HubWatch(connection, subjects, workers, lambda hub: hub != "stranger")
+    connection.on_connected.append(watch.connected)
+    await connection.open()
+    await watch.open()
+    try:
+        await eventually(lambda: workers.looks > 1 and workers.ended)
+        assert workers.ended == {"dead"}
+        await eventually(lambda: workers.sweeps > 1)  # its own, and what it hears as every hub does
+        assert (await other.request(subjects.alive("own"), b"")).data == b"+"
+        await other.close()
+        await eventually(lambda: workers.ended == {"dead", "slow", "still"})
+    finally:
+        await watch.close()
+        await connection.close()

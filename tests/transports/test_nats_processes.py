@@ -32,9 +32,12 @@ class Workers:
         self._arguments = [url, team, str(folder)]
         self._started: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, version: str = "1.0", *agents: str, ask: str = "") -> subprocess.Popen[bytes]:
+    async def start(
+        self, version: str = "1.0", *agents: str, ask: str = "", lease_ms: int = LEASE_MS
+    ) -> subprocess.Popen[bytes]:
         command = [sys.executable, bus_worker.__file__, *self._arguments, version, *agents]
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, env={**with_tests_on_path(), "ASK": ask})
+        options = {"ASK": ask, "LEASE_MS": str(lease_ms)}
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, env={**with_tests_on_path(), **options})
         self._started.append(worker)
         assert worker.stdout is not None
         assert await asyncio.to_thread(worker.stdout.readline) == b"ready\n"
@@ -128,6 +131,25 @@ async def test_after_kill_9_a_resumable_agent_goes_on_elsewhere_and_any_other_en
         assert (await steady).unwrap() == f"1.0 {second.pid}"
         assert code_of(await slow) is Code.OUTCOME_UNKNOWN
         assert len(team.began()) == 3
+
+
+async def test_a_hub_that_is_killed_is_found_dead_before_its_lease_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease_ms = 6_000
+    monkeypatch.setattr(root_runs, "LEASE_MS", lease_ms)
+    async with opened(tmp_path) as team:
+        worker = await team.workers.start(lease_ms=lease_ms)
+        asked = team.ask("steady", "a")
+        await team.wait_until_began(1)
+        worker.kill()
+        # It is logged only if the lease still held.
+        await eventually(lambda: [each for each in caplog.messages if "is gone: its runs are resumed" in each])
+        second = await team.workers.start(lease_ms=lease_ms)
+        began = await team.wait_until_began(2)
+        assert began[1] == f"a {second.pid}"
+        team.go()
+        assert (await asked).unwrap() == f"1.0 {second.pid}"
 
 
 async def test_a_caller_that_is_killed_goes_on_elsewhere_with_the_outcome_of_its_callee(tmp_path: Path) -> None:

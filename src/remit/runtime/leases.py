@@ -34,6 +34,10 @@ KEEP_MS = 24 * 3_600_000
 LISTEN_S = 0.1
 # Taking a request takes far less time than it takes to send so many commands.
 MOST_UNHEEDED = 1_000
+# How many heartbeats a hub sends during a lease.
+BEATS = 5
+# Whoever can make hubs hurry cannot make them do nothing but sweep.
+HURRY_S = 0.1
 # How often a hub looks for the runs that it was told to resume.
 IMPATIENT_S = 0.25
 
@@ -80,11 +84,17 @@ class Leases:
         self.on_unclaimed: Callable[[OrphanedRun], None] | None = None
         """Called with each request for any host that nobody has taken; None: this hub takes them as they come."""
 
+        self._hurry = asyncio.Event()
+
     async def open(self) -> None:
         """Renew this hub's claims, resume orphaned runs, and listen to other processes."""
         heard = await self._dispatch.parts.store.last_control()
         loop = asyncio.get_running_loop()
-        self._attendants = [loop.create_task(self._keep()), loop.create_task(self._listen(heard))]
+        self._attendants = [
+            loop.create_task(self._beat()),
+            loop.create_task(self._keep()),
+            loop.create_task(self._listen(heard)),
+        ]
 
     async def close(self) -> None:
         """Resume nothing more."""
@@ -130,19 +140,58 @@ class Leases:
 
     # ── what others left behind ───────────────────────────────────────────────────────────────────────────────────────
 
+    async def _beat(self) -> None:
+        """Say that this hub is alive, however long it takes to resume what others left behind."""
+        while True:
+            try:
+                await self._dispatch.parts.store.heartbeat(self._records.worker, self._runs.lease_ms)
+            except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
+                log.error("no heartbeat was sent; trying again: %s", self._dispatch.parts.redactor.worded(error))
+            await asyncio.sleep(self._runs.lease_ms / 1_000 / BEATS)
+
     async def _keep(self) -> None:
         store = self._dispatch.parts.store
         while True:
             try:
-                await store.heartbeat(self._records.worker, self._runs.lease_ms)
                 await self._records.record_late()
                 await self._give_back()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
-            except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
+            except Exception as error:  # noqa: BLE001 - logged; what expired is still there
                 log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
             # A hub that resumes certain runs waits for them.
-            await asyncio.sleep(self._runs.lease_ms / 3_000 if self.only is None else IMPATIENT_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._runs.lease_ms / 3_000 if self.only is None else IMPATIENT_S):
+                    await self._hurry.wait()
+            if self._hurry.is_set():
+                await asyncio.sleep(HURRY_S)
+            self._hurry.clear()
+
+    @property
+    def lease_ms(self) -> int:
+        """For how long a run is claimed."""
+        return self._runs.lease_ms
+
+    async def late_workers(self) -> list[str]:
+        """Return the workers of other hubs that have missed a heartbeat."""
+        late = await self._dispatch.parts.store.late_workers(self._late_within_ms)
+        return [worker for worker in late if worker != self._records.worker]
+
+    async def end_leases(self, worker: str) -> bool:
+        """End the leases of a worker that is known to be dead; False: it has none, or has sent a heartbeat since."""
+        ended = await self._dispatch.parts.store.end_leases(worker, self._late_within_ms)
+        if ended:
+            log.warning("%s is gone: its runs are resumed where that is possible", worker)
+        return ended
+
+    def sweep_soon(self) -> None:
+        """Resume expired runs now, and not at the next heartbeat."""
+        self._hurry.set()
+
+    @property
+    def _late_within_ms(self) -> int:
+        # A worker is late once it has missed two heartbeats.
+        return self._runs.lease_ms * (BEATS - 2) // BEATS
 
     async def _give_back(self) -> None:
         """Release the runs that this hub has claimed and that nothing here works on.

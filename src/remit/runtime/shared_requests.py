@@ -38,7 +38,16 @@ class RunTaker(Protocol):
 
     on_unclaimed: Callable[[OrphanedRun], None] | None
 
+    @property
+    def lease_ms(self) -> int: ...
+
     async def take(self, run: str, *, new: bool) -> ActiveRun | None: ...
+
+    async def late_workers(self) -> list[str]: ...
+
+    async def end_leases(self, worker: str) -> bool: ...
+
+    def sweep_soon(self) -> None: ...
 
 
 class Digester(Protocol):
@@ -145,6 +154,23 @@ class SharedRequests:
         A *new* one was submitted while this hub was open.
         """
         return await self._taker.take(run, new=new)
+
+    @property
+    def lease_ms(self) -> int:
+        """For how long a run is claimed."""
+        return self._taker.lease_ms
+
+    async def late_workers(self) -> list[str]:
+        """Return the workers of other hubs that have missed a heartbeat: they may be dead, or only slow."""
+        return await self._taker.late_workers()
+
+    async def end_leases(self, worker: str) -> bool:
+        """End the leases of a worker that is known to be dead; False: it has none, or has sent a heartbeat since."""
+        return await self._taker.end_leases(worker)
+
+    def sweep_soon(self) -> None:
+        """Take up expired runs now, and not at the next heartbeat."""
+        self._taker.sweep_soon()
 
     def watch(
         self,

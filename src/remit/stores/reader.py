@@ -332,6 +332,15 @@ def claimed(worker: str) -> Query[list[tuple[str, int]]]:
     return lambda connection: [(run, epoch) for run, epoch in connection.execute(sql, (worker,))]
 
 
+def late_workers(now_ms: int, within_ms: int) -> Query[list[str]]:
+    """Return the query for the workers with claims whose leases end *within_ms*."""
+    sql = (
+        "SELECT worker FROM request WHERE state = 0 AND worker <> '' GROUP BY worker"
+        " HAVING max(lease_until_ms) > ? AND max(lease_until_ms) <= ?"
+    )
+    return lambda connection: [str(worker) for (worker,) in connection.execute(sql, (now_ms, now_ms + within_ms))]
+
+
 def outcome(run: str) -> Query[tuple[Response | None] | None]:
     """Return the query for the outcome of a run, (None,) if it has not ended; the result is None if it was
     never submitted.

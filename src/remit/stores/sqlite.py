@@ -223,6 +223,14 @@ class SqliteStore:
     async def claimed(self, worker: str) -> list[tuple[str, int]]:
         return await self._read(queries.claimed(worker))
 
+    async def late_workers(self, within_ms: int) -> list[str]:
+        """Return the workers with claims whose leases end *within_ms*: they have sent no heartbeat for a while."""
+        return await self._read(queries.late_workers(self._wall_ms(), within_ms))
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        """End the leases of a worker that is known to be dead; False: it has none, or has shown life since."""
+        return await self._do(lambda transaction: transaction.end_leases(worker, within_ms))
+
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         # The outcome is kept even if the caller no longer waits for the acknowledgement.
         return await self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep), kept=True)

@@ -27,7 +27,7 @@ from remit.runtime.ports import (
 )
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import SqliteConnection
-from remit.stores.reader import owner
+from remit.stores.reader import late_workers, owner
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 from remit.stores.user_keys import UserKeys
 
@@ -229,6 +229,15 @@ class Transaction:
         self.connection.execute(
             "UPDATE request SET lease_until_ms = ? WHERE state = 0 AND worker = ?", (self.now_ms + lease_ms, worker)
         )
+
+    def end_leases(self, worker: str, within_ms: int) -> bool:
+        if worker not in late_workers(self.now_ms, within_ms)(self.connection):
+            return False
+        self.connection.execute(
+            "UPDATE request SET lease_until_ms = min(lease_until_ms, ?) WHERE state = 0 AND worker = ?",
+            (self.now_ms, worker),
+        )
+        return True
 
     def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self.connection.execute(

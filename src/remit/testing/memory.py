@@ -201,6 +201,27 @@ class MemoryStore:
         mine = (each for each in self._submitted.values() if each.worker == worker and each.response is None)
         return [(each.run, each.epoch) for each in mine]
 
+    async def late_workers(self, within_ms: int) -> list[str]:
+        self._check_open()
+        now_ms = self._wall_ms()
+        return [worker for worker, until_ms in self._leases().items() if now_ms < until_ms <= now_ms + within_ms]
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        if worker not in await self.late_workers(within_ms):
+            return False
+        for known in self._submitted.values():
+            if known.worker == worker and known.response is None:
+                known.lease_until_ms = min(known.lease_until_ms, self._wall_ms())
+        return True
+
+    def _leases(self) -> dict[str, int]:
+        """Return when the last lease of each worker ends."""
+        leases: dict[str, int] = {}
+        for known in self._submitted.values():
+            if known.worker and known.response is None:
+                leases[known.worker] = max(leases.get(known.worker, 0), known.lease_until_ms)
+        return leases
+
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self._check_open()
         known = self._held(run, epoch)

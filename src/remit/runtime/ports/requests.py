@@ -179,6 +179,18 @@ class Requests(Protocol):
         """Return the unfinished runs that *worker* has claimed, with their epochs."""
         ...
 
+    async def late_workers(self, within_ms: int) -> list[str]:
+        """Return the workers with claims whose leases end *within_ms*: they have sent no heartbeat for a while."""
+        ...
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        """End the leases of a worker that is known to be dead, so that its requests expire at once.
+
+        False: it has none, or one of them ends later than *within_ms*, because the worker has sent a heartbeat or
+        claimed a request since. Should it be alive, its next heartbeat keeps what nobody has claimed by then.
+        """
+        ...
+
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written.
 

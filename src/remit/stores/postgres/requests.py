@@ -32,6 +32,25 @@ EXPIRED = """
     WHERE state = 0 AND request.lease_until_ms <= $1 AND coalesce(worker.lease_until_ms, 0) <= $1 ORDER BY place
 """
 
+# A worker that has claimed something since its last heartbeat is alive.
+LATE_WORKERS = f"""
+    SELECT name FROM remit.worker WHERE lease_until_ms > {NOW_MS} AND lease_until_ms <= {NOW_MS} + $1
+        AND EXISTS (SELECT 1 FROM remit.request WHERE state = 0 AND request.worker = name)
+        AND NOT EXISTS (
+            SELECT 1 FROM remit.request WHERE state = 0 AND request.worker = name
+                AND request.lease_until_ms > {NOW_MS} + $1
+        )
+"""
+
+END_LEASES = f"""
+    WITH ended AS (
+        UPDATE remit.worker SET lease_until_ms = {NOW_MS}
+        WHERE name = $2 AND name IN ({LATE_WORKERS}) AND lease_until_ms <= {NOW_MS} + $1 RETURNING name
+    )
+    UPDATE remit.request SET lease_until_ms = least(lease_until_ms, {NOW_MS})
+    WHERE state = 0 AND worker IN (SELECT name FROM ended) RETURNING 1
+"""
+
 # The request as it was submitted, if it has not begun.
 NOT_BEGUN = """
     SELECT body FROM remit.request JOIN remit.record ON stream = begun_stream AND number = begun_number

@@ -235,6 +235,13 @@ class PostgresStore:
         await self._settled()
         return await self._read(lambda connection: requests_of.claimed(connection, worker))
 
+    async def late_workers(self, within_ms: int) -> list[str]:
+        rows = await self._read(lambda connection: connection.fetch(requests_of.LATE_WORKERS, within_ms))
+        return [name for (name,) in rows]
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        return await self._do(lambda transaction: transaction.end_leases(worker, within_ms))
+
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         # The outcome is kept even if the caller no longer waits for the acknowledgement.
         done = await self._do(Finish(run, epoch, response, at_ms, keep), kept=True)

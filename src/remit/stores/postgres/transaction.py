@@ -45,7 +45,7 @@ from remit.stores.postgres.bulk import (
 )
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.operations import Begin, Entry, Finish, JournalWrite, Submit, Take, Write
-from remit.stores.postgres.requests import CLAIM, EXPIRED, FORGET_OUTCOMES, NOT_BEGUN, find, owner
+from remit.stores.postgres.requests import CLAIM, END_LEASES, EXPIRED, FORGET_OUTCOMES, NOT_BEGUN, find, owner
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 
@@ -299,6 +299,10 @@ class PgTransaction:
         self._finish_row(what, found[0])
         await self.write()
         return True
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        await self.write()
+        return bool(await self.connection.fetch(END_LEASES, within_ms, worker))
 
     async def sweep(self, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         await self.write()

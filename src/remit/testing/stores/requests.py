@@ -28,6 +28,9 @@ from remit.testing.samples import (
     code_of,
 )
 
+# The lease of a worker that will soon be late, longer than a test takes.
+SOME_MS = 30_000
+
 
 class RequestConformance(StoreCase):
     """The promises of a store about requests."""
@@ -239,6 +242,36 @@ class RequestConformance(StoreCase):
             assert await store.claimed("first") == [("run-three", 1)]
             assert sorted(await store.claimed("second")) == [("run-four", 2), ("run-two", 2)]
             assert await store.claimed("third") == []
+
+    async def test_the_leases_of_a_worker_that_is_known_to_be_dead_end_at_once(self) -> None:
+        async with self.opened() as store:
+            for name, worker in (("one", "dead"), ("two", "dead"), ("three", "alive")):
+                await store.submit(a_request(name), b"digest", worker=worker, lease_ms=SOME_MS)
+            await store.heartbeat("dead", SOME_MS)
+            await store.heartbeat("alive", LONG_MS)
+            assert await store.late_workers(SOME_MS * 2) == ["dead"]
+            assert await store.end_leases("dead", 1) is False
+            assert await store.end_leases("alive", SOME_MS * 2) is False
+            assert await store.end_leases("unknown", SOME_MS * 2) is False
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == []
+            assert await store.end_leases("dead", SOME_MS * 2) is True
+            assert await store.late_workers(SOME_MS * 2) == []
+            expired = await store.sweep(max_attempts=3, keep_ms=LONG_MS)
+            assert [each.run for each in expired] == ["run-one", "run-two"]
+            assert await store.claim("run-one", "other", LONG_MS) == 2
+            # It was alive after all: it keeps what nobody has claimed, and nothing else.
+            await store.heartbeat("dead", LONG_MS)
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == []
+            assert await store.finish("run-one", 1, a_response(a_request("one")), 1) is False
+            assert await store.finish("run-two", 1, a_response(a_request("two")), 1) is True
+
+    async def test_a_worker_that_has_just_claimed_something_is_not_late(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request("one"), b"digest", worker="w", lease_ms=SOME_MS)
+            await store.heartbeat("w", SOME_MS)
+            await store.submit(a_request("two"), b"digest", worker="w", lease_ms=LONG_MS)
+            assert await store.late_workers(SOME_MS * 2) == []
+            assert await store.end_leases("w", SOME_MS * 2) is False
 
     async def test_what_is_finished_cannot_be_claimed(self) -> None:
         async with self.opened() as store:

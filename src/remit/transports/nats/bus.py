@@ -32,6 +32,7 @@ from remit.transports.nats.subjects import (
     read_news,
     token,
 )
+from remit.transports.nats.takeover import HubWatch
 
 log = logging.getLogger("remit")
 
@@ -61,6 +62,7 @@ class Bus:
         self._presence = Presence(
             self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._heard_of
         )
+        self._watch = HubWatch(self._connection, self._subjects, self._shared, self._presence.has_heard)
         self._host: BusHost | None = None
         self._runs: dict[str, RunNews] = {}
         self._busy_until: dict[str, float] = {}
@@ -87,6 +89,7 @@ class Bus:
         self._connection.on_connected.append(self._connected)
         await self._connection.open()
         await self._presence.open()
+        await self._watch.open()
 
     async def drain(self, within_s: float) -> None:
         """Take nothing new, say so, and return once what was taken has ended, or *within_s* is over."""
@@ -104,6 +107,7 @@ class Bus:
 
     async def close(self) -> None:
         """Say how the last runs ended, and disconnect."""
+        await self._watch.close()
         await self._presence.close()
         if self._host is not None:
             await self._host.close()
@@ -115,6 +119,7 @@ class Bus:
         for home in (self._shared.worker, EVERY_HUB):
             await self._connection.subscribe(self._subjects.news(home, "*"), self._news)
         await self._host.subscribe()
+        await self._watch.connected()
         await self._presence.connected()
         await self._queue.open()
         self._host.look()

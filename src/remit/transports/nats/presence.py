@@ -20,6 +20,9 @@ from remit.transports.nats.subjects import PresentHub, Subjects, encode, read_pr
 
 log = logging.getLogger("remit")
 
+# A team has at most some thousand hubs, and each start is another one.
+MOST_KNOWN = 10_000
+
 _GONE = (NoStreamResponseError, NotFoundError, BucketNotFoundError)
 
 
@@ -57,6 +60,8 @@ class Presence:
         self._describe = describe
         self._on_heard = heard
         self._others: dict[str, _KnownHub] = {}
+        self._known: dict[str, None] = {}
+        """The newest hubs that are or were present."""
         self._changed = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._troubled = False
@@ -83,6 +88,10 @@ class Presence:
     def hosts(self, agent: str) -> list[PresentHub]:
         """Return the other hubs that take requests for an agent."""
         return [hub for hub in self.hubs() if not hub.draining and any(each.card.name == agent for each in hub.agents)]
+
+    def has_heard(self, hub: str) -> bool:
+        """Return whether a hub is or was present."""
+        return token(hub) in self._known
 
     def hubs(self) -> list[PresentHub]:
         """Return the other hubs that are present."""
@@ -170,6 +179,9 @@ class Presence:
         if (why := self._contradiction(name, hub, found.hub)) is not None:
             self._proofs.refuse(_WHAT, why)
             return
+        self._known[name] = None
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
         self._others[name] = _KnownHub(asyncio.get_running_loop().time(), hub, found.hub)
         self._on_heard([each.card for each in hub.agents])
         self._changed.set()

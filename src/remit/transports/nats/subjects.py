@@ -28,6 +28,8 @@ class Subjects:
         self.bucket = f"remit-{self._team}-hosts"
         """The key-value bucket with the hubs that are present."""
         self.presence = f"$KV.{self.bucket}.>"
+        self.gone = f"remit.{self._team}.gone"
+        """Where all hubs hear that the leases of a dead one were ended."""
         self.queues = f"remit.{self._team}.queue.>"
 
     def offer(self, agent: str) -> str:
@@ -49,6 +51,10 @@ class Subjects:
     def news(self, home: str, run: str) -> str:
         """Return where the hub *home* hears how far a run is."""
         return f"remit.{self._team}.news.{token(home)}.{token(run)}"
+
+    def alive(self, hub: str) -> str:
+        """Return where a hub answers for as long as it is connected."""
+        return f"remit.{self._team}.alive.{token(hub)}"
 
     def present(self, hub: str) -> str:
         """Return where a hub says which agents it hosts."""
