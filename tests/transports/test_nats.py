@@ -216,6 +216,27 @@ async def test_a_hub_that_falls_silent_is_gone_and_versions_stand_side_by_side(t
         assert (await near.ask("helper", "Go", user="anna")).unwrap() == "2.0"
 
 
+async def test_the_card_of_an_agent_on_the_bus_follows_its_newest_host(tmp_path: Path) -> None:
+    def card(version: str) -> AgentCard:
+        return AgentCard(name="helper", version=version, description=f"Helps, version {version}")
+
+    async with Hubs(tmp_path) as hubs:
+        near, old, new = hubs.hub(), hubs.hub(), hubs.hub()
+        old.register(card("1.0"), helper_of("1.0"))
+        new.register(card("2.0"), helper_of("2.0"))
+        await hubs.open(near, presence_s=1.0)
+        await hubs.open(old, presence_s=1.0)
+        await eventually(lambda: "helper" in near.cards and near.cards["helper"].version == "1.0")
+        newer = await hubs.open(new, presence_s=1.0)
+        await eventually(lambda: near.cards["helper"].description == "Helps, version 2.0")
+        assert old.cards["helper"].version == "1.0"  # what a hub hosts itself, nobody replaces
+        new.reconfigure(cards=[card("2.1")])
+        await eventually(lambda: near.cards["helper"].version == "2.1")
+        await newer.leave()
+        await eventually(lambda: near.cards["helper"].version == "1.0")
+        assert (await near.ask("helper", "Go", user="anna")).unwrap() == "1.0"
+
+
 def helper_of(version: str) -> Any:
     async def helper(_: Brief) -> remit.Answer:
         return remit.Answer(version)

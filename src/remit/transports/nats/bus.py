@@ -63,6 +63,9 @@ class Bus:
             self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._heard_of
         )
         self._watch = HubWatch(self._connection, self._subjects, self._shared, self._presence.has_heard)
+        self._learned: set[str] = set()
+        """The agents that this hub knows from the bus alone."""
+        self._since_ms = 0
         self._host: BusHost | None = None
         self._runs: dict[str, RunNews] = {}
         self._busy_until: dict[str, float] = {}
@@ -86,6 +89,7 @@ class Bus:
             lambda run, live: self._engine.follow(run, live=live),
             agents,
         )
+        self._since_ms = time.time_ns() // 1_000_000
         self._connection.on_connected.append(self._connected)
         await self._connection.open()
         await self._presence.open()
@@ -173,17 +177,30 @@ class Bus:
         host, cards = self._host, self._engine.cards
         names = () if host is None or host.draining else sorted(host.agents)
         agents = tuple(HostedAgent(shown_card(cards[name]), host.free(name) if host else 0) for name in names)
-        return PresentHub(self._team, agents, draining=host is not None and host.draining)
+        return PresentHub(self._team, agents, draining=host is not None and host.draining, since_ms=self._since_ms)
 
     def _heard_of(self, cards: Iterable[AgentCard]) -> None:
-        """Add the agents of other hubs that this hub's team file does not name."""
+        """Add the agents of other hubs that this hub's team file does not name, and follow their cards."""
+        all_known = self._engine.cards
         for card in cards:
-            known = self._engine.cards.get(card.name)
-            if known is None:
-                try:
+            known = all_known.get(card.name)
+            try:
+                if known is None:
                     self.add(card)
-                except RemitError as error:
-                    log.warning("invalid agent on the bus: %s", error.fault.message)
+                    self._learned.add(card.name)
+                elif card.name in self._learned and _followed(card, known) != known:
+                    self._refresh(known)
+            except RemitError as error:
+                log.warning("invalid agent on the bus: %s", error.fault.message)
+
+    def _refresh(self, known: AgentCard) -> None:
+        """Take the card of an agent's newest host: in a rolling update, versions stand side by side."""
+        hubs = self._presence.hosts(known.name)
+        newest = max(hubs, key=lambda hub: hub.since_ms, default=None)
+        cards = () if newest is None else (each.card for each in newest.agents if each.card.name == known.name)
+        for card in cards:
+            if (followed := _followed(card, known)) != known:
+                self._engine.reconfigure(cards=[followed])
 
     # ── bringing requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,3 +289,8 @@ class Bus:
             return
         if isinstance(body, Approval | Progress | Delta):
             listener.hear(body)
+
+
+def _followed(card: AgentCard, known: AgentCard) -> AgentCard:
+    """Return a card of another hub as this hub keeps it; its slots and its queue are at the hosts."""
+    return replace(card, resumable=True, concurrency=known.concurrency, queue=known.queue)

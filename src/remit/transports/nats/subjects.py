@@ -96,6 +96,8 @@ class PresentHub(Struct, frozen=True, omit_defaults=True):
     agents: tuple[HostedAgent, ...] = ()
     draining: bool = False
     """Whether it takes nothing new."""
+    since_ms: int = 0
+    """When it was opened: of several cards of an agent, that of the newest host counts."""
 
 
 TAKEN, BUSY = b"+", b"-"
