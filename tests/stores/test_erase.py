@@ -14,10 +14,11 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, SealedValue, StoreError
 from remit.stores.audit import removals
 from remit.stores.connection import connect_reader
-from remit.stores.erase import erase, kept_about, subject_of
+from remit.stores.erase import erase, subject_of
 from remit.stores.prune import prune
 from remit.stores.retention import Erased, Retention
 from remit.stores.sqlite import verify_file
+from remit.stores.user_data import kept_about
 from remit.testing.conformance import a_request, a_response
 from stores.ages import DAY_MS, START_MS, Clock, ask, days, opened, upkeep
 

@@ -112,7 +112,7 @@ def archive(folder: Path, store_path: Path | None, team_file: Path | None, overr
 
     written = found = 0
     with _upkeep(store_path, team_file, overrides) as upkeep:
-        today = day_of(upkeep.wall_ms())
+        today = day_of(upkeep.now_ms())
         for segment in upkeep.segments():
             if segment.day < today:
                 found += 1

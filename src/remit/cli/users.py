@@ -46,7 +46,7 @@ def export(
     from remit.cli.drive.export import written_whole
     from remit.cli.places import existing, reading_file, sqlite_file
     from remit.protocol.codec import encode
-    from remit.stores.erase import kept_about
+    from remit.stores.user_data import kept_about
     from remit.text.terminal import json_for_terminal
 
     path = existing(sqlite_file(store_path, team_file, overrides))

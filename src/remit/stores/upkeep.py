@@ -2,83 +2,49 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import apsw
 import msgspec
 
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Kind, Removal
-from remit.runtime.audit import ChainRow, RemovedRow, follows, leaf, link
-from remit.runtime.audit.removal import Outlines, pairs, ranges, sign_removal
+from remit.protocol.records import Kind, Notice, Removal
+from remit.runtime.audit.removal import pairs, ranges
 from remit.runtime.audit.verification import accepted_keys
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, read_key
-from remit.stores import messages
+from remit.stores import messages, user_data
 from remit.stores.archive import write_segment
 from remit.stores.audit import breaks, chain_rows, digest_of, removals
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path, read_checkpoints
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
 from remit.stores.encryption import key_id_of
+from remit.stores.expired_rows import count_aged, delete_aged, expired_rows
 from remit.stores.opening import STORE
+from remit.stores.removal_plan import (
+    Expired,
+    OfUser,
+    RemovedPart,
+    SegmentChanges,
+    Selection,
+    VerifiedRow,
+    plan,
+    verified,
+)
 from remit.stores.retention import outline_of
 from remit.stores.schema import check_version
 from remit.stores.segments import SealedSegment, segments
 from remit.stores.transaction import Transaction
+from remit.stores.upkeep_port import Ageing, Belongings, Deleted, erasure_notice
 from remit.stores.user_keys import UserKeys, is_encrypted
 
 # Pages that are given back in one transaction: 2 MB.
 VACUUM_PAGES = 500
-# A removed row leaves about this many bytes: its number and the digest of its content.
-LEFT_BYTES = 40
-# A row has about this many bytes besides its texts: number, kind, time, digest, and entries in two indexes.
-ROW_BYTES = 75
 
 _log = logging.getLogger("remit.store")
-
-
-class Wanted(NamedTuple):
-    """What to remove from a segment, and why."""
-
-    why: Literal["pruned", "erased"]
-    rule: str
-    gone: Collection[int] = ()
-    """Rows to remove."""
-    outlined: Collection[int] = ()
-    """Rows of which to remove the texts."""
-    subject: str = ""
-
-
-class RemovedPart(NamedTuple):
-    """What was removed from a segment, or would be."""
-
-    rows: int = 0
-    texts: int = 0
-    bytes: int = 0
-    refused: str = ""
-    """Why the segment was left as it is."""
-
-
-class _Verified(NamedTuple):
-    """A row that follows from the one before it."""
-
-    row: ChainRow | RemovedRow
-    digest: bytes
-    leaf: bytes
-    """The digest of its content; empty for a row of version 6."""
-
-
-class _Changes(NamedTuple):
-    """The rows of a segment that a removal changes."""
-
-    statement: Removal
-    kept: Sequence[tuple[int, bytes, bytes | None]]
-    """What the chain keeps: number, digest of the content, and the row's own digest where it is needed."""
-    outlines: Sequence[tuple[bytes, int]]
-    gone: Sequence[int]
 
 
 class Upkeep:
@@ -93,7 +59,7 @@ class Upkeep:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.path = path
-        self.wall_ms = wall_ms
+        self.now_ms = wall_ms
         self._durability: Durability = durability
         self.key = _read_key(path)
         self.connection = connect_writer(path, durability, busy_seconds)
@@ -120,100 +86,54 @@ class Upkeep:
         durable = self._durability == "power"
         checkpoints = Checkpoints(self.path, self.key, every=EVERY, seconds=SECONDS, durable=durable)
         checkpoints.committed(head)
-        checkpoints.seal(self.connection, self.wall_ms())
+        checkpoints.seal(self.connection, self.now_ms())
 
     # ── one segment ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def remove(
-        self, segment: SealedSegment, choose: Callable[[SqliteConnection], Wanted], *, dry: bool = False
-    ) -> RemovedPart:
+    def has(self, segment: SealedSegment, selection: Selection) -> bool:
+        """Return whether a segment has rows of a selection."""
+        return bool(self._chosen(segment, selection))
+
+    def _chosen(self, segment: SealedSegment, selection: Selection) -> list[int]:
+        match selection:
+            case Expired():
+                return expired_rows(self.connection, segment, selection)
+            case OfUser(user, runs, _):
+                return user_data.rows_of(self.connection, segment.first, segment.last, runs, user)
+
+    def remove(self, segment: SealedSegment, selection: Selection, *, dry: bool = False) -> RemovedPart:
         """Remove rows of a segment in one transaction, together with the signed statement that says so.
 
         Nothing is removed from a segment that does not verify: that would destroy what shows the tampering. With *dry*,
         nothing is removed, and the result says what would be.
         """
         with _snapshot(self.connection) if dry else write_lock(self.connection):
-            wanted = choose(self.connection)
-            if not wanted.gone and not wanted.outlined:
+            chosen = self._chosen(segment, selection)
+            if not chosen:
                 return RemovedPart()
             try:
                 rows = list(self.verified(segment))
             except ValueError as problem:
                 return RemovedPart(refused=f"rows {segment.first} to {segment.last}: {problem}")
-            part, changes = self._changes(segment, wanted, rows)
+            part, changes = plan(
+                segment,
+                selection,
+                chosen,
+                rows,
+                before=digest_of(self.connection, segment.first - 1) or b"",
+                outline=self._outline,
+                key=self.key,
+                at_ms=self.now_ms(),
+            )
             if not dry and changes.kept:
                 self._write(changes)
             return part
 
-    def verified(self, segment: SealedSegment) -> Generator[_Verified]:
+    def verified(self, segment: SealedSegment) -> Iterator[VerifiedRow]:
         """Yield the rows of a segment, or raise `ValueError` where they were tampered with."""
-        seal = segment.seal
-        if not seal.is_genuine() or seal.key not in self._accepted:
-            raise ValueError(f"checkpoint {seal.number} was not signed by the key of this store")
         previous = digest_of(self.connection, segment.first - 1)
-        if previous is None:
-            raise ValueError("the row before them is missing")
-        expected = segment.first
-        for row in chain_rows(self.connection, segment.first - 1, segment.last):
-            if row.seq != expected:
-                raise ValueError(f"row {expected} is missing")
-            verified = _followed(previous, row)
-            yield verified
-            previous, expected = verified.digest, expected + 1
-        if expected != segment.last + 1 or previous.hex() != seal.digest:
-            raise ValueError(f"they do not match what checkpoint {seal.number} signed")
-
-    def _changes(
-        self, segment: SealedSegment, wanted: Wanted, rows: Sequence[_Verified]
-    ) -> tuple[RemovedPart, _Changes]:
-        going, shortened = frozenset(wanted.gone), frozenset(wanted.outlined)
-        gone: list[int] = []
-        new: list[int] = []
-        outlined: list[int] = []
-        kept: list[tuple[int, bytes, bytes | None]] = []
-        outlines: list[tuple[bytes, int]] = []
-        seal = Outlines()
-        freed = 0
-        absent = {row.seq for row, _, _ in rows if isinstance(row, RemovedRow) and row.outline is None}
-        leaving = absent | going
-        for row, digest, content in rows:
-            seq, outline = row.seq, row.outline if isinstance(row, RemovedRow) else None
-            if seq in absent:
-                gone.append(seq)
-            elif seq in going:
-                gone.append(seq)
-                new.append(seq)
-                # The row after it, and whoever compares a checkpoint, needs its own digest.
-                needed = seq == segment.last or seq + 1 not in leaving or not content
-                kept.append((seq, content, digest if needed else None))
-                freed += ROW_BYTES - LEFT_BYTES + (_length(row) if isinstance(row, ChainRow) else LEFT_BYTES)
-            elif outline is not None:
-                outlined.append(seq)
-                seal.add(seq, outline)
-            elif seq in shortened and isinstance(row, ChainRow):
-                body = self._outline(Kind(row.kind), row.body)
-                outlined.append(seq)
-                seal.add(seq, leaf(row.kind, row.at_ms, row.run, row.session, body))
-                kept.append((seq, content, None if content else digest))
-                outlines.append((body, seq))
-                freed += len(row.body) - len(body) - LEFT_BYTES
-        before = digest_of(self.connection, segment.first - 1) or b""
-        statement = Removal(
-            why=wanted.why,
-            rule=wanted.rule,
-            first=segment.first,
-            last=segment.last,
-            before=before.hex(),
-            after=segment.seal.digest,
-            gone=ranges(gone),
-            outlined=ranges(outlined),
-            outlines=seal.digest(),
-            subject=wanted.subject,
-            at_ms=self.wall_ms(),
-            key="",
-        )
-        part = RemovedPart(rows=len(new), texts=len(outlines), bytes=max(0, freed))
-        return part, _Changes(sign_removal(self.key, statement), kept, outlines, new)
+        rows = chain_rows(self.connection, segment.first - 1, segment.last)
+        return verified(segment, rows, previous, self._accepted)
 
     def _outline(self, kind: Kind, stored: bytes) -> bytes:
         """Return the outline of a body, encrypted like the body itself."""
@@ -223,13 +143,10 @@ class Upkeep:
         cipher = self._keys.cipher(id)
         return cipher.encrypt(outline_of(kind, cipher.decrypt(stored)))
 
-    def _write(self, changes: _Changes) -> None:
+    def _write(self, changes: SegmentChanges) -> None:
         connection, statement = self.connection, changes.statement
         # Written first: the chain continues from the last row, so that one must not be removed.
-        transaction = Transaction(connection, statement.at_ms, {}, keep_records=False)
-        transaction.extend([(Kind.REMOVED, statement.at_ms, STORE, STORE, statement)])
-        transaction.write()
-        connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (statement.at_ms,))
+        self._record(Kind.REMOVED, statement)
         messages.forget(connection, [seq for seq, _, _ in changes.kept])
         numbers = _json(list(changes.gone))
         runs = _column(connection, "run", numbers)
@@ -247,6 +164,14 @@ class Upkeep:
             connection.execute("DELETE FROM main.record WHERE seq BETWEEN ? AND ?", (first, last))
         _forget_places(connection, runs, sessions)
 
+    def _record(self, kind: Kind, body: Removal | Notice) -> None:
+        """Append a record about the store itself, in an open write transaction."""
+        now_ms = self.now_ms()
+        transaction = Transaction(self.connection, now_ms, {}, keep_records=False)
+        transaction.extend([(kind, now_ms, STORE, STORE, body)])
+        transaction.write()
+        self.connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (now_ms,))
+
     def archive(self, segment: SealedSegment, folder: Path) -> bool:
         """Write a segment into an archive; False: it is there already. A segment that does not verify is refused."""
         before = digest_of(self.connection, segment.first - 1) or b""
@@ -258,6 +183,32 @@ class Upkeep:
                 advice = "Check the record with `remit audit verify`."
                 raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from problem
         return write_segment(folder, segment, rows, before, read_checkpoints(self.path)) is not None
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def forget(self, what: Ageing, before_ms: int, *, dry: bool) -> int:
+        """Delete what is older; return how many there are."""
+        if dry:
+            return count_aged(self.connection, what, before_ms)
+        with write_lock(self.connection):
+            return delete_aged(self.connection, what, before_ms)
+
+    def check_no_open_run(self, user: str) -> None:
+        """Raise `StoreError` while a run of a user is open."""
+        user_data.check_no_open_run(self.connection, user)
+
+    def belongings(self, user: str, keys: HubKeys) -> Belongings:
+        """Return what belongs to a user; *keys* are those with which redacted values are encrypted."""
+        return user_data.belongings(self.connection, user, keys)
+
+    def delete(self, of: Belongings, rows: int, subject: str) -> Deleted:
+        """Delete what is kept about a user besides records, and record the erasure of *rows* records."""
+        with write_lock(self.connection):
+            # What was submitted meanwhile would be lost with the rest.
+            self.check_no_open_run(of.user)
+            found = user_data.delete(self.connection, of)
+            self._record(Kind.NOTICE, erasure_notice(found, rows, subject))
+            return found
 
     # ── space ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -310,22 +261,6 @@ def _read_key(path: Path) -> CheckpointKey:
         message = f"the key of {path} is gone: there is no {key_path(path)}"
         advice = "Put it back from a backup: without it, nothing can be removed so that the record still verifies."
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
-
-
-def _followed(previous: bytes, row: ChainRow | RemovedRow) -> _Verified:
-    """Return the row with its digests, or raise `ValueError` if it does not follow from the row before it."""
-    if isinstance(row, RemovedRow):
-        digest = link(previous, row.seq, row.leaf) if row.leaf else row.digest or b""
-        return _Verified(row, digest, row.leaf)
-    if not follows(previous, row, row.seq):
-        raise ValueError(f"row {row.seq} was changed")
-    content = leaf(row.kind, row.at_ms, row.run, row.session, row.body)
-    is_old = link(previous, row.seq, content) != row.digest
-    return _Verified(row, row.digest, b"" if is_old else content)
-
-
-def _length(row: ChainRow) -> int:
-    return len(row.body) + 2 * len(row.run) + 2 * len(row.session)
 
 
 def _forget_places(connection: SqliteConnection, runs: Sequence[str], sessions: Sequence[str]) -> None:

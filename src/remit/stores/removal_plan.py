@@ -1,0 +1,171 @@
+"""Plans what a removal changes in a sealed segment, and states it; the engines only write the plan."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from remit.protocol.records import Kind, Removal
+from remit.runtime.audit import ChainRow, RemovedRow, follows, leaf, link
+from remit.runtime.audit.removal import Outlines, ranges, sign_removal
+from remit.runtime.signing import CheckpointKey
+from remit.stores.segments import SealedSegment
+
+# A removed row leaves about this many bytes: its number and the digest of its content.
+LEFT_BYTES = 40
+# A row has about this many bytes besides its texts: number, kind, time, digest, and entries in two indexes.
+ROW_BYTES = 75
+
+
+class Expired(NamedTuple):
+    """The rows of a segment that the retention rule no longer keeps."""
+
+    rule: str
+    whole: bool
+    """Whether the rows go, and not only their texts."""
+
+
+class OfUser(NamedTuple):
+    """The rows of a segment that belong to a user."""
+
+    user: str
+    runs: tuple[str, ...]
+    subject: str
+
+
+Selection = Expired | OfUser
+
+
+class RemovedPart(NamedTuple):
+    """What was removed from a segment, or would be."""
+
+    rows: int = 0
+    texts: int = 0
+    bytes: int = 0
+    refused: str = ""
+    """Why the segment was left as it is."""
+
+
+class VerifiedRow(NamedTuple):
+    """A row that follows from the one before it."""
+
+    row: ChainRow | RemovedRow
+    digest: bytes
+    leaf: bytes
+    """The digest of its content; empty for a row of version 6."""
+
+
+class SegmentChanges(NamedTuple):
+    """The rows of a segment that a removal changes."""
+
+    statement: Removal
+    kept: Sequence[tuple[int, bytes, bytes | None]]
+    """What the chain keeps: number, digest of the content, and the row's own digest where it is needed."""
+    outlines: Sequence[tuple[bytes, int]]
+    gone: Sequence[int]
+
+
+def verified(
+    segment: SealedSegment,
+    rows: Iterable[ChainRow | RemovedRow],
+    previous: bytes | None,
+    accepted: Collection[str],
+) -> Iterator[VerifiedRow]:
+    """Yield the rows of a segment, or raise `ValueError` where they were tampered with.
+
+    *previous* is the digest of the row before them. Its checkpoint must be signed by one of the keys *accepted*.
+    """
+    seal = segment.seal
+    if not seal.is_genuine() or seal.key not in accepted:
+        raise ValueError(f"checkpoint {seal.number} was not signed by the key of this store")
+    if previous is None:
+        raise ValueError("the row before them is missing")
+    expected = segment.first
+    for row in rows:
+        if row.seq != expected:
+            raise ValueError(f"row {expected} is missing")
+        found = _followed(previous, row)
+        yield found
+        previous, expected = found.digest, expected + 1
+    if expected != segment.last + 1 or previous.hex() != seal.digest:
+        raise ValueError(f"they do not match what checkpoint {seal.number} signed")
+
+
+def _followed(previous: bytes, row: ChainRow | RemovedRow) -> VerifiedRow:
+    """Return the row with its digests, or raise `ValueError` if it does not follow from the row before it."""
+    if isinstance(row, RemovedRow):
+        digest = link(previous, row.seq, row.leaf) if row.leaf else row.digest or b""
+        return VerifiedRow(row, digest, row.leaf)
+    if not follows(previous, row, row.seq):
+        raise ValueError(f"row {row.seq} was changed")
+    content = leaf(row.kind, row.at_ms, row.run, row.session, row.body)
+    is_old = link(previous, row.seq, content) != row.digest
+    return VerifiedRow(row, row.digest, b"" if is_old else content)
+
+
+def plan(
+    segment: SealedSegment,
+    selection: Selection,
+    chosen: Collection[int],
+    rows: Sequence[VerifiedRow],
+    *,
+    before: bytes,
+    outline: Callable[[Kind, bytes], bytes],
+    key: CheckpointKey,
+    at_ms: int,
+) -> tuple[RemovedPart, SegmentChanges]:
+    """Return what removing the *chosen* rows changes, with the signed statement that says so.
+
+    *rows* are all rows of the segment, *before* is the digest of the row before them, and *outline* returns what is
+    kept of a body without its texts.
+    """
+    shortens = isinstance(selection, Expired) and not selection.whole
+    going, shortened = (frozenset[int](), frozenset(chosen)) if shortens else (frozenset(chosen), frozenset[int]())
+    gone: list[int] = []
+    new: list[int] = []
+    outlined: list[int] = []
+    kept: list[tuple[int, bytes, bytes | None]] = []
+    outlines: list[tuple[bytes, int]] = []
+    seal = Outlines()
+    freed = 0
+    absent = {row.seq for row, _, _ in rows if isinstance(row, RemovedRow) and row.outline is None}
+    leaving = absent | going
+    for row, digest, content in rows:
+        seq, known = row.seq, row.outline if isinstance(row, RemovedRow) else None
+        if seq in absent:
+            gone.append(seq)
+        elif seq in going:
+            gone.append(seq)
+            new.append(seq)
+            # The row after it, and whoever compares a checkpoint, needs its own digest.
+            needed = seq == segment.last or seq + 1 not in leaving or not content
+            kept.append((seq, content, digest if needed else None))
+            freed += ROW_BYTES - LEFT_BYTES + (_length(row) if isinstance(row, ChainRow) else LEFT_BYTES)
+        elif known is not None:
+            outlined.append(seq)
+            seal.add(seq, known)
+        elif seq in shortened and isinstance(row, ChainRow):
+            body = outline(Kind(row.kind), row.body)
+            outlined.append(seq)
+            seal.add(seq, leaf(row.kind, row.at_ms, row.run, row.session, body))
+            kept.append((seq, content, None if content else digest))
+            outlines.append((body, seq))
+            freed += len(row.body) - len(body) - LEFT_BYTES
+    statement = Removal(
+        why="pruned" if isinstance(selection, Expired) else "erased",
+        rule=selection.rule if isinstance(selection, Expired) else "the user was erased",
+        first=segment.first,
+        last=segment.last,
+        before=before.hex(),
+        after=segment.seal.digest,
+        gone=ranges(gone),
+        outlined=ranges(outlined),
+        outlines=seal.digest(),
+        subject="" if isinstance(selection, Expired) else selection.subject,
+        at_ms=at_ms,
+        key="",
+    )
+    part = RemovedPart(rows=len(new), texts=len(outlines), bytes=max(0, freed))
+    return part, SegmentChanges(sign_removal(key, statement), kept, outlines, new)
+
+
+def _length(row: ChainRow) -> int:
+    return len(row.body) + 2 * len(row.run) + 2 * len(row.session)
