@@ -1,14 +1,14 @@
 """Stores whose records were written over many days, for tests of what happens to them over the years."""
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Note
 from remit.protocol.records import Kind
-from remit.runtime.ports import FACTS, AcceptedRequest, SealedValue
+from remit.runtime.ports import FACTS, AcceptedRequest, SealedValue, Store
 from remit.stores.sqlite import SqliteStore
 from remit.stores.upkeep import Upkeep
 from remit.testing.conformance import LONG_MS, a_request, a_response, progress
@@ -28,7 +28,7 @@ class Clock:
         return self.now_ms
 
 
-async def ask(store: SqliteStore, clock: Clock, name: str, *, user: str = "ann", ends: bool = True) -> None:
+async def ask(store: Store, clock: Clock, name: str, *, user: str = "ann", ends: bool = True) -> None:
     """Have a run that says its own name, in a session of its user's."""
     request = a_request(name)
     request = replace(
@@ -63,10 +63,24 @@ async def days(folder: Path, *, days: int = 10, runs: int = 4, users: tuple[str,
 
     The runs of all but the last day are over, and forgotten as outcomes; `open-one`, of the second day, never ended.
     """
-    clock, path = Clock(), folder / "hub.db"
+    path = folder / "hub.db"
+    await fill(lambda clock: opened(path, clock), START_MS, days=days, runs=runs, users=users)
+    return path
+
+
+async def fill(
+    opened: Callable[[Clock], AbstractAsyncContextManager[Store]],
+    start_ms: int,
+    *,
+    days: int = 10,
+    runs: int = 4,
+    users: tuple[str, ...] = ("ann", "bob"),
+) -> None:
+    """Have so many days of runs in a store, from *start_ms* on."""
+    clock = Clock()
     for day in range(days):
-        clock.now_ms = START_MS + day * DAY_MS
-        async with opened(path, clock) as store:
+        clock.now_ms = start_ms + day * DAY_MS
+        async with opened(clock) as store:
             for number in range(runs):
                 await ask(store, clock, f"d{day}n{number}", user=users[number % len(users)])
             if day == 1:
@@ -78,7 +92,6 @@ async def days(folder: Path, *, days: int = 10, runs: int = 4, users: tuple[str,
                 await store.session(f"session of {user}", user, "prime")
                 store.seal(f"session of {user}", [SealedValue(f"<NAME_{day}>", b"locked", True)])
             await store.sweep(max_attempts=3, keep_ms=DAY_MS if day == days - 1 else 0)
-    return path
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class Workers:
         self, version: str = "1.0", *agents: str, ask: str = "", lease_ms: int = LEASE_MS
     ) -> subprocess.Popen[bytes]:
         command = [sys.executable, bus_worker.__file__, *self._arguments, version, *agents]
-        options = {"ASK": ask, "LEASE_MS": str(lease_ms)}
+        options = {"ASK": ask, "BUS_LEASE_MS": str(lease_ms)}
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, env={**with_tests_on_path(), **options})
         self._started.append(worker)
         assert worker.stdout is not None

@@ -20,13 +20,15 @@ from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.problems import did_you_mean
 from remit.runtime.ports import Store, StoreError
 from remit.stores import STORE_PATH
+from remit.stores.checkpoints import key_path
 from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
 from remit.stores.user_keys import show_plain
 
 if TYPE_CHECKING:
-    from remit.stores.upkeep import Upkeep
+    from remit.stores.postgres.upkeep import PgUpkeep
+    from remit.stores.upkeep_port import StoreUpkeep
 
 DEFAULT_STORE = Path(STORE_PATH)
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
@@ -202,8 +204,12 @@ async def writing(path: Place) -> AsyncGenerator[Store]:
 
 
 @contextmanager
-def opened_upkeep(path: Path) -> Generator["Upkeep"]:
+def opened_upkeep(path: Place) -> Generator["StoreUpkeep"]:
     """Open an existing store for removing rows, beside hubs."""
+    if not isinstance(path, Path):
+        with _database_upkeep(path) as upkeep:
+            yield upkeep
+        return
     from remit.stores.upkeep import Upkeep  # imports more than most commands need
 
     try:
@@ -220,10 +226,28 @@ def _database_view(place: DatabasePlace) -> AbstractContextManager[StoreView]:
     try:
         from remit.cli.postgres_view import viewing
     except ImportError as error:
-        message = "a store in PostgreSQL needs the extra `postgres`"
-        advice = "Install it here: pip install 'remit[postgres]'"
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
+        raise _needs_driver() from error
     return viewing(place.team)
+
+
+def _needs_driver() -> StoreError:
+    message = "a store in PostgreSQL needs the extra `postgres`"
+    advice = "Install it here: pip install 'remit[postgres]'"
+    return StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+
+
+@contextmanager
+def _database_upkeep(place: DatabasePlace) -> Generator["PgUpkeep"]:
+    try:
+        from remit.cli.postgres_view import address_of
+        from remit.stores.postgres.upkeep import PgUpkeep
+    except ImportError as error:
+        raise _needs_driver() from error
+    upkeep = PgUpkeep(address_of(place.team), key_path(place.file))
+    try:
+        yield upkeep
+    finally:
+        upkeep.close()
 
 
 def current_user() -> str:

@@ -121,16 +121,21 @@ def _is_of(linked: Linked, profile: str) -> bool:
         return False
 
 
-@contextmanager
-def viewing(team: Team) -> Generator[PostgresView]:
-    """Open the database of a team for reading."""
+def address_of(team: Team) -> DatabaseAddress:
+    """Return the address of a team's database."""
     section = team.store
     assert section.url is not None
     try:
         password = None if section.password is None else secret_of(section.password)
     except ValueError as error:
         raise team_invalid(str(error)) from error
-    address = DatabaseAddress(section.url, password, section.pooler)
+    return DatabaseAddress(section.url, password, section.pooler)
+
+
+@contextmanager
+def viewing(team: Team) -> Generator[PostgresView]:
+    """Open the database of a team for reading."""
+    address = address_of(team)
     loop = asyncio.new_event_loop()
     # In a thread, because some commands run in a loop of their own.
     thread = threading.Thread(target=loop.run_forever, name="remit-postgres-view", daemon=True)

@@ -14,7 +14,7 @@ from remit.cli.show.screen import many
 if TYPE_CHECKING:
     from remit.stores.retention import Retention
     from remit.stores.segments import SealedSegment
-    from remit.stores.upkeep import Upkeep
+    from remit.stores.upkeep_port import StoreUpkeep
 
 
 @click.group()
@@ -36,7 +36,7 @@ def store() -> None:
 @click.option(
     "--vacuum",
     is_flag=True,
-    help="Write the whole file anew, so that it shrinks. Needed once for a file of an earlier version; hubs wait.",
+    help="Write the whole store anew, so that it shrinks; hubs wait. A file of this version shrinks without it.",
 )
 @click.option(
     "--archive",
@@ -85,12 +85,12 @@ def prune(
     )
     for each in done.refused:
         click.echo(f"Left as it is, because it does not verify: {each}. See `remit audit verify`.", err=True)
-    if keeps_pages:
-        click.echo("The file keeps its free space for new records; --vacuum makes it shrink.", err=True)
+    if keeps_pages and not dry_run and not vacuum:
+        click.echo("The store keeps its free space for new records; --vacuum makes it shrink.", err=True)
     raise SystemExit(1 if done.refused else 0)
 
 
-def _archive(upkeep: "Upkeep", segment: "SealedSegment", folder: Path | None) -> None:
+def _archive(upkeep: "StoreUpkeep", segment: "SealedSegment", folder: Path | None) -> None:
     if folder is not None:
         upkeep.archive(segment, folder)
 
@@ -293,11 +293,11 @@ def _retention(keep: str | None, team_file: Path | None, overrides: Sequence[str
 
 
 @contextmanager
-def _upkeep(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Generator["Upkeep"]:
+def _upkeep(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Generator["StoreUpkeep"]:
     """Open the store of a command for removing rows, beside hubs."""
-    from remit.cli.places import opened_upkeep, sqlite_file
+    from remit.cli.places import opened_upkeep, store_file
 
-    with opened_upkeep(sqlite_file(store_path, team_file, overrides)) as upkeep:
+    with opened_upkeep(store_file(store_path, team_file, overrides)) as upkeep:
         yield upkeep
 
 

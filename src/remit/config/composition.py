@@ -31,6 +31,7 @@ from remit.protocol.card import CONCURRENCY, AgentCard
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Approver, ControlCommand, Decision, Question, Store
 from remit.runtime.registry import team_invalid
+from remit.stores.retention import RetainingStore
 from remit.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:  # most hubs call no agents on other devices
@@ -112,10 +113,11 @@ def hub_of(
         summarizer=summarizer_of(team.context, environ),
         shared=shared or team.bus is not None or team.store.url is not None,
     )
-    if isinstance(hub.store, SqliteStore):
+    if isinstance(hub.store, RetainingStore):
         hub.store.retention = team.store.retention()
-        hub.store.encrypt = team.store.encrypt
         hub.store.vault_key = vault_key_of(team, environ)
+    if isinstance(hub.store, SqliteStore):
+        hub.store.encrypt = team.store.encrypt
     _add_tools(hub, team, environ)
     _add_agents(hub, team, environ, held)
     _add_orchestration(hub, team, environ)

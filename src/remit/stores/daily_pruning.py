@@ -1,16 +1,19 @@
-"""Prunes a SQLite store once a day, in a thread of a hub that uses it."""
+"""Prunes a store once a day, in a thread of a hub that uses it."""
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from remit.runtime.ports import StoreError
-from remit.stores.connection import Durability, SqliteConnection
+from remit.stores.connection import SqliteConnection
 from remit.stores.retention import DAY_MS, Retention
+
+if TYPE_CHECKING:
+    from remit.stores.upkeep_port import StoreUpkeep
 
 # How often a hub looks whether another has pruned.
 LOOK_MS = 3_600_000
@@ -21,9 +24,10 @@ _log = logging.getLogger("remit.store")
 class DailyPruning:
     """The task that prunes, and whose turn it is."""
 
-    def __init__(self, path: Path, durability: Durability, wall_ms: Callable[[], int]) -> None:
-        self._path = path
-        self._durability: Durability = durability
+    def __init__(self, name: str, opened: "Callable[[], StoreUpkeep]", wall_ms: Callable[[], int]) -> None:
+        self._name = name
+        self._opened = opened
+        """Opens the store's upkeep; called in the thread."""
         self._wall_ms = wall_ms
         self._looked_ms = 0
         self._task: asyncio.Task[None] | None = None
@@ -57,18 +61,17 @@ class DailyPruning:
     def _prune(self, keep: Retention) -> None:
         # Most processes that open a store never prune it.
         from remit.stores.prune import prune
-        from remit.stores.upkeep import Upkeep
 
         try:
-            upkeep = Upkeep(self._path, durability=self._durability, wall_ms=self._wall_ms)
+            upkeep = self._opened()
             try:
                 found = prune(upkeep, keep, stopped=self._stopping.is_set)
             finally:
                 upkeep.close()
         except (apsw.Error, OSError, StoreError) as error:  # the next day tries again
-            _log.warning("%s was not pruned: %s", self._path, error)
+            _log.warning("%s was not pruned: %s", self._name, error)
             return
         for each in found.refused:
-            _log.error("%s: not pruned, see `remit audit verify`: %s", self._path, each)
+            _log.error("%s: not pruned, see `remit audit verify`: %s", self._name, each)
         if not found.is_empty:
-            _log.info("%s: pruned %d records, and the texts of %d", self._path, found.rows, found.texts)
+            _log.info("%s: pruned %d records, and the texts of %d", self._name, found.rows, found.texts)

@@ -1,6 +1,6 @@
 """How long texts are kept, what stays of a record after that, and what an erasure removed."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -47,6 +47,14 @@ class Retention(NamedTuple):
 
 
 FOREVER = Retention()
+
+
+@runtime_checkable
+class RetainingStore(Protocol):
+    """A store that removes what is no longer kept, and erases users."""
+
+    retention: Retention
+    vault_key: bytes | None
 
 
 class Erased(NamedTuple):

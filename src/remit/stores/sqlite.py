@@ -49,7 +49,7 @@ from remit.stores.outcome_waits import OutcomeWaits
 from remit.stores.reader import Query, Reader
 from remit.stores.retention import FOREVER, Erased, Retention
 from remit.stores.transaction import Transaction
-from remit.stores.user_erasure import erase_user
+from remit.stores.user_erasure import erase_from_file, file_upkeep
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
 
@@ -73,9 +73,8 @@ class SqliteStore:
     Use it from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
     *make_key*, a store whose key is missing is not opened; else a new key is made. What *retention* no longer keeps is
     removed once a day, by one of the processes that share the file. With *encrypt*, texts are encrypted under a key of
-    their user. *count* counts the tokens of each
-    message once. *monotonic* tells elapsed time from a jump of *wall_ms*. *commit_hook* is called before each commit,
-    for tests that want it slow or failing.
+    their user. *count* counts the tokens of each message once. *monotonic* tells elapsed time from a jump of *wall_ms*.
+    *commit_hook* is called before each commit, for tests that want it slow or failing.
     """
 
     def __init__(
@@ -107,7 +106,8 @@ class SqliteStore:
         self.retention, self.encrypt = retention, encrypt
         self.vault_key: bytes | None = None
         """The key with which redacted values are encrypted; None: one derived from the store's own."""
-        self._pruning = DailyPruning(self.path, durability, wall_ms)
+        self._upkeep = file_upkeep(self.path, durability, wall_ms)
+        self._pruning = DailyPruning(str(self.path), self._upkeep, wall_ms)
         self._count, self._wall_ms, self._jumps = count, wall_ms, Jumps(monotonic)
         self._waits = OutcomeWaits()
         self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._waits.tell)
@@ -421,8 +421,8 @@ class SqliteStore:
     async def erase(self, user: str) -> Erased:
         """Erase everything of a user, and record it; raises `StoreError` while runs of the user are open."""
         await self.flush()
-        opening, keys = self._opening, HubKeys(self.vault_key or self.secret())
-        return await asyncio.to_thread(erase_user, self.path, user, keys, opening.durability, opening.wall_ms)
+        keyed = HubKeys(self.vault_key or self.secret())
+        return await asyncio.to_thread(erase_from_file, self.path, self._upkeep, user, keyed)
 
     async def verify(self) -> AuditVerdict:
         """Verify the audit chain and its checkpoints, as far as they are committed."""

@@ -3,40 +3,29 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, Tampering, Unsigned, verify
+from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, RemovedRow, Tampering, Unsigned, verify
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint
 from remit.stores.audit import GRACE_ROWS, GRACE_SECONDS, Linked
 from remit.stores.checkpoints import EVERY, SECONDS
+from remit.stores.postgres.chain_rows import blocks_after, breaks, removals, rows_in
 from remit.stores.postgres.checkpoints import digest_at, newest_checkpoint, read_checkpoints, read_mark
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.reader import KIND_OF, SEQ
-from remit.stores.schema import KINDS
-
-_read_break = msgspec.json.Decoder(ChainBreak).decode
 
 # How many blocks of the chain are read at once, each of up to 1,000 rows.
 _BLOCKS = 8
-
-_BLOCK = "SELECT first, last, stream, number, digests FROM remit.chain WHERE first > $1 ORDER BY first LIMIT $2"
-_RECORDS = """
-    SELECT record.stream, record.number, kind, at_ms, run, session, body FROM unnest($1::bigint[], $2::bigint[],
-        $3::bigint[]) AS wanted (stream, first, last)
-    JOIN remit.record ON record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last
-"""
 
 
 class _Walk(NamedTuple):
     """Rows that were read, and where to go on."""
 
-    rows: list[ChainRow]
+    rows: list[ChainRow | RemovedRow]
     after: int | None
     """The first number of the last block; None: that was all."""
     gaps: list[AuditFinding]
@@ -55,13 +44,13 @@ async def audit(
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         checkpoints = await read_checkpoints(connection)
         mark = await read_mark(connection)
-        breaks = await _breaks(connection)
+        announced, stated = await breaks(connection), await removals(connection)
         referenced = await connection.fetchval(_REFERENCED)
         loop = asyncio.get_running_loop()
         ends: dict[int, int] = {}
         gaps: list[AuditFinding] = []
 
-        def rows() -> Iterator[ChainRow]:
+        def rows() -> Iterator[ChainRow | RemovedRow]:
             # In a thread: hashing takes long, and the loop goes on.
             after: int | None = 0
             while after is not None:
@@ -80,9 +69,10 @@ async def audit(
             referenced=referenced,
             public_key=public_key,
             pinned=pinned,
-            breaks=breaks,
+            breaks=announced,
             anchors=anchors,
             unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
+            removals=stated,
         )
         unchained, missing = await _unchained(connection, ends)
     findings = (*verdict.findings, *gaps, *missing)
@@ -90,31 +80,18 @@ async def audit(
 
 
 async def _page(connection: PgConnection, after: int, ends: dict[int, int]) -> _Walk:
-    blocks = await connection.fetch(_BLOCK, after, _BLOCKS)
+    blocks = await blocks_after(connection, after, _BLOCKS)
     if not blocks:
         return _Walk([], None, [])
-    wanted = [(stream, number, number + last - first) for first, last, stream, number, _ in blocks]
-    found = {
-        (row[0], row[1]): row[2:]
-        for row in await connection.fetch(_RECORDS, *(list(column) for column in zip(*wanted, strict=True)))
-    }
-    rows: list[ChainRow] = []
     gaps: list[AuditFinding] = []
-    for first, last, stream, number, digests in blocks:
+    for first, last, stream, number, _ in blocks:
         expected = ends.get(stream, 0) + 1
         if number != expected:
             text = f"records {expected} to {number - 1} of stream {stream} never came into the chain"
             gaps.append(AuditFinding(tampering=Tampering.DELETED, first=first, last=first, message=text))
         ends[stream] = max(ends.get(stream, 0), number + last - first)
-        for place in range(last - first + 1):
-            content = found.get((stream, number + place))
-            if content is None:
-                continue  # the walk reports the gap
-            kind, at_ms, run, session, body = content
-            name = KIND_OF.get(kind, f"kind {kind}")
-            digest = digests[place * 32 : place * 32 + 32]
-            rows.append(ChainRow(first + place, name, at_ms, run, session, body, digest))
-    return _Walk(rows, blocks[-1][0], gaps)
+    # A row that is missing is reported by the walk.
+    return _Walk(await rows_in(connection, blocks), blocks[-1].first, gaps)
 
 
 async def _unchained(connection: PgConnection, ends: dict[int, int]) -> tuple[int, list[AuditFinding]]:
@@ -152,15 +129,6 @@ _REFERENCED = f"""
         FROM remit.request ORDER BY place DESC LIMIT 1
     ) AS record {SEQ}
 """
-
-
-async def _breaks(connection: PgConnection) -> list[tuple[int, ChainBreak]]:
-    found: list[tuple[int, ChainBreak]] = []
-    sql = f"SELECT seq, body FROM remit.record {SEQ} WHERE kind = {KINDS[Kind.BREAK]} ORDER BY seq"
-    for seq, body in await connection.fetch(sql):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
-            found.append((seq, _read_break(body)))
-    return found
 
 
 async def newest_anchor(connection: PgConnection, name: str) -> tuple[Checkpoint, int]:

@@ -159,6 +159,18 @@ async def bring_up_to_date(connection: PgConnection) -> None:
             _, more = await extend(connection, time.time_ns() // 1_000_000)
 
 
+async def seal_all(connection: PgConnection, key: CheckpointKey, now_ms: int) -> None:
+    """Extend the chain by everything that was committed, and sign its end."""
+    more = True
+    while more:
+        async with connection.transaction():
+            await connection.execute(_LIMITS)
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
+            (seq, digest), more = await extend(connection, now_ms)
+            if not more:
+                await seal_if_due(connection, key, seq, digest, every=0, seconds=0, now_ms=now_ms)
+
+
 class Chainer:
     """Extends the chain for this hub: in the background, and for whoever needs it now."""
 

@@ -256,6 +256,32 @@ _FORMS = f"""
 """
 
 
+async def forget(connection: PgConnection, numbers: Sequence[int]) -> None:
+    """Delete the messages of these records, and their words, from the index."""
+    # Whoever indexes a conversation holds its row: nobody copies words that are about to go.
+    await connection.execute(
+        "SELECT 1 FROM remit.conversation WHERE number IN"
+        " (SELECT conversation FROM remit.message WHERE seq = ANY ($1::bigint[])) ORDER BY number FOR UPDATE",
+        numbers,
+    )
+    await connection.execute(
+        "WITH gone AS (DELETE FROM remit.message WHERE seq = ANY ($1::bigint[]) RETURNING id)"
+        " DELETE FROM remit.word WHERE id IN (SELECT id FROM gone)",
+        numbers,
+    )
+
+
+async def forget_conversations(connection: PgConnection, sessions: Sequence[str]) -> None:
+    """Delete the index of these sessions."""
+    await connection.execute(
+        "WITH over AS (DELETE FROM remit.conversation WHERE session = ANY ($1::text[]) RETURNING number),"
+        " places AS (DELETE FROM remit.indexed WHERE conversation IN (SELECT number FROM over)),"
+        " gone AS (DELETE FROM remit.message WHERE conversation IN (SELECT number FROM over) RETURNING id)"
+        " DELETE FROM remit.word WHERE id IN (SELECT id FROM gone)",
+        sessions,
+    )
+
+
 async def spell(connection: PgConnection, number: int) -> None:
     """Index the words of a conversation's messages."""
     while True:
@@ -296,12 +322,13 @@ def _escaped(text: str) -> str:
 # ── notes and facts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def note(connection: PgConnection, session: str, notes: Sequence[Note]) -> None:
+async def note(connection: PgConnection, session: str, notes: Sequence[Note], now_ms: int) -> None:
     """Store notes of a conversation, each once and where it came last."""
-    rows = [(session, each.kind, *_text(each.text), each.by) for each in notes]
+    rows = [(session, each.kind, *_text(each.text), each.by, now_ms) for each in notes]
     await connection.executemany(
-        "INSERT INTO remit.note (session, kind, digest, text, by_agent) VALUES ($1, $2, $3, $4, $5)"
-        " ON CONFLICT (session, kind, digest) DO UPDATE SET id = DEFAULT, by_agent = excluded.by_agent",
+        "INSERT INTO remit.note (session, kind, digest, text, by_agent, at_ms) VALUES ($1, $2, $3, $4, $5, $6)"
+        " ON CONFLICT (session, kind, digest) DO UPDATE"
+        " SET id = DEFAULT, by_agent = excluded.by_agent, at_ms = excluded.at_ms",
         rows,
     )
 
@@ -314,11 +341,11 @@ async def notes(connection: PgConnection, session: str) -> list[Note]:
     return [Note(kind, text.decode(errors="surrogatepass"), by) for kind, text, by in reversed(rows)]
 
 
-async def remember(connection: PgConnection, user: str, run: str, facts: Sequence[str]) -> None:
+async def remember(connection: PgConnection, user: str, run: str, facts: Sequence[str], now_ms: int) -> None:
     """Store facts about a user, each once."""
     await connection.executemany(
-        "INSERT INTO remit.fact (by_user, digest, text, run) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-        [(user, *_text(text), run) for text in facts],
+        "INSERT INTO remit.fact (by_user, digest, text, run, at_ms) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+        [(user, *_text(text), run, now_ms) for text in facts],
     )
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import Struct
@@ -18,6 +19,9 @@ from remit.stores.postgres.checkpoints import check_signer, examine, read_mark
 from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection
 from remit.stores.postgres.operations import Entry
 from remit.stores.postgres.schema import CHAINING, migrate
+
+if TYPE_CHECKING:
+    from remit.stores.upkeep_port import StoreUpkeep
 
 _log = logging.getLogger("remit.store")
 
@@ -80,3 +84,16 @@ class DatabaseOpening(Struct, frozen=True, kw_only=True):
                     "without it, nothing that was redacted can be read.",
                 )
             ) from None
+
+
+def database_upkeep(
+    address: DatabaseAddress, key_file: Path, wall_ms: Callable[[], int]
+) -> "Callable[[], StoreUpkeep]":
+    """Return what opens the upkeep of a PostgreSQL database."""
+
+    def opened() -> "StoreUpkeep":
+        from remit.stores.postgres.upkeep import PgUpkeep  # most processes never need it
+
+        return PgUpkeep(address, key_file, wall_ms=wall_ms)
+
+    return opened

@@ -39,6 +39,7 @@ _OF_ALL = """
         AND record.number BETWEEN chain.number AND chain.number + chain.last - chain.first
     WHERE chain.first + record.number - chain.number > $1 ORDER BY seq LIMIT $2
 """
+_END_OF_BLOCKS = "SELECT max(last) FROM (SELECT last FROM remit.chain WHERE last > $1 ORDER BY first LIMIT $2) AS block"
 
 
 async def records(
@@ -58,10 +59,12 @@ async def records(
 async def _all(connection: PgConnection, after: int, limit: int) -> list[Record]:
     found: list[Record] = []
     while (size := min(PAGE, limit - len(found))) > 0:
-        rows = await connection.fetch(_OF_ALL, found[-1].seq if found else after, size)
+        rows = await connection.fetch(_OF_ALL, after, size)
         found += [record_of(*row) for row in rows]
-        if len(rows) < size:
-            break
+        if len(rows) == size:
+            after = found[-1].seq
+        elif (after := await connection.fetchval(_END_OF_BLOCKS, after, size)) is None:
+            break  # not merely blocks whose rows were removed
     return found
 
 

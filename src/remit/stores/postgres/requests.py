@@ -68,6 +68,16 @@ FORGET_OUTCOMES = f"""
 """
 
 
+async def extend_lease(connection: PgConnection, worker: str, lease_ms: int) -> None:
+    """Have the lease of a worker, and so of all its requests, end after this time."""
+    await connection.execute(
+        f"INSERT INTO remit.worker VALUES ($1, {NOW_MS} + $2)"
+        " ON CONFLICT (name) DO UPDATE SET lease_until_ms = excluded.lease_until_ms",
+        worker,
+        lease_ms,
+    )
+
+
 async def find(connection: PgConnection, request: Request, digest: bytes) -> DuplicateRequest | None:
     """Return what is known about a request."""
     found = await connection.fetchrow(

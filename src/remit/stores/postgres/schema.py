@@ -9,6 +9,7 @@ from remit.stores.postgres.connection import DatabaseAddress, PgConnection
 # Advisory locks are shared by everything in a database: "Rmit" and a number.
 MIGRATING = 0x526D6974_00000001
 CHAINING = 0x526D6974_00000002
+UPKEEP = 0x526D6974_00000003
 
 # The clock of the server: the clocks of hubs may differ by minutes, and leases must not.
 NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -128,6 +129,21 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX message_newest ON remit.message (conversation, id);
     CREATE TABLE remit.word (id bigint PRIMARY KEY, conversation bigint NOT NULL, text text NOT NULL);
     CREATE INDEX word_text ON remit.word USING gin (text gin_trgm_ops);
+    """,
+    """
+    -- What the chain needs of rows that were removed, or of which only an outline is kept: 32 bytes for each row from
+    -- first to last, the digest of its content. Statements about removals (kind 11) are looked at by themselves.
+    CREATE TABLE remit.removed (first bigint PRIMARY KEY, last bigint NOT NULL, leaves bytea NOT NULL);
+    ALTER TABLE remit.removed ALTER COLUMN leaves SET STORAGE EXTERNAL;
+    CREATE INDEX record_removal ON remit.record (stream, number) WHERE kind = 11;
+    CREATE INDEX message_seq ON remit.message (seq);
+    -- The runs of one user are listed, exported and erased.
+    CREATE INDEX request_user ON remit.request (by_user);
+    -- Facts and notes are kept for a time; those that are there already, from now on.
+    ALTER TABLE remit.fact ADD COLUMN at_ms bigint NOT NULL DEFAULT (extract(epoch FROM now()) * 1000)::bigint;
+    ALTER TABLE remit.note ADD COLUMN at_ms bigint NOT NULL DEFAULT (extract(epoch FROM now()) * 1000)::bigint;
+    -- When a hub last pruned by itself.
+    ALTER TABLE remit.store ADD COLUMN pruned_ms bigint NOT NULL DEFAULT 0;
     """,
 )
 

@@ -38,6 +38,7 @@ from remit.runtime.ports import (
 )
 from remit.stores import vault
 from remit.stores.checkpoints import EVERY, SECONDS
+from remit.stores.daily_pruning import DailyPruning
 from remit.stores.postgres import inbox, reader
 from remit.stores.postgres import messages as index
 from remit.stores.postgres import requests as requests_of
@@ -46,13 +47,15 @@ from remit.stores.postgres.chainer import Chainer
 from remit.stores.postgres.commits import Change
 from remit.stores.postgres.connection import TROUBLE, Connections, DatabaseAddress, Query
 from remit.stores.postgres.listeners import Listeners
-from remit.stores.postgres.opening import DatabaseOpening
+from remit.stores.postgres.opening import DatabaseOpening, database_upkeep
 from remit.stores.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
-from remit.stores.postgres.schema import NOW_MS
+from remit.stores.postgres.removal import claim_pruning
 from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.postgres.waiting import Waiting
 from remit.stores.postgres.writer import PgWriter
+from remit.stores.retention import FOREVER, Erased, Retention
 from remit.stores.sqlite import MAX_QUEUED
+from remit.stores.user_erasure import erase_user
 from remit.stores.writer import Listener
 
 T = TypeVar("T")
@@ -101,6 +104,12 @@ class PostgresStore:
         self._waiting = Waiting(self.address, self._outcomes)
         self._connections: Connections | None = None
         self._chainer: Chainer | None = None
+        self.retention: Retention = FOREVER
+        """How long what is kept; the rest is removed once a day, by one of the hubs."""
+        self.vault_key: bytes | None = None
+        """The key with which redacted values are encrypted; None: one derived from the store's own."""
+        self._upkeep = database_upkeep(self.address, self.key_file, wall_ms)
+        self._pruning = DailyPruning(self.address.name, self._upkeep, wall_ms)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.address.name})"
@@ -135,6 +144,7 @@ class PostgresStore:
         if (connections := self._connections) is None or (chainer := self._chainer) is None:
             return
         try:
+            await self._pruning.stop()
             await self.flush()
             await chainer.stop()
         except (*TROUBLE, asyncpg.InterfaceError) as error:
@@ -192,14 +202,7 @@ class PostgresStore:
             return await self._do(what)
         return await self._do(lambda transaction: transaction.submit(what, once))
 
-    def submit_soon(
-        self,
-        request: Request,  # noqa: ARG002 - the shape of the port
-        digest: bytes,  # noqa: ARG002
-        *,
-        worker: str,  # noqa: ARG002
-        lease_ms: int,  # noqa: ARG002
-    ) -> "asyncio.Future[Submitted] | None":
+    def submit_soon(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> None:  # noqa: ARG002
         return None
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
@@ -222,14 +225,7 @@ class PostgresStore:
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         # Not with the rest: a lease must not expire because a long batch is written, and the row is this worker's own.
         await self._settled()
-        await self._read(
-            lambda connection: connection.execute(
-                f"INSERT INTO remit.worker VALUES ($1, {NOW_MS} + $2)"
-                " ON CONFLICT (name) DO UPDATE SET lease_until_ms = excluded.lease_until_ms",
-                worker,
-                lease_ms,
-            )
-        )
+        await self._read(lambda connection: requests_of.extend_lease(connection, worker, lease_ms))
 
     async def claimed(self, worker: str) -> list[tuple[str, int]]:
         await self._settled()
@@ -254,7 +250,10 @@ class PostgresStore:
         return await self._waiting.wait(run)
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
-        return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
+        expired = await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
+        if self._pruning.may_be_due(self.retention) and await self._read(claim_pruning):
+            self._pruning.start(self.retention)
+        return expired
 
     # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -326,7 +325,7 @@ class PostgresStore:
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
         kept = tuple(notes)
-        self._writer.later(lambda transaction: index.note(transaction.connection, session, kept))
+        self._writer.later(lambda transaction: index.note(transaction.connection, session, kept, transaction.now_ms))
 
     async def notes(self, session: str) -> list[Note]:
         return await self._read(lambda connection: index.notes(connection, session))
@@ -391,10 +390,17 @@ class PostgresStore:
         return await self._read(lambda connection: reader.states(connection, agent, some, session, limit))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        self._writer.later(lambda transaction: index.remember(transaction.connection, user, run, facts))
+        self._writer.later(
+            lambda transaction: index.remember(transaction.connection, user, run, facts, transaction.now_ms)
+        )
 
     async def facts(self, user: str) -> tuple[str, ...]:
         return await self._read(lambda connection: reader.facts(connection, user))
+
+    async def erase(self, user: str) -> Erased:
+        """Erase everything of a user, and record it; raises `StoreError` while runs of the user are open."""
+        await self.flush()
+        return await asyncio.to_thread(erase_user, self._upkeep, user, HubKeys(self.vault_key or self.secret()))
 
     async def verify(self) -> AuditVerdict:
         public = self._key.public
@@ -446,9 +452,6 @@ class PostgresStore:
 
     def _opened(self) -> Connections:
         if self._connections is None:
-            raise StoreError(
-                fault(
-                    Code.STORE_UNAVAILABLE, f"{self.address.name}: the store is not open", suggestion="Open it first."
-                )
-            )
+            message = f"{self.address.name}: the store is not open"
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Open it first."))
         return self._connections
