@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from remit.protocol.codec import encode
+from remit.protocol.error_table import TABLE
+from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Refusal
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, SealedValue, StoreError
@@ -100,8 +102,9 @@ async def test_erasing_after_pruning_and_pruning_after_erasing(tmp_path: Path) -
 
 async def test_a_user_with_an_open_run_is_not_erased(tmp_path: Path) -> None:
     path = await days(tmp_path)
-    with pytest.raises(StoreError, match="run run-open-one of this user is not over"):
+    with pytest.raises(StoreError, match="run run-open-one of this user is not over") as raised:
         erased(path, "eve")
+    assert (raised.value.fault.code, TABLE[raised.value.fault.code].status) == (Code.USER_HAS_OPEN_RUN, 409)
     assert exported(path, "eve")["record"]
 
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remit.cli.options import store_option, team_options
 from remit.cli.show.screen import many
 from remit.runtime.keys import HubKeys
+
+if TYPE_CHECKING:
+    from remit.cli.store_view import Place
 
 
 @click.group()
@@ -44,16 +48,15 @@ def export(
       remit users export ann -o ann.jsonl
     """
     from remit.cli.drive.export import written_whole
-    from remit.cli.places import existing, reading_file, sqlite_file
+    from remit.cli.places import existing, opened_upkeep, store_file
     from remit.protocol.codec import encode
-    from remit.stores.user_data import kept_about
     from remit.text.terminal import json_for_terminal
 
-    path = existing(sqlite_file(store_path, team_file, overrides))
+    path = existing(store_file(store_path, team_file, overrides))
     out = None if str(out) == "-" else out
     count = 0
-    with written_whole(out) as file, reading_file(path) as connection:
-        for what, content in kept_about(connection, user, _keys(path, team_file, overrides)):
+    with written_whole(out) as file, opened_upkeep(path) as upkeep:
+        for what, content in upkeep.kept_about(user, _keys(path, team_file, overrides)):
             line = encode({"schema": f"remit.user-{what}/1", **content}).decode()
             file.write(json_for_terminal(line) + "\n")
             count += 1
@@ -63,7 +66,7 @@ def export(
 @users.command()
 @click.argument("user")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--vacuum", is_flag=True, help="Write the file anew, without traces in unused parts of it; hubs wait.")
+@click.option("--vacuum", is_flag=True, help="Write the store anew, without traces in unused parts of it; hubs wait.")
 @store_option
 @team_options
 def erase(
@@ -83,10 +86,10 @@ def erase(
     Example:
       remit users erase ann
     """
-    from remit.cli.places import existing, opened_upkeep, sqlite_file
+    from remit.cli.places import existing, opened_upkeep, store_file
     from remit.stores.erase import erase as remove
 
-    path = existing(sqlite_file(store_path, team_file, overrides))
+    path = existing(store_file(store_path, team_file, overrides))
     if not yes:
         click.confirm(f"Erase everything about {user} from {path}? This cannot be undone", abort=True)
     keys = _keys(path, team_file, overrides)
@@ -103,11 +106,12 @@ def erase(
     raise SystemExit(1 if done.refused else 0)
 
 
-def _keys(path: Path, team_file: Path | None, overrides: Sequence[str]) -> HubKeys:
+def _keys(place: "Place", team_file: Path | None, overrides: Sequence[str]) -> HubKeys:
     """Return the keys with which the hub of a store encrypts redacted values."""
     from remit.cli.places import vault_key
     from remit.runtime.signing import read_key
     from remit.stores.checkpoints import key_path
     from remit.stores.vault import secret
 
+    path = place if isinstance(place, Path) else place.file
     return HubKeys(vault_key(team_file, overrides) or secret(read_key(key_path(path))))

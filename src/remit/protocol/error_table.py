@@ -47,6 +47,7 @@ class Code(StrEnum):
     RESULT_VALIDATION_FAILED = "RESULT_VALIDATION_FAILED"
     DUPLICATE_REQUEST = "DUPLICATE_REQUEST"
     STATE_CONFLICT = "STATE_CONFLICT"
+    USER_HAS_OPEN_RUN = "USER_HAS_OPEN_RUN"
     DELEGATION_UNAVAILABLE = "DELEGATION_UNAVAILABLE"
     DELEGATION_FAILED = "DELEGATION_FAILED"
     CANCELLED = "CANCELLED"
@@ -327,6 +328,14 @@ TABLE: dict[Code, ErrorRow] = {
         True,
         "Another run of the same session has changed what this one wanted to change, since this one read it.",
         "Read the state again, then decide again.",
+    ),
+    Code.USER_HAS_OPEN_RUN: ErrorRow(
+        Blame.CALLER,
+        409,
+        1,
+        True,
+        "A user cannot be erased while one of their runs is not over: what it still records would stay.",
+        "Wait until the run is over, or cancel it; then erase the user.",
     ),
     Code.DELEGATION_UNAVAILABLE: ErrorRow(
         Blame.PEER,

@@ -38,7 +38,7 @@ from remit.stores.retention import outline_of
 from remit.stores.schema import check_version
 from remit.stores.segments import SealedSegment, segments
 from remit.stores.transaction import Transaction
-from remit.stores.upkeep_port import Ageing, Belongings, Deleted, erasure_notice
+from remit.stores.upkeep_port import Ageing, Belongings, Deleted, Kept, erasure_notice
 from remit.stores.user_keys import UserKeys, is_encrypted
 
 # Pages that are given back in one transaction: 2 MB.
@@ -209,6 +209,10 @@ class Upkeep:
             found = user_data.delete(self.connection, of)
             self._record(Kind.NOTICE, erasure_notice(found, rows, subject))
             return found
+
+    def kept_about(self, user: str, keys: HubKeys) -> Iterator[Kept]:
+        """Yield everything that is kept about a user; *keys* are those with which redacted values are encrypted."""
+        return user_data.kept_about(self.connection, user, keys)
 
     # ── space ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,7 +1,8 @@
 """The steps of upkeep that every kind of store can do."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from remit.protocol.records import Notice
 from remit.runtime.keys import HubKeys
@@ -29,6 +30,14 @@ class Deleted(NamedTuple):
 
     values: int
     facts: int
+
+
+class Kept(NamedTuple):
+    """One thing that is kept about a user."""
+
+    what: str
+    """`record`, `fact`, `note`, `session`, `request`, `question` or `value`."""
+    content: dict[str, Any]
 
 
 def erasure_notice(deleted: Deleted, rows: int, subject: str) -> Notice:
@@ -112,4 +121,8 @@ class StoreUpkeep(Protocol):
 
         Raises `StoreError` if a run of the user is open.
         """
+        ...
+
+    def kept_about(self, user: str, keys: HubKeys) -> Iterator[Kept]:
+        """Yield everything that is kept about a user; *keys* are those with which redacted values are encrypted."""
         ...

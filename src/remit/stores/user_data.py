@@ -1,7 +1,7 @@
 """Finds, exports and deletes what a SQLite store keeps about a user."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from remit.runtime.ports import StoreError
 from remit.stores.connection import SqliteConnection
 from remit.stores.retention import NEVER_REMOVED
 from remit.stores.schema import KINDS
-from remit.stores.upkeep_port import Belongings, Deleted, scopes_of
+from remit.stores.upkeep_port import Belongings, Deleted, Kept, scopes_of
 
 _UNTOUCHED = ", ".join(str(KINDS[kind]) for kind in sorted(NEVER_REMOVED))
 
@@ -69,7 +69,7 @@ def check_no_open_run(connection: SqliteConnection, user: str) -> None:
 def open_run(run: str) -> StoreError:
     """Return the error for a user who cannot be erased yet."""
     message = f"run {run} of this user is not over"
-    return StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=f"Cancel it first: remit runs cancel {run}."))
+    return StoreError(fault(Code.USER_HAS_OPEN_RUN, message, suggestion=f"Cancel it first: remit runs cancel {run}."))
 
 
 # ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -100,14 +100,6 @@ def delete(connection: SqliteConnection, of: Belongings) -> Deleted:
 
 
 # ── exporting ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Kept(NamedTuple):
-    """One thing that is kept about a user."""
-
-    what: str
-    """`record`, `fact`, `note`, `session`, `request`, `question` or `value`."""
-    content: dict[str, Any]
 
 
 def kept_about(connection: SqliteConnection, user: str, keys: HubKeys) -> Iterator[Kept]:

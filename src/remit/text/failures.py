@@ -42,6 +42,7 @@ _REASONS = {
     Code.RESULT_VALIDATION_FAILED: "what came of it could not be used",
     Code.DUPLICATE_REQUEST: "something else had been asked for under the same number",
     Code.STATE_CONFLICT: "something changed in the meantime",
+    Code.USER_HAS_OPEN_RUN: "a run of the user is not over",
     Code.DELEGATION_UNAVAILABLE: "it is not available at the moment",
     Code.DELEGATION_FAILED: "something went wrong on the way",
     Code.CANCELLED: "it was stopped",

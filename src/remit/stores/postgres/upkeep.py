@@ -43,8 +43,7 @@ from remit.stores.removal_plan import (
 )
 from remit.stores.retention import outline_of
 from remit.stores.segments import SealedSegment, segments
-from remit.stores.upkeep_port import Ageing, Belongings, Deleted, erasure_notice
-from remit.stores.user_data import Kept
+from remit.stores.upkeep_port import Ageing, Belongings, Deleted, Kept, erasure_notice
 
 # How often a transaction is tried that was rolled back for the sake of another.
 TRIES = 3

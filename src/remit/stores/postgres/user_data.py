@@ -13,8 +13,8 @@ from remit.stores.postgres import messages
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.removal import NEVER, SEGMENT, SEQ_OF_SEGMENT
 from remit.stores.schema import KINDS
-from remit.stores.upkeep_port import Belongings, Deleted, scopes_of
-from remit.stores.user_data import Kept, kept_record, kept_value, open_run
+from remit.stores.upkeep_port import Belongings, Deleted, Kept, scopes_of
+from remit.stores.user_data import kept_record, kept_value, open_run
 
 _read_question = msgspec.json.Decoder(Question).decode
 

@@ -1,0 +1,63 @@
+"""`remit store` and `remit users` with a store in a PostgreSQL database."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from postgres_server import PASSWORD, USER, shared_server
+from remit.cli.store import store
+from remit.cli.users import users
+from remit.protocol.errors import Code
+from remit.runtime.ports import StoreError
+from stores.postgres.aged import AgedDatabase, aged
+
+
+@pytest.fixture
+async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgedDatabase:
+    (tmp_path / ".remit").mkdir()
+    found = await aged(tmp_path)
+    found.key.rename(tmp_path / ".remit/hub.db.key")
+    found.key = tmp_path / ".remit/hub.db.key"
+    (tmp_path / "remit.toml").write_text(
+        dedent(f"""\
+            [store]
+            url = "postgresql://{USER}@127.0.0.1:{shared_server().port}/{found.url.rpartition("/")[2]}"
+            password = "$DATABASE_PASSWORD"
+            keep = "15d"
+
+            [agents.echo]
+            run = "office:echo"
+            """)
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_PASSWORD", PASSWORD)
+    return found
+
+
+def run(group: click.Group, *arguments: str, exit_code: int = 0) -> Result:
+    done = CliRunner().invoke(group, arguments)
+    assert done.exit_code == exit_code, (done.output, done.exception)
+    assert PASSWORD not in done.output
+    return done
+
+
+def test_it_is_pruned_by_the_rule_of_the_team(database: AgedDatabase) -> None:
+    assert run(store, "prune", "--dry-run").output.startswith("Would remove 60 records, ")
+    done = run(store, "prune")
+    assert done.output.startswith("Removed 60 records, ")
+    assert "--vacuum makes it shrink" in done.output
+    assert "Removed 0 records" in run(store, "prune", "--vacuum").output
+
+
+def test_a_user_is_exported_and_erased(database: AgedDatabase) -> None:
+    lines = [json.loads(line) for line in run(users, "export", "ann").stdout.splitlines()]
+    assert {line["schema"] for line in lines} >= {"remit.user-record/1", "remit.user-fact/1", "remit.user-note/1"}
+    assert "Erased 60 records, 10 facts and " in run(users, "erase", "ann", "--yes").output
+    assert run(users, "export", "ann").stdout == ""
+    refused = run(users, "erase", "eve", "--yes", exit_code=1).exception
+    assert isinstance(refused, StoreError)
+    assert refused.fault.code is Code.USER_HAS_OPEN_RUN
