@@ -24,6 +24,7 @@ from remit.stores.postgres import audit, checkpoints, inbox, reader
 from remit.stores.postgres.chainer import bring_up_to_date
 from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
 from remit.stores.postgres.schema import check_version
+from remit.stores.postgres.user_keys import PgUserKeys
 
 T = TypeVar("T")
 
@@ -135,7 +136,8 @@ def address_of(team: Team) -> DatabaseAddress:
 @contextmanager
 def viewing(team: Team) -> Generator[PostgresView]:
     """Open the database of a team for reading."""
-    address = address_of(team)
+    keys = PgUserKeys(key_path(team.store_path))
+    address = msgspec.structs.replace(address_of(team), reading=keys.reading)
     loop = asyncio.new_event_loop()
     # In a thread, because some commands run in a loop of their own.
     thread = threading.Thread(target=loop.run_forever, name="remit-postgres-view", daemon=True)

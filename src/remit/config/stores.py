@@ -41,5 +41,6 @@ def store_of(
         password=password,
         pooler=section.pooler,
         make_key=make_key,
+        encrypt=section.encrypt,
         count=count,
     )

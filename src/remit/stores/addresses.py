@@ -33,6 +33,7 @@ def postgres_store(
     password: str | None = None,
     pooler: bool = False,
     make_key: bool = True,
+    encrypt: bool = False,
     count: TokenCounter = estimate,
 ) -> Store:
     """Return a store in the PostgreSQL database at *url*, not open yet; raises `StoreError` without the driver."""
@@ -46,4 +47,6 @@ def postgres_store(
                 suggestion="Install it where the hub runs: pip install 'remit[postgres]'",
             )
         ) from error
-    return PostgresStore(url, key=key, password=password, pooler=pooler, make_key=make_key, count=count)
+    return PostgresStore(
+        url, key=key, password=password, pooler=pooler, make_key=make_key, encrypt=encrypt, count=count
+    )

@@ -50,7 +50,7 @@ class UserCipher:
             message = "the texts of users cannot be read: their keys were encrypted under another key of the store"
             advice = "Put the store's key back from a backup."
             raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
-        self._prefix = MARK + key.id.to_bytes(_ID)
+        self._prefix = key_prefix(key.id)
         self._key = opened
 
     @cached_property
@@ -67,6 +67,18 @@ class UserCipher:
 
     def decrypt(self, stored: bytes) -> bytes:
         return self._cipher.decrypt(stored[_HEAD - _NONCE : _HEAD], stored[_HEAD:], self._prefix)
+
+
+def key_prefix(id: int) -> bytes:
+    """Return how everything begins that is encrypted under a key."""
+    return MARK + id.to_bytes(_ID)
+
+
+def destroyed_key() -> StoreError:
+    """Return the error for texts whose key is not there."""
+    message = "the key of these texts is gone: their user was erased, or the keys were left out of a backup"
+    advice = "Restore the backup with the file of its keys."
+    return StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
 
 
 def key_id_of(stored: object) -> int | None:

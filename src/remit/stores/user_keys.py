@@ -12,7 +12,16 @@ from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.checkpoints import key_path
 from remit.stores.connection import SqliteConnection, connect_reader
-from remit.stores.encryption import NOBODY, UserCipher, UserKey, is_encrypted_kind, key_id_of, make_user_key, user_of
+from remit.stores.encryption import (
+    NOBODY,
+    UserCipher,
+    UserKey,
+    destroyed_key,
+    is_encrypted_kind,
+    key_id_of,
+    make_user_key,
+    user_of,
+)
 from remit.stores.vault import secret
 
 # As many runs are at work at once in a large hub.
@@ -72,9 +81,7 @@ class UserKeys:
             return found
         row = self._connection.execute("SELECT id, wrapped FROM user_key WHERE id = ?", (id,)).fetchone()
         if row is None:
-            message = "the key of these texts is gone: their user was erased, or the keys were left out of a backup"
-            advice = "Restore the backup with the file of its keys."
-            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+            raise destroyed_key()
         return self._kept(UserKey(*row))
 
     def _kept(self, key: UserKey) -> UserCipher:

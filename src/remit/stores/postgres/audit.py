@@ -164,7 +164,7 @@ _DIGEST_AT = (
     " WHERE first <= {seq} ORDER BY first DESC LIMIT 1)"
 )
 _LINKED = f"""
-    SELECT {_DIGEST_AT.format(seq="(found.seq - 1)")}, seq, kind, at_ms, run, session, body,
+    SELECT {_DIGEST_AT.format(seq="(found.seq - 1)")}, seq, kind, at_ms, run, session, body AS stored,
         {_DIGEST_AT.format(seq="found.seq")}
     FROM (
         SELECT placed.seq, kind, at_ms, run, session, body FROM remit.record {SEQ}

@@ -24,8 +24,8 @@ _BETWEEN = """
     WHERE first >= (SELECT coalesce(max(first), 0) FROM remit.chain WHERE first <= $1) AND first <= $2 ORDER BY first
 """
 _RECORDS = """
-    SELECT record.stream, record.number, kind, at_ms, run, session, body FROM unnest($1::bigint[], $2::bigint[],
-        $3::bigint[]) AS wanted (stream, first, last)
+    SELECT record.stream, record.number, kind, at_ms, run, session, body AS stored
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (stream, first, last)
     JOIN remit.record ON record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last
 """
 # Ranges do not overlap, so only one that begins before can reach into these rows.

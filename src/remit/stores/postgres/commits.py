@@ -23,6 +23,7 @@ from remit.stores.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress,
 from remit.stores.postgres.operations import Entry, JournalWrite, Write
 from remit.stores.postgres.schema import NOW_MS
 from remit.stores.postgres.transaction import PgTransaction
+from remit.stores.postgres.user_keys import PgUserKeys
 
 # A server that restarts is back within seconds; callers wait this long for it before they are told.
 PATIENCE_SECONDS = 5.0
@@ -95,6 +96,8 @@ class BatchCommits:
         """Where the stream stands, as far as it is acknowledged."""
         self.keep_records = False
         """Whether somebody listens to the records."""
+        self.keys: PgUserKeys | None = None
+        """The keys under which texts are encrypted; None: they are not."""
         self._connection: PgConnection | None = None
         self._doubt: Commit | None = None
         """A transaction of which nobody knows whether it was committed."""
@@ -221,7 +224,9 @@ class BatchCommits:
             for future, result in results:
                 resolve(future, result)
             return
-        transaction = PgTransaction(connection, self.stream, self._wall_ms(), keep_records=self.keep_records)
+        transaction = PgTransaction(
+            connection, self.stream, self._wall_ms(), keep_records=self.keep_records, keys=self.keys
+        )
         await connection.execute(_BEGIN)
         try:
             if not self.stream.batch:

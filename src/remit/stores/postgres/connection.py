@@ -72,6 +72,8 @@ class DatabaseAddress(Struct, frozen=True):
     """The password, if the address has none."""
     pooler: bool = False
     """Whether a pooler in transaction mode (PgBouncer) is in between: nothing may be left behind in a session."""
+    reading: "Callable[[PgConnection], PgConnection] | None" = None
+    """Makes connections read encrypted texts decrypted; None: they read them as they are stored."""
 
     @property
     def name(self) -> str:
@@ -110,7 +112,8 @@ class DatabaseAddress(Struct, frozen=True):
                     "special characters of a password are percent-encoded.",
                 )
             ) from None
-        return PooledConnection(connection) if self.pooler else connection
+        found: PgConnection = PooledConnection(connection) if self.pooler else connection
+        return found if self.reading is None else self.reading(found)
 
     def _each_host(self) -> list[str]:
         """Return the address of each host, if it names several."""

@@ -7,6 +7,7 @@ import msgspec
 from remit.protocol.codec import encode
 from remit.runtime.ports import FACTS, ControlCommand, Question, SealedValue
 from remit.stores.postgres.connection import PgConnection
+from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.schema import DAY_MS
 
 _read_question = msgspec.json.Decoder(Question).decode
@@ -14,12 +15,15 @@ _read_question = msgspec.json.Decoder(Question).decode
 _RUNNING = "SELECT 1 FROM remit.request WHERE request.run = {table}.run AND state < 2 AND state = 0"
 
 
-async def put(connection: PgConnection, question: Question) -> Question:
-    """Add a question unless it exists; return the stored one."""
+async def put(connection: PgConnection, question: Question, keys: PgUserKeys | None = None) -> Question:
+    """Add a question unless it exists, encrypted if there are *keys*; return the stored one."""
+    content = encode(question)
+    if keys is not None:
+        content = await keys.encrypt(connection, question.request.remit.user, content)
     added = await connection.fetchval(
         "INSERT INTO remit.question (id, run, content, asked_ms, expires_ms, over_ms) VALUES ($1, $2, $3, $4, $5, $5)"
         " ON CONFLICT DO NOTHING RETURNING 1",
-        *(question.id, question.request.run, encode(question), question.asked_ms, question.expires_ms),
+        *(question.id, question.request.run, content, question.asked_ms, question.expires_ms),
     )
     if added:
         return question

@@ -13,8 +13,11 @@ from remit.policy.context import Count, matches, message_of, messages_from_recor
 from remit.protocol.envelope import ContextFilter, Message, Note, Request
 from remit.protocol.records import Kind, Record, read_request
 from remit.runtime.ports import MOST_NOTES
+from remit.stores.encryption import NOBODY
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.reader import PAGE, SEQ, record_of
+from remit.stores.postgres.requests import owner
+from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.schema import KINDS
 
 # How many messages are read one by one before the index of words is asked: common words are found among them.
@@ -40,9 +43,13 @@ class IndexedMessage(NamedTuple):
 
 
 async def choose(
-    connection: PgConnection, session: str, wanted: ContextFilter, now_ms: int, tokens: int
+    connection: PgConnection, session: str, wanted: ContextFilter, now_ms: int, tokens: int, *, words: bool
 ) -> list[Message]:
-    """Return the messages that `policy.context.select` selects in a session, which is indexed."""
+    """Return the messages that `policy.context.select` selects in a session, which is indexed.
+
+    Without *words*, keywords are searched in one message after the other: beside encrypted texts, an index of plain
+    words would give them away.
+    """
     roles = [number for role, number in _ROLES.items() if wanted.roles is None or role in wanted.roles]
     last = wanted.last_messages
     if not roles or last == 0 or wanted.keywords == ():
@@ -52,7 +59,7 @@ async def choose(
         return []
     after_ms = -1 if wanted.max_age_seconds is None else now_ms - wanted.max_age_seconds * 1_000
     kept: list[Message] = []
-    async for row in _candidates(connection, number, wanted, roles, after_ms):
+    async for row in _candidates(connection, number, wanted, roles, after_ms, words=words):
         if not matches(row.message, wanted, now_ms):
             continue
         tokens -= row.tokens
@@ -66,7 +73,7 @@ async def choose(
 
 
 async def _candidates(
-    connection: PgConnection, number: int, wanted: ContextFilter, roles: list[int], after_ms: int
+    connection: PgConnection, number: int, wanted: ContextFilter, roles: list[int], after_ms: int, *, words: bool
 ) -> AsyncIterator[IndexedMessage]:
     """Yield messages, newest first; with keywords, older ones only if the index of words finds them."""
     below, size = 2**62, FIRST_PAGE if wanted.last_messages is None else min(max(wanted.last_messages, 8), LARGEST_PAGE)
@@ -77,7 +84,7 @@ async def _candidates(
         if len(rows) < size:
             return
         below, size = rows[-1].id, min(2 * size, LARGEST_PAGE)
-        if by_words(wanted):
+        if words and by_words(wanted):
             break
     await spell(connection, number)
     patterns = [f"%{_escaped(plain(keyword))}%" for keyword in wanted.keywords or ()]
@@ -322,9 +329,13 @@ def _escaped(text: str) -> str:
 # ── notes and facts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def note(connection: PgConnection, session: str, notes: Sequence[Note], now_ms: int) -> None:
-    """Store notes of a conversation, each once and where it came last."""
-    rows = [(session, each.kind, *_text(each.text), each.by, now_ms) for each in notes]
+async def note(
+    connection: PgConnection, session: str, notes: Sequence[Note], now_ms: int, keys: PgUserKeys | None = None
+) -> None:
+    """Store notes of a conversation, each once and where it came last, encrypted if there are *keys*."""
+    found = None if keys is None else await owner(connection, session)
+    user = found.user if found else NOBODY
+    rows = [(session, each.kind, *await _text(connection, user, each.text, keys), each.by, now_ms) for each in notes]
     await connection.executemany(
         "INSERT INTO remit.note (session, kind, digest, text, by_agent, at_ms) VALUES ($1, $2, $3, $4, $5, $6)"
         " ON CONFLICT (session, kind, digest) DO UPDATE"
@@ -341,15 +352,25 @@ async def notes(connection: PgConnection, session: str) -> list[Note]:
     return [Note(kind, text.decode(errors="surrogatepass"), by) for kind, text, by in reversed(rows)]
 
 
-async def remember(connection: PgConnection, user: str, run: str, facts: Sequence[str], now_ms: int) -> None:
-    """Store facts about a user, each once."""
+async def remember(
+    connection: PgConnection,
+    user: str,
+    run: str,
+    facts: Sequence[str],
+    now_ms: int,
+    keys: PgUserKeys | None = None,
+) -> None:
+    """Store facts about a user, each once, encrypted if there are *keys*."""
     await connection.executemany(
         "INSERT INTO remit.fact (by_user, digest, text, run, at_ms) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
-        [(user, *_text(text), run, now_ms) for text in facts],
+        [(user, *await _text(connection, user, text, keys), run, now_ms) for text in facts],
     )
 
 
-def _text(text: str) -> tuple[bytes, bytes]:
-    """Return a text as bytes, after a digest that is short enough for an index."""
+async def _text(connection: PgConnection, user: str, text: str, keys: PgUserKeys | None) -> tuple[bytes, bytes]:
+    """Return a text as it is stored, after a digest of that which is short enough for an index."""
     raw = text.encode(errors="surrogatepass")
+    if keys is not None:
+        # The same text gives the same bytes; the digest is made of these, or it would tell the text.
+        raw = await keys.encrypt(connection, user, raw)
     return hashlib.sha256(raw).digest(), raw

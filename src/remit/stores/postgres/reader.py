@@ -1,7 +1,7 @@
 """Queries about records, runs and facts in a PostgreSQL database."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -210,39 +210,50 @@ async def named(connection: PgConnection, id: str, of: RunScope) -> list[str]:
 
 
 async def states(
-    connection: PgConnection, agent: str, users: Sequence[str] | None, session: str | None, limit: int
+    connection: PgConnection, agent: str, users: Collection[str] | None, session: str | None, limit: int
 ) -> list[RunState]:
     """Return the states of an agent's runs."""
-    wanted = _Conditions(limit, KINDS[Kind.NOTICE], agent)
+    wanted = _Conditions(agent)
     if users is not None:
         wanted.add("by_user = ANY ({}::text[])", list(users))
     if session is not None:
         wanted.add("request.session = {}", session)
-    rows = await connection.fetch(_STATES.format(where=" AND ".join(wanted.where)), *wanted.values)
-    return [run_state(*row) for row in rows]
+    where = " AND ".join(wanted.where)
+    cancelled: dict[str, int] = {}
+    for run, at_ms, body in await connection.fetch(_NOTICES_AFTER.format(where=where), *wanted.values):
+        if _CANCELLED in body:
+            cancelled[run] = max(at_ms, cancelled.get(run, 0))
+    values = [*wanted.values, limit, list(cancelled), list(cancelled.values())]
+    sql = _STATES.format(where=where, limit=len(values) - 2, runs=len(values) - 1, times=len(values))
+    return [run_state(*row) for row in await connection.fetch(sql, *values)]
 
 
-# A notice after the end of a run that asked back can only mean that the run was cancelled.
-_STATES_OF = f"""
+# As it is written in the body of a notice.
+_CANCELLED = f'"code":"{Code.CANCELLED.value}"'.encode()
+_LAST_RECORD = """
+    JOIN remit.record ON record.stream = coalesce(last_stream, begun_stream)
+        AND record.number = coalesce(last_number, begun_number)
+"""
+# A notice after the end of a run that asked back, and that says so, can only mean that the run was cancelled.
+_NOTICES_AFTER = f"""
+    SELECT later.run, later.at_ms, later.body FROM remit.request {_LAST_RECORD}
+    JOIN remit.record AS later ON later.run = request.run AND later.kind = {KINDS[Kind.NOTICE]}
+        AND later.tx >= record.tx AND NOT (later.stream = record.stream AND later.number <= record.number)
+    WHERE target = $1 AND asks_back AND {{where}}
+"""
+_STATES = f"""
     SELECT run, id, by_user, via, session, correlation, coalesce(called_off_ms, ended_ms, begun_ms), seq, status,
         asks_back, called_off_ms IS NOT NULL
     FROM (
         SELECT request.run, id, by_user, via, request.session, correlation, begun_ms, ended_ms, status, asks_back,
-            placed.seq, CASE WHEN asks_back THEN (
-                SELECT max(later.at_ms) FROM remit.record AS later
-                WHERE later.run = request.run AND later.kind = $2 AND position({{cancelled}} IN later.body) > 0
-                    AND later.tx >= record.tx AND NOT (later.stream = record.stream AND later.number <= record.number)
-            ) END AS called_off_ms
-        FROM remit.request
-        JOIN remit.record ON record.stream = coalesce(last_stream, begun_stream)
-            AND record.number = coalesce(last_number, begun_number)
-        {SEQ}
-        WHERE target = $3 AND {{where}}
+            placed.seq, cancelled.at_ms AS called_off_ms
+        FROM remit.request {_LAST_RECORD} {SEQ}
+        LEFT JOIN unnest(${{runs}}::text[], ${{times}}::bigint[]) AS cancelled (run, at_ms)
+            ON cancelled.run = request.run AND asks_back
+        WHERE target = $1 AND {{where}}
     ) AS found
-    ORDER BY 7 DESC, seq DESC LIMIT $1
+    ORDER BY 7 DESC, seq DESC LIMIT ${{limit}}
 """
-# As it is written in the body of a notice.
-_STATES = _STATES_OF.replace("{cancelled}", f'\'"code":"{Code.CANCELLED.value}"\'::bytea')
 
 
 async def running(connection: PgConnection) -> frozenset[str]:

@@ -145,6 +145,11 @@ MIGRATIONS: tuple[str, ...] = (
     -- When a hub last pruned by itself.
     ALTER TABLE remit.store ADD COLUMN pruned_ms bigint NOT NULL DEFAULT 0;
     """,
+    """
+    -- The key of each user's texts, encrypted under the store's key; destroyed when the user is erased. The key of
+    -- texts that belong to nobody is there as soon as the store is encrypted.
+    CREATE TABLE remit.user_key (id bigint PRIMARY KEY, by_user text NOT NULL UNIQUE, wrapped bytea NOT NULL);
+    """,
 )
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -16,6 +15,7 @@ from remit.protocol.envelope import ContextFilter, Message, Note, Request, Respo
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
+from remit.runtime.clock import LoopClock
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
@@ -51,6 +51,7 @@ from remit.stores.postgres.opening import DatabaseOpening, database_upkeep
 from remit.stores.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.postgres.removal import claim_pruning
 from remit.stores.postgres.transaction import PgTransaction
+from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.postgres.waiting import Waiting
 from remit.stores.postgres.writer import PgWriter
 from remit.stores.retention import FOREVER, Erased, Retention
@@ -61,10 +62,7 @@ from remit.stores.writer import Listener
 T = TypeVar("T")
 
 _read_decision = msgspec.json.Decoder(Decision).decode
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+_wall_ms = LoopClock().wall_ms
 
 
 class PostgresStore:
@@ -73,8 +71,8 @@ class PostgresStore:
 
     Use it from one event loop. The tables are in the schema `remit`, and are created by whoever comes first. All hubs
     need the same *key* file; without *make_key*, a missing one is not created. *password* is for an address that has
-    none. *pooler*: PgBouncer in transaction mode is in between. *count* counts the tokens of each message once. Leases
-    and counters go by the clock of the server.
+    none. *pooler*: PgBouncer in transaction mode is in between. With *encrypt*, texts are encrypted under keys of their
+    users. *count* counts the tokens of each message once. Leases and counters go by the clock of the server.
     """
 
     def __init__(
@@ -87,23 +85,23 @@ class PostgresStore:
         checkpoint_every: int = EVERY,
         checkpoint_seconds: float = SECONDS,
         make_key: bool = True,
+        encrypt: bool = False,
         count: TokenCounter = estimate,
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
-        self.address = DatabaseAddress(url, password, pooler)
         self.key_file = Path(key)
-        self._every = checkpoint_every
-        self._seconds = checkpoint_seconds
+        self._user_keys = PgUserKeys(self.key_file)
+        self.address = DatabaseAddress(url, password, pooler, self._user_keys.reading)
+        self._every, self._seconds = checkpoint_every, checkpoint_seconds
         self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
-        self._count = count
-        self._wall_ms = wall_ms
+        self._count, self._wall_ms = count, wall_ms
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
-        self._queue = self._writer.queue
-        self.sizes = self._writer.sizes
+        self._queue, self.sizes = self._writer.queue, self._writer.sizes
         self._listeners = Listeners()
         self._waiting = Waiting(self.address, self._outcomes)
         self._connections: Connections | None = None
         self._chainer: Chainer | None = None
+        self.encrypt = encrypt
         self.retention: Retention = FOREVER
         """How long what is kept; the rest is removed once a day, by one of the hubs."""
         self.vault_key: bytes | None = None
@@ -120,8 +118,9 @@ class PostgresStore:
         """Connect to the database; its tables and the key are created if they do not exist."""
         opened = await self._opening.open()
         self._key = opened.key
-        connections = Connections(self.address)
-        self._connections = connections
+        self._keeps_words = not await self._user_keys.open(opened.connection, encrypt=self.encrypt)
+        self._writer.commits.keys = self._user_keys if self.encrypt else None
+        self._connections = connections = Connections(self.address)
         self._chainer = Chainer(
             connections,
             opened.key,
@@ -269,7 +268,7 @@ class PostgresStore:
         return await self._read(lambda connection: inbox.unseal(connection, scope))
 
     async def put(self, question: Question) -> Question:
-        return await self._do(lambda transaction: inbox.put(transaction.connection, question))
+        return await self._do(lambda transaction: inbox.put(transaction.connection, question, transaction.keys))
 
     async def decide(self, question: str, decision: Decision) -> bool:
         locked = self._keys().lock(encode(decision), f"decision {question}")
@@ -313,7 +312,9 @@ class PostgresStore:
 
     async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
         await self._update(session)
-        return await self._read(lambda connection: index.choose(connection, session, wanted, now_ms, tokens))
+        return await self._read(
+            lambda connection: index.choose(connection, session, wanted, now_ms, tokens, words=self._keeps_words)
+        )
 
     async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
         await self._update(session)
@@ -325,7 +326,7 @@ class PostgresStore:
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
         kept = tuple(notes)
-        self._writer.later(lambda transaction: index.note(transaction.connection, session, kept, transaction.now_ms))
+        self._writer.later(lambda change: index.note(change.connection, session, kept, change.now_ms, change.keys))
 
     async def notes(self, session: str) -> list[Note]:
         return await self._read(lambda connection: index.notes(connection, session))
@@ -386,12 +387,11 @@ class PostgresStore:
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
     ) -> list[RunState]:
         await self._caught_up()
-        some = None if users is None else list(users)
-        return await self._read(lambda connection: reader.states(connection, agent, some, session, limit))
+        return await self._read(lambda connection: reader.states(connection, agent, users, session, limit))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         self._writer.later(
-            lambda transaction: index.remember(transaction.connection, user, run, facts, transaction.now_ms)
+            lambda change: index.remember(change.connection, user, run, facts, change.now_ms, change.keys)
         )
 
     async def facts(self, user: str) -> tuple[str, ...]:

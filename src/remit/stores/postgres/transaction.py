@@ -47,14 +47,26 @@ from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.operations import Begin, Entry, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.postgres.requests import CLAIM, END_LEASES, EXPIRED, FORGET_OUTCOMES, NOT_BEGUN, find, owner
 from remit.stores.postgres.schema import NOW_MS
+from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 
 
 class PgTransaction:
     """An open write transaction."""
 
-    def __init__(self, connection: PgConnection, stream: StreamPosition, now_ms: int, *, keep_records: bool) -> None:
+    def __init__(
+        self,
+        connection: PgConnection,
+        stream: StreamPosition,
+        now_ms: int,
+        *,
+        keep_records: bool,
+        keys: PgUserKeys | None = None,
+    ) -> None:
         self.connection = connection
+        self.keys = keys
+        """The keys under which texts are encrypted; None: they are not."""
+        self._unencrypted: list[Entry] = []
         self.now_ms = now_ms
         self.stream = StreamPosition(stream.id, stream.batch + 1, stream.number)
         self._written = stream.number
@@ -82,6 +94,8 @@ class PgTransaction:
             bodies.append(raw)
             digests.append(leaf(kind, at_ms, run, session, raw))
             self.sizes.append((run, len(raw)))
+        if self.keys is not None:
+            self._unencrypted += entries
         number = self.stream.number
         if self.records is not None:
             self.records += [(number + place, entry) for place, entry in enumerate(entries, start=1)]
@@ -101,6 +115,13 @@ class PgTransaction:
         if segment.takes:
             await self._claim(segment)
         records, self._records = self._records, ([], [], [], [], [], [])
+        if self._unencrypted and self.keys is not None:
+            entries, self._unencrypted = self._unencrypted, []
+            stored = await self.keys.encrypt_bodies(
+                self.connection, [entry[2] for entry in entries], [entry[4] for entry in entries], records[4]
+            )
+            digests = [leaf(*entry[:4], body) for entry, body in zip(entries, stored, strict=True)]
+            records = (*records[:4], stored, digests)
         submits = columns(sorted(segment.submits.values(), key=by_key), SUBMIT_COLUMNS)
         finishes = columns(sorted(segment.finishes.values()), FINISH_COLUMNS)
         steps = columns(sorted(segment.steps.values()), 4)

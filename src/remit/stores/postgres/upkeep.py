@@ -22,6 +22,7 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
 from remit.stores.archive import write_segment
+from remit.stores.encryption import key_id_of
 from remit.stores.opening import STORE
 from remit.stores.postgres import removal, user_data
 from remit.stores.postgres.bulk import StreamPosition
@@ -31,6 +32,7 @@ from remit.stores.postgres.checkpoints import check_signer, digest_at, read_chec
 from remit.stores.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly
 from remit.stores.postgres.schema import CHAINING, NOW_MS, UPKEEP, check_version
 from remit.stores.postgres.transaction import PgTransaction
+from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.removal_plan import (
     Expired,
     OfUser,
@@ -52,7 +54,7 @@ VACUUM_SECONDS = 4 * 3_600.0
 
 # The tables from which rows are removed.
 _TABLES = (
-    *("record", "request", "session", "fact", "note", "sealed", "question", "journal", "control"),
+    *("record", "request", "session", "fact", "note", "sealed", "question", "journal", "control", "user_key"),
     *("conversation", "indexed", "message", "word"),
 )
 
@@ -72,7 +74,8 @@ class PgUpkeep:
         *,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._address = address
+        self._keys = PgUserKeys(key_file)
+        self._address = msgspec.structs.replace(address, reading=self._keys.reading)
         self._wall_ms = wall_ms
         self.key = _read_key(address, key_file)
         self._stream = StreamPosition(secrets.randbits(63))
@@ -173,19 +176,29 @@ class PgUpkeep:
                 rows = list(await self._verified(segment, before))
             except ValueError as problem:
                 return RemovedPart(refused=f"rows {segment.first} to {segment.last}: {problem}")
+            bodies = [row.body for row, _, _ in rows if isinstance(row, ChainRow)]
+            await self._keys.load(connection, {id for body in bodies if (id := key_id_of(body)) is not None})
             part, changes = plan(
                 segment,
                 selection,
                 chosen,
                 rows,
                 before=before or b"",
-                outline=outline_of,
+                outline=self._outline,
                 key=self.key,
                 at_ms=await self._now_ms(),
             )
             if not dry and changes.kept:
                 await self._write(changes)
             return part
+
+    def _outline(self, kind: Kind, stored: bytes) -> bytes:
+        """Return the outline of a body, encrypted like the body itself."""
+        id = key_id_of(stored)
+        if id is None:
+            return outline_of(kind, stored)
+        cipher = self._keys.cipher(id)
+        return cipher.encrypt(outline_of(kind, cipher.decrypt(stored)))
 
     async def _digest_before(self, segment: SealedSegment) -> bytes | None:
         return GENESIS if segment.first == 1 else await digest_at(self.connection, segment.first - 1)

@@ -12,6 +12,7 @@ from remit.runtime.ports import Question
 from remit.stores.postgres import messages
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.removal import NEVER, SEGMENT, SEQ_OF_SEGMENT
+from remit.stores.postgres.user_keys import PREFIX_BYTES, prefix_of
 from remit.stores.schema import KINDS
 from remit.stores.upkeep_port import Belongings, Deleted, Kept, scopes_of
 from remit.stores.user_data import kept_record, kept_value, open_run
@@ -33,6 +34,10 @@ _NAMING = ", ".join(str(kind) for kind in _NAMED)
 _HINT = f"kind IN ({_NAMING}) AND (position({{}} IN body) > 0 OR position({{}} IN body) > 0)"
 
 
+# Bodies that are encrypted under the key of a user.
+_ENCRYPTED = f"coalesce(substring(body FROM 1 FOR {PREFIX_BYTES}) = {{}}::bytea, false)"
+
+
 def _hints(user: str) -> tuple[bytes, bytes]:
     name = encode(user)
     return b'"user":' + name, b'"requester":' + name
@@ -48,9 +53,11 @@ def _names_user(kind: int, body: bytes, user: str) -> bool:
 async def belongings(connection: PgConnection, user: str, keys: HubKeys) -> Belongings:
     """Return what belongs to a user; *keys* are those with which redacted values are encrypted."""
     named = {run for (run,) in await connection.fetch("SELECT run FROM remit.request WHERE by_user = $1", user)}
+    prefix = await prefix_of(connection, user)
     started = await connection.fetch(
-        f"SELECT run, kind, body FROM remit.record WHERE kind = $1 AND {_HINT.format('$2', '$3')}",
-        *(KINDS[Kind.STARTED], *_hints(user)),
+        "SELECT run, kind, body FROM remit.record"
+        f" WHERE kind = $1 AND ({_HINT.format('$2', '$3')} OR {_ENCRYPTED.format('$4')})",
+        *(KINDS[Kind.STARTED], *_hints(user), prefix),
     )
     runs = tuple(sorted(named | {run for run, kind, body in started if _names_user(kind, body, user)}))
     rows = await connection.fetch(
@@ -63,16 +70,17 @@ async def belongings(connection: PgConnection, user: str, keys: HubKeys) -> Belo
     return Belongings(user, runs, sessions, scopes_of(user, runs, sessions, keys))
 
 
+_OWN = f"(run = ANY ($5::text[]) OR {_ENCRYPTED.format('$6')})"
 _ROWS = f"""
-    SELECT {SEQ_OF_SEGMENT}, kind, run = ANY ($5::text[]), body {SEGMENT} AND kind NOT IN ({NEVER})
-        AND (run = ANY ($5::text[]) OR ({_HINT.format("$3", "$4")}))
+    SELECT {SEQ_OF_SEGMENT}, kind, CASE WHEN NOT {_OWN} THEN body END AS body {SEGMENT} AND kind NOT IN ({NEVER})
+        AND ({_OWN} OR ({_HINT.format("$3", "$4")}))
 """
 
 
 async def rows_of(connection: PgConnection, first: int, last: int, runs: tuple[str, ...], user: str) -> list[int]:
     """Return the numbers of the rows between two numbers that belong to a user, whose runs these are."""
-    rows = await connection.fetch(_ROWS, first, last, *_hints(user), list(runs))
-    return sorted(seq for seq, kind, of_run, body in rows if of_run or _names_user(kind, body, user))
+    rows = await connection.fetch(_ROWS, first, last, *_hints(user), list(runs), await prefix_of(connection, user))
+    return sorted(seq for seq, kind, body in rows if body is None or _names_user(kind, body, user))
 
 
 async def check_no_open_run(connection: PgConnection, user: str) -> None:
@@ -98,6 +106,8 @@ async def delete(connection: PgConnection, of: Belongings) -> Deleted:
         ("journal", "run", runs),
         ("control", "run", runs),
         ("request", "by_user", [of.user]),
+        # Whatever was encrypted under it cannot be read any more, wherever there are copies.
+        ("user_key", "by_user", [of.user]),
     ):
         await _deleted(connection, table, column, names)
     return Deleted(values, facts)
