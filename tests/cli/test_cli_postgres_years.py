@@ -61,3 +61,17 @@ def test_a_user_is_exported_and_erased(database: AgedDatabase) -> None:
     refused = run(users, "erase", "eve", "--yes", exit_code=1).exception
     assert isinstance(refused, StoreError)
     assert refused.fault.code is Code.USER_HAS_OPEN_RUN
+
+
+def test_sealed_days_are_archived_and_match_the_store_after_pruning(database: AgedDatabase, tmp_path: Path) -> None:
+    folder = str(tmp_path / "archive")
+    assert run(store, "prune", "--archive", folder).output.startswith("Removed 60 records, ")
+    assert "Wrote 5 segments" in run(store, "archive", folder).output
+    checked = run(store, "verify-archive", folder).output
+    assert "the archive is intact: " in checked
+    assert "matches postgresql://" in checked
+    # By itself, it is the same as that of a file.
+    assert "the archive is intact: " in run(store, "verify-archive", folder, "--alone").output
+    (first, *_) = sorted((tmp_path / "archive").iterdir())
+    first.write_bytes(first.read_bytes()[:-20])
+    assert "the archive is damaged" in run(store, "verify-archive", folder, exit_code=1).output

@@ -21,7 +21,7 @@ from remit.protocol.problems import did_you_mean
 from remit.runtime.ports import Store, StoreError
 from remit.stores import STORE_PATH
 from remit.stores.checkpoints import key_path
-from remit.stores.connection import SqliteConnection, connect_reader, translate
+from remit.stores.connection import connect_reader, translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
 from remit.stores.user_keys import show_plain
@@ -177,14 +177,6 @@ def reading(path: Place) -> Generator[StoreView]:
     # Not OSError: SQLite has its own errors, and an OSError may come from the caller's own output.
     except (apsw.Error, msgspec.DecodeError) as error:
         raise translate(error, path) from error
-
-
-@contextmanager
-def reading_file(path: Path) -> Generator[SqliteConnection]:
-    """Open an SQLite file for reading, without disturbing hubs."""
-    with reading(path) as view:
-        assert isinstance(view, SqliteView), "a path is an SQLite file"
-        yield view.connection
 
 
 @asynccontextmanager

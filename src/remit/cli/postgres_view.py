@@ -14,13 +14,14 @@ from remit.config.checks import secret_of
 from remit.config.team import Team
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Record, SharedStep
-from remit.runtime.audit import AuditVerdict
+from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
 from remit.runtime.ports import Question, RunSummary, StoreError
 from remit.runtime.registry import team_invalid
 from remit.runtime.signing import Checkpoint, read_key
 from remit.stores.audit import Linked
 from remit.stores.checkpoints import key_path
 from remit.stores.postgres import audit, checkpoints, inbox, reader
+from remit.stores.postgres.chain_rows import rows_between
 from remit.stores.postgres.chainer import bring_up_to_date
 from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
 from remit.stores.postgres.schema import check_version
@@ -91,6 +92,14 @@ class PostgresView:
         while rows:
             yield from (each for each in rows if profile is None or _is_of(each, profile))
             rows = page(rows[-1].row.seq)
+
+    def chain_rows(self, after: int, last: int) -> Iterator[ChainRow | RemovedRow]:
+        first = after + 1
+        while first <= last:
+            end = min(last, first + _PAGE - 1)
+            rows = self._read(lambda connection, first=first, end=end: rows_between(connection, first, end))
+            yield from rows
+            first = end + 1 if rows else last + 1
 
     def checkpoints(self) -> list[Checkpoint | None]:
         return self._read(checkpoints.read_checkpoints, chained=False)

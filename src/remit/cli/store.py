@@ -143,16 +143,15 @@ def verify_archive(
       remit store verify-archive /mnt/archive/hub
       remit store verify-archive /mnt/archive/hub --alone --public-key 3f09…
     """
-    from remit.cli.places import reading_file, sqlite_file
+    from remit.cli.places import reading, store_file
     from remit.stores.archive import verify_archive as check
-    from remit.stores.audit import chain_rows
 
-    path = sqlite_file(store_path, team_file, overrides)
+    path = store_file(store_path, team_file, overrides)
     if alone:
         verdict = check(folder, keys=public_keys)
     else:
-        with reading_file(path) as connection:
-            verdict = check(folder, keys=public_keys, stored=lambda after, last: chain_rows(connection, after, last))
+        with reading(path) as view:
+            verdict = check(folder, keys=public_keys, stored=view.chain_rows)
     state = (
         "the archive is intact" if verdict.ok else f"the archive is damaged ({many(len(verdict.findings), 'finding')})"
     )

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from remit.config.team import Team
 from remit.protocol.records import Record
-from remit.runtime.audit import AuditVerdict
+from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
 from remit.runtime.ports import Question, RunSummary
 from remit.runtime.signing import Checkpoint
 from remit.stores import audit, checkpoints, inbox, reader
@@ -72,6 +72,10 @@ class StoreView(Protocol):
 
     def linked_rows(self, *, run: str | None = None, profile: str | None = None) -> Iterator[Linked]: ...
 
+    def chain_rows(self, after: int, last: int) -> Iterator[ChainRow | RemovedRow]:
+        """Return the rows after *after*, up to *last*, in order; of removed rows, what the chain needs of them."""
+        ...
+
     def checkpoints(self) -> list[Checkpoint | None]: ...
 
     def newest_anchor(self) -> tuple[Checkpoint, int]: ...
@@ -117,6 +121,9 @@ class SqliteView:
 
     def linked_rows(self, *, run: str | None = None, profile: str | None = None) -> Iterator[Linked]:
         return audit.linked_rows(self.connection, run=run, profile=profile)
+
+    def chain_rows(self, after: int, last: int) -> Iterator[ChainRow | RemovedRow]:
+        return audit.chain_rows(self.connection, after, last)
 
     def checkpoints(self) -> list[Checkpoint | None]:
         return checkpoints.read_checkpoints(self._path)

@@ -91,6 +91,11 @@ async def rows_in(
     return found
 
 
+async def rows_between(connection: PgConnection, first: int, last: int) -> list[ChainRow | RemovedRow]:
+    """Return the rows from *first* to *last* in order; rows that are missing are left out."""
+    return await rows_in(connection, await blocks_between(connection, first, last), first, last)
+
+
 def _row(seq: int, digest: bytes, kind: int, at_ms: int, run: str, session: str, body: bytes) -> ChainRow:
     return ChainRow(seq, KIND_OF.get(kind, f"kind {kind}"), at_ms, run, session, body, digest)
 

@@ -26,7 +26,7 @@ from remit.stores.encryption import key_id_of
 from remit.stores.opening import STORE
 from remit.stores.postgres import removal, user_data
 from remit.stores.postgres.bulk import StreamPosition
-from remit.stores.postgres.chain_rows import blocks_between, breaks, removals, rows_in
+from remit.stores.postgres.chain_rows import breaks, removals, rows_between
 from remit.stores.postgres.chainer import bring_up_to_date, extend, seal_all
 from remit.stores.postgres.checkpoints import check_signer, digest_at, read_checkpoints
 from remit.stores.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly
@@ -204,10 +204,8 @@ class PgUpkeep:
         return GENESIS if segment.first == 1 else await digest_at(self.connection, segment.first - 1)
 
     async def _verified(self, segment: SealedSegment, before: bytes | None) -> Iterator[VerifiedRow]:
-        return verified(segment, await self._rows(segment.first, segment.last), before, self._accepted)
-
-    async def _rows(self, first: int, last: int) -> Sequence[ChainRow | RemovedRow]:
-        return await rows_in(self.connection, await blocks_between(self.connection, first, last), first, last)
+        rows = await rows_between(self.connection, segment.first, segment.last)
+        return verified(segment, rows, before, self._accepted)
 
     async def _write(self, changes: SegmentChanges) -> None:
         await removal.write_changes(self.connection, changes)
