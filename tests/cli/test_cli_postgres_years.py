@@ -1,5 +1,6 @@
 """`remit store` and `remit users` with a store in a PostgreSQL database."""
 
+import asyncio
 import json
 from pathlib import Path
 from textwrap import dedent
@@ -9,11 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from postgres_server import PASSWORD, USER, shared_server
+from remit.cli.audit import audit
 from remit.cli.store import store
 from remit.cli.users import users
 from remit.protocol.errors import Code
 from remit.runtime.ports import StoreError
-from stores.postgres.aged import AgedDatabase, aged
+from stores.ages import Clock, ask
+from stores.postgres.aged import NOW_MS, AgedDatabase, aged
 
 
 @pytest.fixture
@@ -75,3 +78,21 @@ def test_sealed_days_are_archived_and_match_the_store_after_pruning(database: Ag
     (first, *_) = sorted((tmp_path / "archive").iterdir())
     first.write_bytes(first.read_bytes()[:-20])
     assert "the archive is damaged" in run(store, "verify-archive", folder, exit_code=1).output
+
+
+async def test_what_was_verified_before_is_not_read_again(database: AgedDatabase, tmp_path: Path) -> None:
+    def rows(exit_code: int = 0) -> int:
+        done = CliRunner().invoke(audit, ["verify", "--incremental", "--json"])
+        assert done.exit_code == exit_code, done.output
+        return json.loads(done.stdout)["rows"]
+
+    everything = await asyncio.to_thread(rows)
+    assert everything > 100
+    async with database.opened() as hub:
+        await ask(hub, Clock(NOW_MS), "later")
+    assert await asyncio.to_thread(rows) == 3
+    # What was tampered with since is found, and what was before only by a whole verification.
+    await database.sql("UPDATE remit.record SET at_ms = at_ms + 1 WHERE run = 'run-later' AND kind = 1")
+    assert await asyncio.to_thread(rows) == 0
+    (tmp_path / ".remit/hub.db.verified").unlink()
+    assert await asyncio.to_thread(rows, 1) == everything + 3

@@ -12,13 +12,12 @@ import msgspec
 
 from remit.config.checks import secret_of
 from remit.config.team import Team
-from remit.protocol.errors import Code, fault
 from remit.protocol.records import Record, SharedStep
 from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
-from remit.runtime.ports import Question, RunSummary, StoreError
+from remit.runtime.ports import Question, RunSummary
 from remit.runtime.registry import team_invalid
 from remit.runtime.signing import Checkpoint, read_key
-from remit.stores.audit import Linked
+from remit.stores.audit import Linked, remember_verified, verified_before
 from remit.stores.checkpoints import key_path
 from remit.stores.postgres import audit, checkpoints, inbox, reader
 from remit.stores.postgres.chain_rows import rows_between
@@ -113,15 +112,20 @@ class PostgresView:
     def verify(
         self, pinned: Sequence[bytes], anchors: Sequence[Checkpoint], *, incremental: bool = False
     ) -> AuditVerdict:
-        if incremental:
-            message = "a store in PostgreSQL is always verified whole"
-            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Leave out --incremental."))
         try:
             # Only the public half is used, so a key file that others can read is no reason not to verify.
             known = None if pinned or anchors else read_key(key_path(self._team.store_path), private=False).public
         except OSError:
             known = None
-        return self._read(lambda connection: audit.audit(connection, known, pinned=pinned, anchors=anchors))
+        path = self._team.store_path
+        start = verified_before(path, known) if incremental and known else None
+        newest = self._read(checkpoints.newest_checkpoint) if incremental else None
+        verdict = self._read(
+            lambda connection: audit.audit(connection, known, pinned=pinned, anchors=anchors, start=start)
+        )
+        if incremental and known and verdict.ok and newest is not None:
+            remember_verified(path, newest)
+        return verdict
 
 
 def _is_of(linked: Linked, profile: str) -> bool:

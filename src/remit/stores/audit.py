@@ -59,7 +59,7 @@ def verify_file(
     path = Path(path)
     pinned = (public_key,) if isinstance(public_key, bytes) else tuple(public_key or ())
     known = None if pinned or anchors else _public_key(path)
-    start = _verified_before(path, known) if incremental and known else None
+    start = verified_before(path, known) if incremental and known else None
     try:
         connection = connect_reader(path, BUSY_SECONDS)
         try:
@@ -75,7 +75,7 @@ def verify_file(
                 start=start,
             )(connection)
             if incremental and known and verdict.ok and newest is not None:
-                _remember_verified(path, newest)
+                remember_verified(path, newest)
             return verdict
         finally:
             connection.close()
@@ -140,7 +140,7 @@ def _verified_path(path: Path) -> Path:
     return path.with_name(path.name + ".verified")
 
 
-def _verified_before(path: Path, public_key: bytes) -> Checkpoint | None:
+def verified_before(path: Path, public_key: bytes) -> Checkpoint | None:
     """Return the checkpoint up to which the record was verified before, if the store's key says so."""
     try:
         mark = msgspec.json.decode(_verified_path(path).read_bytes(), type=VerifiedMark)
@@ -149,7 +149,8 @@ def _verified_before(path: Path, public_key: bytes) -> Checkpoint | None:
     return mark.checkpoint if mark.is_genuine(public_key) else None
 
 
-def _remember_verified(path: Path, newest: Checkpoint) -> None:
+def remember_verified(path: Path, newest: Checkpoint) -> None:
+    """Keep up to which checkpoint the record was verified, beside the store and signed with its key."""
     try:
         mark = sign_verified(read_key(key_path(path)), newest, time.time_ns() // 1_000_000)
         draft = _verified_path(path).with_suffix(f".{os.getpid()}.draft")

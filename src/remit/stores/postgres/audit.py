@@ -39,20 +39,23 @@ async def audit(
     anchors: Sequence[Checkpoint] = (),
     every: int = EVERY,
     seconds: float = SECONDS,
+    start: Checkpoint | None = None,
 ) -> AuditVerdict:
-    """Verify the whole chain; hubs may keep writing meanwhile."""
+    """Verify the whole chain, or what comes after the checkpoint *start*; hubs may keep writing meanwhile."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         checkpoints = await read_checkpoints(connection)
         mark = await read_mark(connection)
-        announced, stated = await breaks(connection), await removals(connection)
+        since = await _reached(connection, start)
+        seq = since.seq if since else 0
+        announced, stated = await breaks(connection), await removals(connection, seq)
         referenced = await connection.fetchval(_REFERENCED)
         loop = asyncio.get_running_loop()
-        ends: dict[int, int] = {}
+        ends: dict[int, int] = dict(await connection.fetch(_ENDS, seq)) if since else {}
         gaps: list[AuditFinding] = []
 
         def rows() -> Iterator[ChainRow | RemovedRow]:
             # In a thread: hashing takes long, and the loop goes on.
-            after: int | None = 0
+            after: int | None = seq
             while after is not None:
                 page = asyncio.run_coroutine_threadsafe(_page(connection, after, ends), loop).result()
                 gaps.extend(page.gaps)
@@ -73,10 +76,25 @@ async def audit(
             anchors=anchors,
             unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
             removals=stated,
+            start=since,
         )
         unchained, missing = await _unchained(connection, ends)
     findings = (*verdict.findings, *gaps, *missing)
     return msgspec.structs.replace(verdict, unchained=unchained, findings=findings)
+
+
+# The last record of each stream in the blocks up to a row.
+_ENDS = "SELECT stream, max(number + last - first) FROM remit.chain WHERE first <= $1 GROUP BY stream"
+
+
+async def _reached(connection: PgConnection, start: Checkpoint | None) -> Checkpoint | None:
+    """Return the checkpoint from which to go on: the record must still lead to it, and a block must end there."""
+    if start is None or await digest_at(connection, start.seq) != bytes.fromhex(start.digest):
+        return None
+    last = await connection.fetchval(
+        "SELECT last FROM remit.chain WHERE first <= $1 ORDER BY first DESC LIMIT 1", start.seq
+    )
+    return start if last == start.seq else None
 
 
 async def _page(connection: PgConnection, after: int, ends: dict[int, int]) -> _Walk:
