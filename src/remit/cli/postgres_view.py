@@ -23,7 +23,7 @@ from remit.stores.postgres import audit, checkpoints, inbox, reader
 from remit.stores.postgres.chain_rows import rows_between
 from remit.stores.postgres.chainer import bring_up_to_date
 from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
-from remit.stores.postgres.schema import check_version
+from remit.stores.postgres.schema import check_complete, check_version
 from remit.stores.postgres.user_keys import PgUserKeys
 
 T = TypeVar("T")
@@ -171,6 +171,7 @@ async def _connected(address: DatabaseAddress) -> PgConnection:
     connection = await address.connect()
     try:
         await check_version(connection, address)
+        await check_complete(connection, address)
     except (*TROUBLE, asyncpg.PostgresError) as error:
         connection.terminate()
         raise address.translate(error) from error

@@ -40,13 +40,18 @@ def postgres_store(
     try:
         from remit.stores.postgres.store import PostgresStore  # the driver takes longer to import than SQLite
     except ImportError as error:
-        raise StoreError(
-            fault(
-                Code.STORE_UNAVAILABLE,
-                "a store in PostgreSQL needs the extra `postgres`",
-                suggestion="Install it where the hub runs: pip install 'remit[postgres]'",
-            )
-        ) from error
+        raise missing_driver() from error
     return PostgresStore(
         url, key=key, password=password, pooler=pooler, make_key=make_key, encrypt=encrypt, count=count
+    )
+
+
+def missing_driver() -> StoreError:
+    """Return the error for a database whose driver is not installed."""
+    return StoreError(
+        fault(
+            Code.STORE_UNAVAILABLE,
+            "a store in PostgreSQL needs the extra `postgres`",
+            suggestion="Install it where the hub runs: pip install 'remit[postgres]'",
+        )
     )

@@ -31,6 +31,11 @@ def restoring_path(path: Path) -> Path:
     return path.with_name(path.name + ".restoring")
 
 
+def copying_path(path: Path) -> Path:
+    """Return the path that a store has while another one is being copied into it."""
+    return path.with_name(path.name + ".copying")
+
+
 class OpenedStore(NamedTuple):
     """The connections of an open store, and the parts that sign its checkpoints."""
 
@@ -62,6 +67,10 @@ class Opening(Struct, frozen=True, kw_only=True):
         if restoring_path(self.path).exists():
             message = f"restoring {self.path} from a backup was interrupted"
             advice = "Do it again: remit store restore FILE --force."
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+        if copying_path(self.path).exists():
+            message = f"{self.path} is an unfinished copy of another store"
+            advice = f"Go on with it: remit store copy FROM {self.path}. Or delete {copying_path(self.path)}."
             raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
         try:
             connection = connect_writer(self.path, self.durability, self.busy_seconds)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
@@ -37,6 +37,12 @@ class PgConnection(Protocol):
     async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> tuple[Any, ...] | None: ...
 
     async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...
+
+    def cursor(self, query: str, *args: Any, prefetch: int | None = None) -> AsyncIterable[tuple[Any, ...]]: ...
+
+    async def copy_records_to_table(
+        self, table_name: str, *, records: Iterable[Sequence[Any]], columns: Sequence[str], schema_name: str
+    ) -> str: ...
 
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False
@@ -198,6 +204,9 @@ class PooledConnection:
     def __init__(self, connection: PgConnection) -> None:
         self._connection = connection
         self.transaction = connection.transaction
+        # Both are used in a transaction only.
+        self.cursor = connection.cursor
+        self.copy_records_to_table = connection.copy_records_to_table
         self.add_listener = connection.add_listener
         self.is_closed = connection.is_closed
         self.is_in_transaction = connection.is_in_transaction

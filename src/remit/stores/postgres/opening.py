@@ -18,7 +18,7 @@ from remit.stores.postgres.chainer import read_head
 from remit.stores.postgres.checkpoints import check_signer, examine, read_mark
 from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection
 from remit.stores.postgres.operations import Entry
-from remit.stores.postgres.schema import CHAINING, migrate
+from remit.stores.postgres.schema import CHAINING, check_complete, migrate
 
 if TYPE_CHECKING:
     from remit.stores.upkeep_port import StoreUpkeep
@@ -46,6 +46,7 @@ class DatabaseOpening(Struct, frozen=True, kw_only=True):
         connection = await self.address.connect()
         try:
             await migrate(connection, self.address)
+            await check_complete(connection, self.address)
             async with connection.transaction():
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
                 key = await self._open_key(connection)

@@ -179,6 +179,15 @@ async def check_version(connection: PgConnection, address: DatabaseAddress) -> N
         )
 
 
+async def check_complete(connection: PgConnection, address: DatabaseAddress) -> None:
+    """Raise `StoreError` while another store is being copied into the database."""
+    if await connection.fetchval("SELECT to_regclass('remit.copying') IS NOT NULL"):
+        raise _unusable(
+            f"{address.name} is an unfinished copy of another store",
+            "Go on with it: remit store copy FROM TO. Or drop its schema `remit`.",
+        )
+
+
 async def _check_server(connection: PgConnection, address: DatabaseAddress) -> None:
     row = await connection.fetchrow(
         "SELECT current_setting('server_encoding'), pg_is_in_recovery(),"

@@ -1,0 +1,348 @@
+"""Reads the PostgreSQL database of a store that is copied."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import msgspec
+
+from remit.protocol.codec import encode
+from remit.protocol.records import Kind
+from remit.runtime.audit import AuditVerdict
+from remit.runtime.ports import Question
+from remit.runtime.signing import CheckpointKey
+from remit.stores.copying.tables import (
+    PAGE_BYTES,
+    PAGE_ROWS,
+    TABLES,
+    CopiedRecord,
+    CopiedTable,
+    RecordPage,
+    RemovedDigest,
+    Row,
+    StoreFacts,
+    TablePage,
+    refused,
+)
+from remit.stores.postgres.audit import audit
+from remit.stores.postgres.chainer import bring_up_to_date, read_head
+from remit.stores.postgres.checkpoints import digest_at, read_checkpoints, read_mark
+from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
+from remit.stores.postgres.schema import check_complete, check_version
+from remit.stores.schema import KINDS
+
+# How long to wait for the connections of hubs and commands that end.
+_BUSY_SECONDS = 3.0
+
+_read_question = msgspec.json.Decoder(Question).decode
+
+
+class PgTable(NamedTuple):
+    """How a table is read and written."""
+
+    key: tuple[str, ...]
+    select: str
+    """The columns in the form of the copy."""
+    insert: tuple[str, ...]
+    sequence: str = ""
+    """The column that the server numbers."""
+
+
+_SEQ = (
+    "(SELECT chain.first + request.{0}_number - chain.number FROM remit.chain"
+    " WHERE chain.stream = request.{0}_stream AND chain.number <= request.{0}_number"
+    " ORDER BY chain.number DESC LIMIT 1)"
+)
+_BEGUN = f"CASE WHEN (begun_stream, begun_number) <> (first_stream, first_number) THEN {_SEQ.format('begun')} END"
+_PLACES = ("first_stream", "first_number", "begun_stream", "begun_number", "last_stream", "last_number")
+
+PG_TABLES: dict[str, PgTable] = {
+    "request": PgTable(
+        ("place",),
+        f"{_SEQ.format('first')}, {_BEGUN}, {_SEQ.format('last')}, id, by_user, origin, digest, run, state, epoch,"
+        " spared, worker, lease_until_ms, waiting, ended_ms, session, target, via, correlation, started_ms, begun_ms,"
+        " status, asks_back",
+        (
+            *("place", "id", "by_user", "origin", "digest", "run", "state", "epoch", "spared", "worker"),
+            *("lease_until_ms", "waiting", "ended_ms", "session", "target", "via", "correlation", "started_ms"),
+            *("begun_ms", "status", "asks_back", *_PLACES),
+        ),
+        "place",
+    ),
+    "session": PgTable(("id",), "id, by_user, agent", ("id", "by_user", "agent")),
+    "journal": PgTable(("run", "step"), "run, step, value", ("run", "step", "value")),
+    "fact": PgTable(("id",), "id, by_user, text, run", ("id", "by_user", "digest", "text", "run"), "id"),
+    "note": PgTable(
+        ("id",),
+        "id, session, kind, text, by_agent",
+        ("id", "session", "kind", "digest", "text", "by_agent"),
+        "id",
+    ),
+    "counter": PgTable(("key",), "key, start_ms, end_ms, total", ("key", "start_ms", "end_ms", "total")),
+    "cell": PgTable(("key",), "key, revision, value", ("key", "revision", "value")),
+    "transferred": PgTable(("source",), "source, number", ("source", "number")),
+    "sealed": PgTable(
+        ("scope", "token"), "scope, token, value, of_user, at_ms", ("scope", "token", "value", "of_user", "at_ms")
+    ),
+    "question": PgTable(
+        ("number",),
+        "number, id, run, content, over_ms, decision",
+        ("number", "id", "run", "content", "asked_ms", "expires_ms", "over_ms", "decision"),
+        "number",
+    ),
+    "control": PgTable(
+        ("seq",),
+        "seq, run, action, by_user, reason, at_ms",
+        ("seq", "run", "action", "by_user", "reason", "at_ms"),
+    ),
+    "last_control": PgTable(("seq",), "seq", ("seq",)),
+}
+_TEXTS = frozenset({"id", "run", "step", "key", "source", "scope", "token"})
+WITH_TIMES = frozenset({"fact", "note"})
+
+# The records of a piece of the chain.
+_BLOCKS = """
+    SELECT first, last, stream, number, digests FROM remit.chain
+    WHERE first >= coalesce((SELECT max(first) FROM remit.chain WHERE first <= $1), 0) AND first <= $2 ORDER BY first
+"""
+_RECORDS = """
+    SELECT record.stream, record.number, kind, at_ms, run, session, body FROM unnest($1::bigint[], $2::bigint[],
+        $3::bigint[]) AS wanted (stream, first, last)
+    JOIN remit.record ON record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last
+"""
+# Ranges do not overlap, so only one that begins before can reach into these rows.
+_REMOVED = """
+    SELECT first, last, leaves FROM remit.removed
+    WHERE first >= (SELECT coalesce(max(first), 0) FROM remit.removed WHERE first <= $1) AND first <= $2 AND last >= $1
+"""
+_WRITTEN = (
+    "stream, record, chain, checkpoint, request, session, journal, fact, note, counter, cell, transferred, sealed,"
+    " question, control, last_control"
+)
+
+
+class DatabaseForm(NamedTuple):
+    """What the tables of a database have."""
+
+    removed: bool
+    """The digests of removed records."""
+    times: bool
+    """The times of facts and notes."""
+
+
+async def form_of(connection: PgConnection) -> DatabaseForm:
+    row = await connection.fetchrow(
+        "SELECT to_regclass('remit.removed') IS NOT NULL, EXISTS (SELECT 1 FROM information_schema.columns"
+        " WHERE table_schema = 'remit' AND table_name = 'fact' AND column_name = 'at_ms')"
+    )
+    assert row
+    return DatabaseForm(*row)
+
+
+class PgCopyReader:
+    """Reads a database to which nobody else writes."""
+
+    def __init__(
+        self, address: DatabaseAddress, connection: PgConnection, key: CheckpointKey | None, form: DatabaseForm
+    ) -> None:
+        self._address = address
+        self._connection = connection
+        self.name = address.name
+        self.key = key
+        self._form = form
+        self._step = PAGE_ROWS
+        self._sealed: frozenset[int] | None = None
+
+    def stores(self, table: CopiedTable) -> int:
+        if table.name not in PG_TABLES:
+            return 0
+        return table.stored if table.name in WITH_TIMES and not self._form.times else len(table.columns)
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def facts(self) -> StoreFacts:
+        async with translated(self._address):
+            return await self._facts()
+
+    async def _facts(self) -> StoreFacts:
+        connection = self._connection
+        head = await read_head(connection)
+        tables = [name for name in PG_TABLES if name != "last_control"]
+        counts = {name: await connection.fetchval(f"SELECT count(*) FROM remit.{name}") for name in tables}
+        counts["last_control"] = await connection.fetchval("SELECT count(*) FROM remit.last_control WHERE seq > 0")
+        return StoreFacts(
+            head=head.seq,
+            digest=head.digest,
+            records=await connection.fetchval("SELECT count(*) FROM remit.record"),
+            removed=await self._removed(),
+            removals=await connection.fetchval(
+                "SELECT count(*) FROM remit.record WHERE kind = $1", KINDS[Kind.REMOVED]
+            ),
+            counts={each.name: counts.get(each.name, 0) for each in TABLES},
+            mark=await read_mark(connection),
+            checkpoints=tuple(each for each in await read_checkpoints(connection) if each),
+        )
+
+    async def digest_of(self, seq: int) -> bytes | None:
+        async with translated(self._address):
+            return await digest_at(self._connection, seq)
+
+    async def page(self, after: int) -> RecordPage | None:
+        async with translated(self._address):
+            return await self._page(after)
+
+    async def _page(self, after: int) -> RecordPage | None:
+        last = after + self._step
+        blocks = await self._connection.fetch(_BLOCKS, after + 1, last)
+        wanted: list[tuple[int, int, int]] = []
+        digests: list[tuple[int, int, int, bytes]] = []
+        for first, end, stream, number, some in blocks:
+            low, high = max(first, after + 1), min(end, last)
+            if low <= high:
+                wanted.append((stream, number + low - first, number + high - first))
+                digests += [
+                    (seq, stream, number + seq - first, some[(seq - first) * 32 : (seq - first) * 32 + 32])
+                    for seq in range(low, high + 1)
+                ]
+        if not wanted:
+            return None
+        columns = [list(column) for column in zip(*wanted, strict=True)]
+        found = {(row[0], row[1]): row[2:] for row in await self._connection.fetch(_RECORDS, *columns)}
+        records = [
+            CopiedRecord._make((seq, *found[stream, number], digest))
+            for seq, stream, number, digest in digests
+            if (stream, number) in found
+        ]
+        size = sum(len(each.body) for each in records)
+        if size > PAGE_BYTES:
+            self._step = max(10, self._step // 2)
+        elif size < PAGE_BYTES // 4:
+            self._step = min(PAGE_ROWS, self._step * 2)
+        return RecordPage(digests[-1][0], records, await self._leaves(digests, frozenset(each.seq for each in records)))
+
+    async def _removed(self) -> int:
+        if not self._form.removed:
+            return 0
+        return await self._connection.fetchval("SELECT coalesce(sum(last - first + 1), 0)::bigint FROM remit.removed")
+
+    async def _leaves(self, digests: list[tuple[int, int, int, bytes]], kept: frozenset[int]) -> list[RemovedDigest]:
+        """Return what is kept of removed records among these rows of the chain."""
+        if not self._form.removed:
+            return []
+        if self._sealed is None:
+            rows = await self._connection.fetch("SELECT seq FROM remit.checkpoint")
+            self._sealed = frozenset(seq for (seq,) in rows)
+        first, last = digests[0][0], digests[-1][0]
+        leaves: dict[int, bytes] = {}
+        for start, end, some in await self._connection.fetch(_REMOVED, first, last + 1):
+            for seq in range(max(start, first), min(end, last + 1) + 1):
+                leaves[seq] = some[(seq - start) * 32 : (seq - start) * 32 + 32]
+        # Whoever follows the chain from a kept row, or compares a checkpoint, needs the digest of the row before.
+        needed = {
+            seq: digest
+            for seq, _, _, digest in digests
+            if seq not in kept and (seq in self._sealed or seq + 1 not in leaves or seq + 1 in kept)
+        }
+        return [RemovedDigest(seq, content, needed.get(seq)) for seq, content in sorted(leaves.items()) if seq <= last]
+
+    async def rows(self, table: CopiedTable, after: Row) -> AsyncIterator[TablePage]:
+        form = PG_TABLES.get(table.name)
+        if form is None:
+            return
+        select = form.select
+        if table.name in WITH_TIMES and self._form.times:
+            select += ", at_ms"
+        order = ", ".join(f'{each} COLLATE "C"' if _is_text(table, each) else each for each in form.key)
+        where = "seq > 0" if table.name == "last_control" else "TRUE"
+        if after:
+            where += f" AND ({order}) > ({', '.join(f'${place + 1}' for place in range(len(after)))})"
+        sql = f"SELECT {', '.join(form.key)}, {select} FROM remit.{table.name} WHERE {where} ORDER BY {order}"
+        width = len(form.key)
+        async with translated(self._address), self._connection.transaction(isolation="repeatable_read", readonly=True):
+            page: list[tuple[Any, ...]] = []
+            async for row in self._connection.cursor(sql, *after, prefetch=PAGE_ROWS):
+                page.append(row)
+                if len(page) == PAGE_ROWS:
+                    yield _page(table, page, width)
+                    page = []
+            if page:
+                yield _page(table, page, width)
+
+    async def verify(self) -> AuditVerdict:
+        async with translated(self._address):
+            return await audit(self._connection, None if self.key is None else self.key.public)
+
+
+def _page(table: CopiedTable, page: list[tuple[Any, ...]], width: int) -> TablePage:
+    return TablePage(list(page[-1][:width]), [_common(table, tuple(row)[width:]) for row in page])
+
+
+def _common(table: CopiedTable, row: Row) -> Row:
+    """Return a row in the form of the copy."""
+    match table.name, row:
+        case (("fact" | "note"), _) if len(row) < len(table.columns):
+            # The database does not know it: it is kept from now on.
+            return *row, time.time_ns() // 1_000_000
+        case "question", (number, id, run, content, over_ms, decision):
+            asked = _read_question(content)
+            texts = (asked.text, encode(asked.request), encode(asked.editable))
+            return number, id, run, *texts, asked.asked_ms, asked.expires_ms, over_ms, decision
+        case _:
+            return row
+
+
+def _is_text(table: CopiedTable, column: str) -> bool:
+    return column in _TEXTS and table.name not in WITH_TIMES
+
+
+@asynccontextmanager
+async def opened_database(
+    address: DatabaseAddress, key: CheckpointKey | None, key_file: str
+) -> AsyncGenerator[PgCopyReader]:
+    """Open a database so that nobody can write to it; raises `StoreError` if hubs have it open."""
+    connection = await address.connect()
+    try:
+        async with translated(address):
+            await check_version(connection, address)
+            await check_complete(connection, address)
+            await check_unused(connection, address)
+            await bring_up_to_date(connection)
+            mark = await read_mark(connection)
+        if key is not None and mark and mark.signer not in ("", key.fingerprint):
+            raise refused(f"{key_file} is not the key of {address.name}", "Give the right one with --key FILE.")
+        async with translated(address), connection.transaction(isolation="repeatable_read"):
+            await connection.execute("SET LOCAL lock_timeout = '5s'")
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            # Before anything is read: what is read was committed before the lock.
+            names = ", ".join(f"remit.{each}" for each in _WRITTEN.split(", "))
+            await connection.execute(f"LOCK TABLE {names} IN SHARE MODE")
+            yield PgCopyReader(address, connection, key, await form_of(connection))
+    finally:
+        await close_quietly(connection)
+
+
+async def check_unused(connection: PgConnection, address: DatabaseAddress) -> None:
+    """Raise `StoreError` if hubs are connected to the database."""
+    if address.pooler:
+        return  # a pooler keeps connections that nobody uses
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while others := await connection.fetchval(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'remit'"
+        " AND pid <> pg_backend_pid()"
+    ):
+        if time.monotonic() > give_up:
+            raise refused(f"{address.name} is in use: hubs have {others} connections", "Stop the hubs, then try again.")
+        await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def translated(address: DatabaseAddress) -> AsyncGenerator[None]:
+    try:
+        yield
+    except asyncpg.LockNotAvailableError as error:
+        raise refused(f"{address.name} is in use: somebody writes to it", "Stop the hubs, then try again.") from error
+    except (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise address.translate(error) from error

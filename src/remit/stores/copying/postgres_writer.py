@@ -1,0 +1,301 @@
+"""Writes the PostgreSQL database into which a store is copied."""
+
+import hashlib
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import msgspec
+
+from remit.protocol.codec import encode
+from remit.protocol.records import read_request
+from remit.runtime.audit import leaf, link
+from remit.runtime.ports import Question
+from remit.runtime.signing import CheckpointKey
+from remit.stores.copying.postgres_reader import (
+    PG_TABLES,
+    WITH_TIMES,
+    DatabaseForm,
+    PgCopyReader,
+    check_unused,
+    form_of,
+    translated,
+)
+from remit.stores.copying.tables import (
+    TABLES,
+    CopiedRecord,
+    CopiedTable,
+    CopyState,
+    RecordPage,
+    RemovedDigest,
+    Row,
+    StoreFacts,
+    not_empty,
+    refused,
+)
+from remit.stores.postgres.chainer import MOST, read_head
+from remit.stores.postgres.checkpoints import read_mark
+from remit.stores.postgres.connection import DatabaseAddress, PgConnection, close_quietly
+from remit.stores.postgres.reader import KIND_OF
+from remit.stores.postgres.schema import MIGRATING, migrate
+
+_read_state = msgspec.json.Decoder(CopyState).decode
+_read_names = msgspec.json.Decoder(frozenset[str]).decode
+
+
+class PgCopyWriter:
+    """Writes a database, which hubs do not open until the copy is finished."""
+
+    def __init__(
+        self,
+        address: DatabaseAddress,
+        connection: PgConnection,
+        key: CheckpointKey | None,
+        form: DatabaseForm,
+        facts: StoreFacts,
+        write_key: Callable[[], None],
+    ) -> None:
+        self._address = address
+        self._connection = connection
+        self._form = form
+        self._facts = facts
+        self._write_key = write_key
+        self.reader = PgCopyReader(address, connection, key, form)
+
+    @property
+    def stores_removed(self) -> bool:
+        return self._form.removed
+
+    async def begin(self, new: CopyState) -> CopyState:
+        connection = self._connection
+        async with translated(self._address), connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
+            if await connection.fetchval("SELECT to_regclass('remit.copying') IS NOT NULL"):
+                return _read_state(await connection.fetchval("SELECT state FROM remit.copying"))
+            await self._check_empty()
+            state = msgspec.structs.replace(new, stream=secrets.randbits(63))
+            await connection.execute(
+                "CREATE TABLE remit.copying (one smallint PRIMARY KEY CHECK (one = 1), state bytea NOT NULL)"
+            )
+            await connection.execute("INSERT INTO remit.copying VALUES (1, $1)", encode(state))
+        return state
+
+    async def _check_empty(self) -> None:
+        connection = self._connection
+        names = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'remit'")
+        for (name,) in names:
+            if name not in ("store", "last_control", "worker", "upkeep") and await connection.fetchval(
+                f"SELECT EXISTS (SELECT 1 FROM remit.{name})"
+            ):
+                head = await read_head(connection)
+                advice = "Give another database: createdb --encoding UTF8 NAME."
+                raise not_empty(self.reader.name, head, self._facts, advice)
+        mark = await read_mark(connection)
+        if mark and mark.signer and (self.reader.key is None or mark.signer != self.reader.key.fingerprint):
+            raise refused(
+                f"a hub has used {self.reader.name} with another key",
+                "Give another database: createdb --encoding UTF8 NAME.",
+            )
+
+    @asynccontextmanager
+    async def _noting(self, state: CopyState, seen: CopyState | None = None) -> AsyncGenerator[PgConnection]:
+        """Write in one transaction, together with the state."""
+        async with translated(self._address), self._connection.transaction():
+            found = await self._connection.fetchval("SELECT state FROM remit.copying FOR UPDATE")
+            if seen is not None and _read_state(found).seq != seen.seq:
+                raise refused(f"another process copies into {self.reader.name}", "Let it finish.")
+            yield self._connection
+            await self._connection.execute("UPDATE remit.copying SET state = $1", encode(state))
+
+    async def add_records(self, page: RecordPage, state: CopyState) -> CopyState:
+        blocks, digest = _blocks(page, state)
+        leaves = {each.seq: each.leaf for each in page.removed}
+        stream = state.stream
+        rows = [
+            (
+                *(stream, each.seq, each.kind, each.at_ms, each.run, each.session, each.body),
+                leaves.get(each.seq) or _leaf(each),
+            )
+            for each in page.records
+        ]
+        last = page.records[-1] if page.records else None
+        known = state.known if last is None else (last.seq, last.digest)
+        new = msgspec.structs.replace(state, seq=page.last, digest=digest, known=known)
+        async with self._noting(new, state) as connection:
+            await connection.execute(
+                "INSERT INTO remit.stream (id, opened_ms, batch, number, chained, closed) VALUES ($1, $2, 1, $3, $3,"
+                " true) ON CONFLICT (id) DO UPDATE SET number = excluded.number, chained = excluded.chained",
+                *(stream, page.records[0].at_ms if page.records else 0, page.last),
+            )
+            await _copy(
+                connection,
+                "record",
+                ("stream", "number", "kind", "at_ms", "run", "session", "body", "digest"),
+                rows,
+            )
+            await _copy(connection, "chain", ("first", "last", "stream", "number", "digests"), blocks)
+            if page.removed:
+                await _copy(connection, "removed", ("first", "last", "leaves"), _ranges(page.removed))
+        return new
+
+    async def add_rows(self, table: CopiedTable, rows: list[Row], state: CopyState) -> None:
+        form = PG_TABLES[table.name]
+        async with self._noting(state) as connection:
+            if table.name == "last_control":
+                await connection.execute("UPDATE remit.last_control SET seq = $1", rows[0][0])
+            else:
+                own = _own(table, state.stream)
+                columns = (*form.insert, "at_ms") if table.name in WITH_TIMES else form.insert
+                # A column that the database does not have is the last one.
+                width = len(form.insert) if not self._form.times else len(columns)
+                await _copy(connection, table.name, columns[:width], [own(row)[:width] for row in rows])
+
+    async def clear(self, table: CopiedTable | None, state: CopyState) -> None:
+        async with self._noting(state) as connection:
+            for each in TABLES if table is None else (table,):
+                if each.name == "last_control":
+                    await connection.execute("UPDATE remit.last_control SET seq = 0")
+                elif each.name in PG_TABLES:
+                    await connection.execute(f"TRUNCATE remit.{each.name}")
+            if table is None:
+                await connection.execute("TRUNCATE remit.record, remit.chain, remit.stream")
+                if self._form.removed:
+                    await connection.execute("TRUNCATE remit.removed")
+
+    async def seal(self, facts: StoreFacts) -> None:
+        columns = ("number", "seq", "digest", "at_ms", "key", "signature")
+        rows = [
+            (each.number, each.seq, each.digest, each.at_ms, each.key, each.signature) for each in facts.checkpoints
+        ]
+        async with translated(self._address), self._connection.transaction():
+            await self._connection.execute("DELETE FROM remit.checkpoint")
+            await _copy(self._connection, "checkpoint", columns, rows)
+            if facts.mark is not None:
+                number, seq, signer, since_ms = facts.mark
+                sql = "UPDATE remit.store SET number = $1, seq = $2, signer = $3, since_ms = $4"
+                await self._connection.execute(sql, number, seq, signer, since_ms)
+
+    async def finish(self) -> None:
+        self._write_key()
+        async with translated(self._address), self._connection.transaction():
+            for name, form in PG_TABLES.items():
+                if form.sequence:
+                    await self._connection.execute(
+                        f"SELECT setval(pg_get_serial_sequence('remit.{name}', '{form.sequence}'),"
+                        f" coalesce(max({form.sequence}), 0) + 1, false) FROM remit.{name}"
+                    )
+            await self._connection.execute("DROP TABLE remit.copying")
+        async with translated(self._address):
+            # The planner knows nothing of rows that were copied a moment ago.
+            await self._connection.execute("ANALYZE remit.record, remit.chain, remit.request", timeout=600)
+
+
+def _own(table: CopiedTable, stream: int) -> Callable[[Row], Row]:
+    """Return what brings the rows of a table into the form of this engine."""
+
+    def request(row: Row) -> Row:
+        first, begun, last = row[:3]
+        places = (stream, first, stream, begun or first, None if last is None else stream, last)
+        return first, *row[3:], *places
+
+    def question(row: Row) -> Row:
+        number, id, run, text, asked, editable, asked_ms, expires_ms, over_ms, decision = row
+        content = Question(
+            id=id,
+            text=text,
+            request=read_request(asked),
+            editable=_read_names(editable),
+            asked_ms=asked_ms,
+            expires_ms=expires_ms,
+        )
+        return number, id, run, encode(content), asked_ms, expires_ms, over_ms, decision
+
+    def fact(row: Row) -> Row:
+        id, user, text, run, at_ms = row
+        return id, user, hashlib.sha256(text).digest(), text, run, at_ms
+
+    def note(row: Row) -> Row:
+        id, session, kind, text, by, at_ms = row
+        return id, session, kind, hashlib.sha256(text).digest(), text, by, at_ms
+
+    return {"request": request, "question": question, "fact": fact, "note": note}.get(table.name, lambda row: row)
+
+
+def _blocks(page: RecordPage, state: CopyState) -> tuple[list[tuple[int, int, int, int, bytes]], bytes]:
+    """Return the pieces of the chain for a page, and the digest of its last row."""
+    known = {each.seq: each.digest for each in page.records}
+    gone = {each.seq: each for each in page.removed if each.seq not in known}
+    previous = state.digest
+    blocks: list[tuple[int, int, int, int, bytes]] = []
+    run: list[bytes] = []
+    first = 0
+    for seq in sorted({*known, *gone}):
+        if seq in known:
+            previous = known[seq]
+        else:
+            row = gone[seq]
+            previous = link(previous, seq, row.leaf) if row.leaf else row.digest or bytes(32)
+        if run and (seq != first + len(run) or len(run) == MOST):
+            blocks.append((first, first + len(run) - 1, state.stream, first, b"".join(run)))
+            run = []
+        if not run:
+            first = seq
+        run.append(previous)
+    if run:
+        blocks.append((first, first + len(run) - 1, state.stream, first, b"".join(run)))
+    return blocks, previous
+
+
+def _ranges(removed: list[RemovedDigest]) -> list[tuple[int, int, bytes]]:
+    """Return the digests of removed records, those of consecutive ones together."""
+    found: list[tuple[int, list[bytes]]] = []
+    for seq, content, _ in removed:
+        if not content:
+            raise refused(
+                f"row {seq} was removed, and a version of this program that is long gone had written it",
+                "Such a record can be copied to an SQLite file only.",
+            )
+        if found and seq == found[-1][0] + len(found[-1][1]):
+            found[-1][1].append(content)
+        else:
+            found.append((seq, [content]))
+    return [(first, first + len(some) - 1, b"".join(some)) for first, some in found]
+
+
+def _leaf(record: CopiedRecord) -> bytes:
+    kind = KIND_OF.get(record.kind)
+    name = f"kind {record.kind}" if kind is None else kind.value
+    return leaf(name, record.at_ms, record.run, record.session, record.body)
+
+
+async def _copy(connection: PgConnection, table: str, columns: tuple[str, ...], rows: list[Any]) -> None:
+    if not rows:
+        return
+    try:
+        await connection.copy_records_to_table(table, records=rows, columns=columns, schema_name="remit")
+    except asyncpg.DataError as error:
+        raise refused(
+            f"a row for the table {table} has a value that PostgreSQL cannot hold ({type(error).__name__})",
+            "Copy to an SQLite file.",
+        ) from error
+
+
+@asynccontextmanager
+async def created_database(
+    address: DatabaseAddress, key: CheckpointKey | None, facts: StoreFacts, write_key: Callable[[], None]
+) -> AsyncGenerator[PgCopyWriter]:
+    """Connect to a database, and create its tables if there are none.
+
+    *key* and *facts* are of the source, and *write_key* copies the key to where the hubs of the copy look for it.
+    """
+    connection = await address.connect()
+    try:
+        async with translated(address):
+            await migrate(connection, address)
+            await check_unused(connection, address)
+            form = await form_of(connection)
+        yield PgCopyWriter(address, connection, key, form, facts, write_key)
+    finally:
+        await close_quietly(connection)
