@@ -404,6 +404,35 @@ async def test_an_encrypted_store_is_copied_with_its_keys(tmp_path: Path) -> Non
         assert (await store.verify()).ok
 
 
+@pytest.mark.skipif("remit.user_key" not in "".join(PG_MIGRATIONS), reason="a database cannot hold encrypted texts yet")
+async def test_an_encrypted_store_goes_to_postgres_and_back(tmp_path: Path, server: PostgresServer) -> None:
+    path, back = tmp_path / "hub.db", tmp_path / "back" / "hub.db"
+    async with opened(path, path, encrypt=True) as store:
+        await fill(store)
+    url, key = await server.database(), tmp_path / "hub.db.key"
+    await copy(path, url, key)
+    key.rename(tmp_path / "away")
+    with pytest.raises(StoreError, match="is gone, and with it the texts of its users"):
+        await copy(url, back, key)
+    (tmp_path / "away").rename(key)
+    async with opened(url, key) as store:
+        assert await store.facts("ann") == ("likes \x00 tea", "likes \N{SNOWMAN}")
+        assert [each.id for each in await store.pending()] == ["question-asked"]
+        assert (await store.runs(run="run-n3"))[0].response is not None
+        assert seen(await store.verify()) == seen(verify_file(path))
+    await copy(url, back, key)
+    assert unfenced(rows(back), 2) == unheld(rows(path))
+
+
+@pytest.mark.skipif("remit.user_key" in "".join(PG_MIGRATIONS), reason="a database can hold encrypted texts")
+async def test_a_database_that_cannot_hold_encrypted_texts_says_so(tmp_path: Path, server: PostgresServer) -> None:
+    path = tmp_path / "hub.db"
+    async with opened(path, path, encrypt=True) as store:
+        await fill(store)
+    with pytest.raises(StoreError, match="cannot hold encrypted texts"):
+        await copy(path, await server.database(), tmp_path / "hub.db.key")
+
+
 async def test_an_encrypted_store_without_its_key_is_refused(tmp_path: Path) -> None:
     path, target = tmp_path / "hub.db", tmp_path / "new" / "hub.db"
     async with opened(path, path, encrypt=True) as store:

@@ -12,11 +12,13 @@ import msgspec
 from remit.protocol.codec import encode
 from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import Question
 from remit.runtime.signing import CheckpointKey
 from remit.stores.copying.tables import (
     PAGE_BYTES,
     PAGE_ROWS,
+    QUESTION,
     TABLES,
     CopiedRecord,
     CopiedTable,
@@ -27,12 +29,14 @@ from remit.stores.copying.tables import (
     TablePage,
     refused,
 )
+from remit.stores.encryption import UserCipher, UserKey, key_id_of
 from remit.stores.postgres.audit import audit
 from remit.stores.postgres.chainer import bring_up_to_date, read_head
 from remit.stores.postgres.checkpoints import digest_at, read_checkpoints, read_mark
-from remit.stores.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
+from remit.stores.postgres.connection import TROUBLE, BulkConnection, DatabaseAddress, PgConnection, close_quietly
 from remit.stores.postgres.schema import check_complete, check_version
 from remit.stores.schema import KINDS
+from remit.stores.vault import secret
 
 # How long to wait for the connections of hubs and commands that end.
 _BUSY_SECONDS = 3.0
@@ -99,6 +103,7 @@ PG_TABLES: dict[str, PgTable] = {
         ("seq", "run", "action", "by_user", "reason", "at_ms"),
     ),
     "last_control": PgTable(("seq",), "seq", ("seq",)),
+    "user_key": PgTable(("id",), "id, by_user, wrapped", ("id", "by_user", "wrapped")),
 }
 _TEXTS = frozenset({"id", "run", "step", "key", "source", "scope", "token"})
 WITH_TIMES = frozenset({"fact", "note"})
@@ -118,6 +123,7 @@ _REMOVED = """
     SELECT first, last, leaves FROM remit.removed
     WHERE first >= (SELECT coalesce(max(first), 0) FROM remit.removed WHERE first <= $1) AND first <= $2 AND last >= $1
 """
+_ANY_KEY = "SELECT 1 FROM remit.user_key"
 _WRITTEN = (
     "stream, record, chain, checkpoint, request, session, journal, fact, note, counter, cell, transferred, sealed,"
     " question, control, last_control"
@@ -131,12 +137,15 @@ class DatabaseForm(NamedTuple):
     """The digests of removed records."""
     times: bool
     """The times of facts and notes."""
+    user_keys: bool
+    """The keys of users, under which texts are encrypted."""
 
 
 async def form_of(connection: PgConnection) -> DatabaseForm:
     row = await connection.fetchrow(
         "SELECT to_regclass('remit.removed') IS NOT NULL, EXISTS (SELECT 1 FROM information_schema.columns"
-        " WHERE table_schema = 'remit' AND table_name = 'fact' AND column_name = 'at_ms')"
+        " WHERE table_schema = 'remit' AND table_name = 'fact' AND column_name = 'at_ms'),"
+        " to_regclass('remit.user_key') IS NOT NULL"
     )
     assert row
     return DatabaseForm(*row)
@@ -146,7 +155,7 @@ class PgCopyReader:
     """Reads a database to which nobody else writes."""
 
     def __init__(
-        self, address: DatabaseAddress, connection: PgConnection, key: CheckpointKey | None, form: DatabaseForm
+        self, address: DatabaseAddress, connection: BulkConnection, key: CheckpointKey | None, form: DatabaseForm
     ) -> None:
         self._address = address
         self._connection = connection
@@ -157,7 +166,7 @@ class PgCopyReader:
         self._sealed: frozenset[int] | None = None
 
     def stores(self, table: CopiedTable) -> int:
-        if table.name not in PG_TABLES:
+        if table.name not in PG_TABLES or (table.name == "user_key" and not self._form.user_keys):
             return 0
         return table.stored if table.name in WITH_TIMES and not self._form.times else len(table.columns)
 
@@ -170,7 +179,7 @@ class PgCopyReader:
     async def _facts(self) -> StoreFacts:
         connection = self._connection
         head = await read_head(connection)
-        tables = [name for name in PG_TABLES if name != "last_control"]
+        tables = [each.name for each in TABLES if each.name != "last_control" and self.stores(each)]
         counts = {name: await connection.fetchval(f"SELECT count(*) FROM remit.{name}") for name in tables}
         counts["last_control"] = await connection.fetchval("SELECT count(*) FROM remit.last_control WHERE seq > 0")
         return StoreFacts(
@@ -249,9 +258,9 @@ class PgCopyReader:
         return [RemovedDigest(seq, content, needed.get(seq)) for seq, content in sorted(leaves.items()) if seq <= last]
 
     async def rows(self, table: CopiedTable, after: Row) -> AsyncIterator[TablePage]:
-        form = PG_TABLES.get(table.name)
-        if form is None:
+        if not self.stores(table):
             return
+        form = PG_TABLES[table.name]
         select = form.select
         if table.name in WITH_TIMES and self._form.times:
             select += ", at_ms"
@@ -266,18 +275,40 @@ class PgCopyReader:
             async for row in self._connection.cursor(sql, *after, prefetch=PAGE_ROWS):
                 page.append(row)
                 if len(page) == PAGE_ROWS:
-                    yield _page(table, page, width)
+                    yield await self._table_page(table, page, width)
                     page = []
             if page:
-                yield _page(table, page, width)
+                yield await self._table_page(table, page, width)
+
+    async def _table_page(self, table: CopiedTable, page: list[tuple[Any, ...]], width: int) -> TablePage:
+        rows: list[Row] = [tuple(row)[width:] for row in page]
+        if table is QUESTION and self._form.user_keys:
+            rows = [(*row[:3], await self.plain(row[3]), *row[4:]) for row in rows]
+        return TablePage(list(page[-1][:width]), [_common(table, row) for row in rows])
+
+    async def plain(self, stored: bytes) -> bytes:
+        """Return a stored text, decrypted if it is encrypted."""
+        id = key_id_of(stored)
+        return stored if id is None else (await self._cipher("id", id)).decrypt(stored)
+
+    async def encrypted(self, user: str, text: bytes) -> bytes:
+        """Return a text as it is stored: encrypted under the key of its user, if there is one."""
+        if not self._form.user_keys or not await self._connection.fetchval(f"SELECT EXISTS ({_ANY_KEY})"):
+            return text
+        return (await self._cipher("by_user", user)).encrypt(text)
+
+    async def _cipher(self, column: str, value: int | str) -> UserCipher:
+        sql = f"SELECT id, wrapped FROM remit.user_key WHERE {column} = $1"
+        found = await self._connection.fetchrow(sql, value)
+        if found is None or self.key is None:
+            raise refused(
+                "a question is encrypted under a key that is gone", "Erase its user again: remit users erase USER."
+            )
+        return UserCipher(UserKey(*found), HubKeys(secret(self.key)))
 
     async def verify(self) -> AuditVerdict:
         async with translated(self._address):
             return await audit(self._connection, None if self.key is None else self.key.public)
-
-
-def _page(table: CopiedTable, page: list[tuple[Any, ...]], width: int) -> TablePage:
-    return TablePage(list(page[-1][:width]), [_common(table, tuple(row)[width:]) for row in page])
 
 
 def _common(table: CopiedTable, row: Row) -> Row:
@@ -295,7 +326,7 @@ def _common(table: CopiedTable, row: Row) -> Row:
 
 
 def _is_text(table: CopiedTable, column: str) -> bool:
-    return column in _TEXTS and table.name not in WITH_TIMES
+    return column in _TEXTS and table.name not in ("fact", "note", "user_key")
 
 
 @asynccontextmanager
@@ -310,16 +341,22 @@ async def opened_database(
             await check_complete(connection, address)
             await check_unused(connection, address)
             await bring_up_to_date(connection)
-            mark = await read_mark(connection)
+            mark, form = await read_mark(connection), await form_of(connection)
+            if key is None and form.user_keys and await connection.fetchval(f"SELECT EXISTS ({_ANY_KEY})"):
+                raise refused(
+                    f"the key of {address.name} is gone, and with it the texts of its users: there is no {key_file}",
+                    "Put it back from a backup, or give it with --key FILE.",
+                )
         if key is not None and mark and mark.signer not in ("", key.fingerprint):
             raise refused(f"{key_file} is not the key of {address.name}", "Give the right one with --key FILE.")
         async with translated(address), connection.transaction(isolation="repeatable_read"):
             await connection.execute("SET LOCAL lock_timeout = '5s'")
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             # Before anything is read: what is read was committed before the lock.
-            names = ", ".join(f"remit.{each}" for each in _WRITTEN.split(", "))
-            await connection.execute(f"LOCK TABLE {names} IN SHARE MODE")
-            yield PgCopyReader(address, connection, key, await form_of(connection))
+            names = [f"remit.{each}" for each in _WRITTEN.split(", ")]
+            names += ["remit.removed"] * form.removed + ["remit.user_key"] * form.user_keys
+            await connection.execute(f"LOCK TABLE {', '.join(names)} IN SHARE MODE")
+            yield PgCopyReader(address, connection, key, form)
     finally:
         await close_quietly(connection)
 

@@ -24,6 +24,7 @@ from remit.stores.copying.postgres_reader import (
     translated,
 )
 from remit.stores.copying.tables import (
+    QUESTION,
     TABLES,
     CopiedRecord,
     CopiedTable,
@@ -37,7 +38,7 @@ from remit.stores.copying.tables import (
 )
 from remit.stores.postgres.chainer import MOST, read_head
 from remit.stores.postgres.checkpoints import read_mark
-from remit.stores.postgres.connection import DatabaseAddress, PgConnection, close_quietly
+from remit.stores.postgres.connection import BulkConnection, DatabaseAddress, close_quietly
 from remit.stores.postgres.reader import KIND_OF
 from remit.stores.postgres.schema import MIGRATING, migrate
 
@@ -51,7 +52,7 @@ class PgCopyWriter:
     def __init__(
         self,
         address: DatabaseAddress,
-        connection: PgConnection,
+        connection: BulkConnection,
         key: CheckpointKey | None,
         form: DatabaseForm,
         facts: StoreFacts,
@@ -100,7 +101,7 @@ class PgCopyWriter:
             )
 
     @asynccontextmanager
-    async def _noting(self, state: CopyState, seen: CopyState | None = None) -> AsyncGenerator[PgConnection]:
+    async def _noting(self, state: CopyState, seen: CopyState | None = None) -> AsyncGenerator[BulkConnection]:
         """Write in one transaction, together with the state."""
         async with translated(self._address), self._connection.transaction():
             found = await self._connection.fetchval("SELECT state FROM remit.copying FOR UPDATE")
@@ -147,17 +148,33 @@ class PgCopyWriter:
                 await connection.execute("UPDATE remit.last_control SET seq = $1", rows[0][0])
             else:
                 own = _own(table, state.stream)
+                if table is QUESTION:
+                    rows = [(*row[:3], await self._content(row), *row[6:]) for row in rows]
                 columns = (*form.insert, "at_ms") if table.name in WITH_TIMES else form.insert
                 # A column that the database does not have is the last one.
                 width = len(form.insert) if not self._form.times else len(columns)
                 await _copy(connection, table.name, columns[:width], [own(row)[:width] for row in rows])
+
+    async def _content(self, row: Row) -> bytes:
+        """Return the content of a question as it is stored."""
+        _, id, _, text, asked, editable, asked_ms, expires_ms, *_ = row
+        request = read_request(asked)
+        question = Question(
+            id=id,
+            text=text,
+            request=request,
+            editable=_read_names(editable),
+            asked_ms=asked_ms,
+            expires_ms=expires_ms,
+        )
+        return await self.reader.encrypted(request.remit.user, encode(question))
 
     async def clear(self, table: CopiedTable | None, state: CopyState) -> None:
         async with self._noting(state) as connection:
             for each in TABLES if table is None else (table,):
                 if each.name == "last_control":
                     await connection.execute("UPDATE remit.last_control SET seq = 0")
-                elif each.name in PG_TABLES:
+                elif self.reader.stores(each):
                     await connection.execute(f"TRUNCATE remit.{each.name}")
             if table is None:
                 await connection.execute("TRUNCATE remit.record, remit.chain, remit.stream")
@@ -200,18 +217,6 @@ def _own(table: CopiedTable, stream: int) -> Callable[[Row], Row]:
         places = (stream, first, stream, begun or first, None if last is None else stream, last)
         return first, *row[3:], *places
 
-    def question(row: Row) -> Row:
-        number, id, run, text, asked, editable, asked_ms, expires_ms, over_ms, decision = row
-        content = Question(
-            id=id,
-            text=text,
-            request=read_request(asked),
-            editable=_read_names(editable),
-            asked_ms=asked_ms,
-            expires_ms=expires_ms,
-        )
-        return number, id, run, encode(content), asked_ms, expires_ms, over_ms, decision
-
     def fact(row: Row) -> Row:
         id, user, text, run, at_ms = row
         return id, user, hashlib.sha256(text).digest(), text, run, at_ms
@@ -220,7 +225,7 @@ def _own(table: CopiedTable, stream: int) -> Callable[[Row], Row]:
         id, session, kind, text, by, at_ms = row
         return id, session, kind, hashlib.sha256(text).digest(), text, by, at_ms
 
-    return {"request": request, "question": question, "fact": fact, "note": note}.get(table.name, lambda row: row)
+    return {"request": request, "fact": fact, "note": note}.get(table.name, lambda row: row)
 
 
 def _blocks(page: RecordPage, state: CopyState) -> tuple[list[tuple[int, int, int, int, bytes]], bytes]:
@@ -270,7 +275,7 @@ def _leaf(record: CopiedRecord) -> bytes:
     return leaf(name, record.at_ms, record.run, record.session, record.body)
 
 
-async def _copy(connection: PgConnection, table: str, columns: tuple[str, ...], rows: list[Any]) -> None:
+async def _copy(connection: BulkConnection, table: str, columns: tuple[str, ...], rows: list[Any]) -> None:
     if not rows:
         return
     try:

@@ -38,12 +38,6 @@ class PgConnection(Protocol):
 
     async def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Any: ...
 
-    def cursor(self, query: str, *args: Any, prefetch: int | None = None) -> AsyncIterable[tuple[Any, ...]]: ...
-
-    async def copy_records_to_table(
-        self, table_name: str, *, records: Iterable[Sequence[Any]], columns: Sequence[str], schema_name: str
-    ) -> str: ...
-
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False
     ) -> AbstractAsyncContextManager[object]: ...
@@ -59,8 +53,18 @@ class PgConnection(Protocol):
     def terminate(self) -> None: ...
 
 
+class BulkConnection(PgConnection, Protocol):
+    """The part of `asyncpg.Connection` that reads and writes many rows; it is used in transactions only."""
+
+    def cursor(self, query: str, *args: Any, prefetch: int | None = None) -> AsyncIterable[tuple[Any, ...]]: ...
+
+    async def copy_records_to_table(
+        self, table_name: str, *, records: Iterable[Sequence[Any]], columns: Sequence[str], schema_name: str
+    ) -> str: ...
+
+
 _connect = cast(
-    Callable[..., Awaitable[PgConnection]],
+    Callable[..., Awaitable[BulkConnection]],
     asyncpg.connect,  # pyright: ignore[reportUnknownMemberType]
 )
 
@@ -94,7 +98,7 @@ class DatabaseAddress(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"DatabaseAddress({self.name})"
 
-    async def connect(self) -> PgConnection:
+    async def connect(self) -> BulkConnection:
         """Return a new connection, or raise `StoreError`."""
         try:
             connection = await _first(
@@ -201,10 +205,9 @@ class PooledConnection:
     The driver sends a statement in two steps, and outside a transaction the second may reach another server process.
     """
 
-    def __init__(self, connection: PgConnection) -> None:
+    def __init__(self, connection: BulkConnection) -> None:
         self._connection = connection
         self.transaction = connection.transaction
-        # Both are used in a transaction only.
         self.cursor = connection.cursor
         self.copy_records_to_table = connection.copy_records_to_table
         self.add_listener = connection.add_listener
