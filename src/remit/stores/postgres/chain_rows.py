@@ -23,10 +23,13 @@ _BETWEEN = """
     SELECT first, last, stream, number, digests FROM remit.chain
     WHERE first >= (SELECT coalesce(max(first), 0) FROM remit.chain WHERE first <= $1) AND first <= $2 ORDER BY first
 """
+# Each piece by the key: a plain join reads the whole table for each page, once one stream has most of the records.
 _RECORDS = """
-    SELECT record.stream, record.number, kind, at_ms, run, session, body AS stored
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (stream, first, last)
-    JOIN remit.record ON record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last
+    SELECT found.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (stream, first, last)
+    CROSS JOIN LATERAL (
+        SELECT stream, number, kind, at_ms, run, session, body AS stored FROM remit.record
+        WHERE record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last ORDER BY number
+    ) AS found
 """
 # Ranges do not overlap, so only one that begins before can reach into these rows.
 _REMOVED = """
