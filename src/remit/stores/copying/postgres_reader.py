@@ -113,10 +113,13 @@ _BLOCKS = """
     SELECT first, last, stream, number, digests FROM remit.chain
     WHERE first >= coalesce((SELECT max(first) FROM remit.chain WHERE first <= $1), 0) AND first <= $2 ORDER BY first
 """
+# Each piece by the key: a plain join reads the whole table for each page, once one stream has most of the records.
 _RECORDS = """
-    SELECT record.stream, record.number, kind, at_ms, run, session, body FROM unnest($1::bigint[], $2::bigint[],
-        $3::bigint[]) AS wanted (stream, first, last)
-    JOIN remit.record ON record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last
+    SELECT found.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (stream, first, last)
+    CROSS JOIN LATERAL (
+        SELECT stream, number, kind, at_ms, run, session, body FROM remit.record
+        WHERE record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last ORDER BY number
+    ) AS found
 """
 # Ranges do not overlap, so only one that begins before can reach into these rows.
 _REMOVED = """
