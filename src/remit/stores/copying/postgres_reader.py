@@ -337,7 +337,7 @@ async def opened_database(
     address: DatabaseAddress, key: CheckpointKey | None, key_file: str
 ) -> AsyncGenerator[PgCopyReader]:
     """Open a database so that nobody can write to it; raises `StoreError` if hubs have it open."""
-    connection = await address.connect()
+    connection = await address.connect_bulk()
     try:
         async with translated(address):
             await check_version(connection, address)

@@ -295,7 +295,7 @@ async def created_database(
 
     *key* and *facts* are of the source, and *write_key* copies the key to where the hubs of the copy look for it.
     """
-    connection = await address.connect()
+    connection = await address.connect_bulk()
     try:
         async with translated(address):
             await migrate(connection, address)

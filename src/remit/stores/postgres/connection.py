@@ -98,8 +98,13 @@ class DatabaseAddress(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"DatabaseAddress({self.name})"
 
-    async def connect(self) -> BulkConnection:
+    async def connect(self) -> PgConnection:
         """Return a new connection, or raise `StoreError`."""
+        found = await self.connect_bulk()
+        return found if self.reading is None else self.reading(found)
+
+    async def connect_bulk(self) -> BulkConnection:
+        """Return a new connection that reads and writes many rows at once, encrypted texts as they are stored."""
         try:
             connection = await _first(
                 self._candidates(),
@@ -122,8 +127,7 @@ class DatabaseAddress(Struct, frozen=True):
                     "special characters of a password are percent-encoded.",
                 )
             ) from None
-        found: PgConnection = PooledConnection(connection) if self.pooler else connection
-        return found if self.reading is None else self.reading(found)
+        return PooledConnection(connection) if self.pooler else connection
 
     def _each_host(self) -> list[str]:
         """Return the address of each host, if it names several."""
@@ -169,17 +173,17 @@ class DatabaseAddress(Struct, frozen=True):
         return StoreError(fault(Code.MALFORMED_ENVELOPE, f"this cannot be recorded: {error}"))
 
 
-async def _first(urls: Sequence[str], **options: Any) -> PgConnection:
+async def _first(urls: Sequence[str], **options: Any) -> BulkConnection:
     """Return the first connection that one of the addresses gives, or raise why none does."""
     if len(urls) == 1:
         return await _connect(urls[0], **options)
-    chosen: PgConnection | None = None
+    chosen: BulkConnection | None = None
 
-    def discard(task: "asyncio.Task[PgConnection]") -> None:
+    def discard(task: "asyncio.Task[BulkConnection]") -> None:
         if not task.cancelled() and task.exception() is None and task.result() is not chosen:
             task.result().terminate()
 
-    async def connect(url: str) -> PgConnection:
+    async def connect(url: str) -> BulkConnection:
         return await _connect(url, **options)
 
     tasks = [asyncio.create_task(connect(url)) for url in urls]
