@@ -95,6 +95,66 @@ async def test_a_request_has_the_names_and_the_shape_of_the_document(make: Make)
     }
 
 
+async def test_a_request_is_written_as_in_the_document(make: Make) -> None:
+    """S3: the same fields in the same order, also those that are empty; only the values differ."""
+    document = """
+    {
+      "type": "desktop.local_prompt.request",
+      "request_id": "req_01...",
+      "profile_id": "profile_...",
+      "session_id": "sess_...",
+      "turn_index": 3,
+      "mode": "manual",
+      "objective": "review this API for security issues",
+      "remote_message": "latest remote agent response",
+      "history": [
+        { "role": "local_agent", "text": "..." },
+        { "role": "remote_agent", "text": "..." }
+      ],
+      "constraints": {
+        "max_output_chars": 12000,
+        "allow_tool_use": true,
+        "max_history_turns": 6,
+        "max_history_chars": 24000,
+        "max_tool_rounds": 3,
+        "local_turn_timeout_ms": 120000
+      }
+    }
+    """
+    frame = json.loads(document)
+    ids = {name: frame[name] for name in ("request_id", "profile_id", "session_id", "objective", "remote_message")}
+    history = tuple(ConversationTurn(**turn) for turn in frame["history"])
+    assert drafted(await make(rogue("echo")).prompt(request(3, history=history, **ids))) == json.dumps(frame)
+    first = json.dumps({**frame, "remote_message": "", "history": []})
+    assert drafted(await make(rogue("echo")).prompt(request(3, **{**ids, "remote_message": ""}))) == first
+
+
+async def test_the_response_of_the_document_is_read(make: Make) -> None:
+    """S3: the frame of a response, word for word."""
+    said = {"status": "ok", "draft_message": "next outbound message to remote agent", "reason": ""}
+    agent = make(rogue(json.dumps({**said, "metrics": {"latency_ms": 842}})))
+    assert await agent.prompt(request()) == Draft(text="next outbound message to remote agent")
+
+
+@pytest.mark.parametrize(
+    ("said", "draft"),
+    [
+        ({"reason": None, "confidence": None, "done": None, "metrics": None}, Draft(text="Review this API!")),
+        ({"metrics": {"latency_ms": 842.5, "tokens": None}}, Draft(text="Review this API!")),
+        ({"metrics": {"tokens": 70.2, "tool_rounds": 1.0}}, Draft(text="Review this API!", tokens=71, tool_rounds=1)),
+        ({"confidence": 1, "trace": {"own": "field"}}, Draft(text="Review this API!", confidence=1.0)),
+    ],
+    ids=["null", "fractions", "floats", "unknown"],
+)
+async def test_what_another_program_would_write_is_read(make: Make, said: dict[str, Any], draft: Draft) -> None:
+    assert await make(rogue(json.dumps(said))).prompt(request()) == draft
+
+
+async def test_an_error_may_leave_its_draft_null(make: Make) -> None:
+    agent = make(rogue('{"status": "error", "draft_message": null, "reason": null}'))
+    assert failed(await agent.prompt(request()), hard=False) == "the local agent gave no reason"
+
+
 async def test_one_process_serves_all_prompts(make: Make) -> None:
     agent = make(rogue("environment"))
     first, second = [json.loads(drafted(await agent.prompt(request(number)))) for number in (1, 2)]
@@ -240,12 +300,11 @@ async def test_what_it_prints_is_passed_over_and_logged_once_without_its_words(
     ("said", "reason"),
     [
         ({"status": "fine"}, "Invalid enum value 'fine' - at `$.status`"),
-        ({"draft_message": ["x"]}, "Expected `str`, got `array` - at `$.draft_message`"),
-        ({"draft_message": None}, "Expected `str`, got `null` - at `$.draft_message`"),
+        ({"draft_message": ["x"]}, "Expected `str | null`, got `array` - at `$.draft_message`"),
         ({"confidence": 90}, "Expected `float` <= 1.0 - at `$.confidence`"),
-        ({"metrics": {"tokens": -1}}, "Expected `int` >= 0 - at `$.metrics.tokens`"),
-        ({"metrics": {"tool_rounds": "two"}}, "Expected `int | null`, got `str` - at `$.metrics.tool_rounds`"),
-        ({"done": "yes"}, "Expected `bool`, got `str` - at `$.done`"),
+        ({"metrics": {"tokens": -1}}, "Expected `float` >= 0.0 - at `$.metrics.tokens`"),
+        ({"metrics": {"tool_rounds": "two"}}, "Expected `float | null`, got `str` - at `$.metrics.tool_rounds`"),
+        ({"done": "yes"}, "Expected `bool | null`, got `str` - at `$.done`"),
     ],
 )
 async def test_a_response_with_wrong_types_fails_hard_and_names_the_field(

@@ -58,7 +58,7 @@ async def test_loop_is_local_draft_remote_send_remote_response_local_follow_up(t
             ("remote_agent", "heard: turn 2: review this API", None),
         ]
         first, second, third = sides.requests
-        assert "remote_message" not in first
+        assert (first["remote_message"], first["history"]) == ("", [])
         assert second["remote_message"] == "heard: turn 1: review this API"
         assert second["history"] == [{"role": "local_agent", "text": "turn 1: review this API"}]
         assert third["remote_message"] == "heard: turn 2: review this API"

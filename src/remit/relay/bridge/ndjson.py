@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from remit.relay.bridge.ports import (
     WITH_TOOLS_MS,
     Draft,
     DraftFailure,
+    PromptMetrics,
     PromptRequest,
     PromptResponse,
     held,
@@ -187,16 +189,17 @@ class NdjsonLink(AgentLink):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return DraftFailure(reason=f"invalid response from the local agent: {shown(str(error))}", hard=True)
         if response.status == "error":
-            why = shown(response.reason)
+            why = shown(response.reason or "")
             return DraftFailure(
                 reason=f"the local agent says: {why}" if why else "the local agent gave no reason", hard=False
             )
+        metrics = response.metrics or PromptMetrics()
         draft = Draft(
-            text=response.draft_message,
+            text=response.draft_message or "",
             confidence=response.confidence,
-            done=response.done,
-            tokens=response.metrics.tokens,
-            tool_rounds=response.metrics.tool_rounds,
+            done=bool(response.done),
+            tokens=_whole(metrics.tokens),
+            tool_rounds=_whole(metrics.tool_rounds),
             duration_ms=round((self._clock.now() - asked.since) * 1_000),
         )
         return held(draft, asked.request.constraints)
@@ -217,6 +220,11 @@ class NdjsonLink(AgentLink):
         if self._violated <= MAX_LOGGED:
             more = "; further ones are not logged" if self._violated == MAX_LOGGED else ""
             log.warning("profile %s: protocol violation: response to no open request%s", self._profile, more)
+
+
+def _whole(count: float | None) -> int | None:
+    """Return a count as a whole number: programs whose numbers are all floating-point write 3.0, or an average."""
+    return None if count is None else math.ceil(count)
 
 
 def _head(line: bytes) -> _Head | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, Protocol
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 Mode = Literal["manual", "semi_auto", "full_auto"]
 Role = Literal["local_agent", "remote_agent", "user"]
@@ -31,8 +31,8 @@ class PromptConstraints(Struct, frozen=True, kw_only=True):
     local_turn_timeout_ms: int = 120_000
 
 
-class PromptRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=REQUEST):
-    """The request for the next message to the remote agent."""
+class PromptRequest(Struct, frozen=True, kw_only=True, tag_field="type", tag=REQUEST):
+    """The request for the next message to the remote agent; every field is written, also when it is empty."""
 
     request_id: str
     profile_id: str
@@ -43,31 +43,31 @@ class PromptRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     remote_message: str = ""
     """The last message of the remote agent, verbatim; empty on the first turn."""
     history: tuple[ConversationTurn, ...] = ()
-    history_summary: str = ""
-    """A summary of the turns before `history`, if those are not all."""
+    history_summary: str | UnsetType = UNSET
+    """A summary of the turns before `history`; only written if there are such turns."""
     constraints: PromptConstraints
 
 
-class PromptMetrics(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PromptMetrics(Struct, frozen=True, kw_only=True):
     """The costs of an answer, as far as the agent reports them."""
 
-    latency_ms: int | None = None
-    tokens: Annotated[int, Meta(ge=0)] | None = None
-    tool_rounds: Annotated[int, Meta(ge=0)] | None = None
+    latency_ms: float | None = None
+    tokens: Annotated[float, Meta(ge=0)] | None = None
+    tool_rounds: Annotated[float, Meta(ge=0)] | None = None
 
 
 class PromptResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag=RESPONSE):
-    """The response of the agent to a request."""
+    """The response of the agent to a request; null stands for a field that is left out."""
 
     request_id: str
     status: Literal["ok", "error"]
-    draft_message: str = ""
-    reason: str = ""
+    draft_message: str | None = None
+    reason: str | None = None
     confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
     """How sure it is of its draft; without it a person reviews the draft (S6)."""
-    done: bool = False
+    done: bool | None = None
     """Whether the objective is met, so that nothing more needs to be said."""
-    metrics: PromptMetrics = PromptMetrics()
+    metrics: PromptMetrics | None = None
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -204,7 +204,7 @@ def in_words(request: PromptRequest) -> str:
         "You speak for your user with an agent of someone else. Write the next message to that agent.",
         f"Your user's objective:\n{request.objective}",
     ]
-    if request.history_summary:
+    if isinstance(request.history_summary, str):
         parts.append(f"What was said earlier, in short:\n{_quoted(request.history_summary)}")
     if request.history:
         turns = "\n".join(f"{_WHO[turn.role]}:\n{_quoted(turn.text)}" for turn in request.history)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from remit.relay.bridge.ports import ConversationTurn, PromptConstraints, PromptRequest
 from remit.relay.session.moves import Prompt
@@ -57,7 +57,7 @@ def request(prompt: Prompt, *, profile: str, session: str, constraints: PromptCo
         objective=prompt.objective,
         remote_message=shown.remote_message,
         history=shown.history,
-        history_summary=shown.history_summary,
+        history_summary=shown.history_summary or UNSET,
         constraints=constraints,
     )
 
