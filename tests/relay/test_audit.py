@@ -24,7 +24,7 @@ from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
 from remit.relay.device.state import DeviceFile
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Person, Recording
-from remit.relay.messages.types import QuestionMessage
+from remit.relay.messages.types import DeclineMessage, QuestionMessage
 from remit.relay.serve_shared import NOTHING_SHARED, decline
 from remit.relay.session import moves, repository
 from remit.relay.session.moves import SessionState
@@ -181,6 +181,39 @@ async def test_a_question_that_was_under_way_at_a_restart_is_on_record_as_asked_
     assert [each.event for each in found] == ["asked", "answered"] * 2
     with pair.bob.device.state.writing():
         assert not pair.bob.device.state.rows("SELECT name FROM facts WHERE name LIKE 'asked/%'")
+
+
+async def test_starts_do_not_fill_the_record_with_runs_that_stand_still(tmp_path: Path) -> None:
+    async with together(tmp_path, canaries, mode="full_auto", answers_after=asyncio.Event()) as pair:
+        run = await pair.until(await pair.start(), SessionState.WAITING_REMOTE)
+    for _ in range(3):
+        async with together(tmp_path, canaries, mode="full_auto") as pair:
+            await pair.until(run, SessionState.PAUSED)
+    found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
+    assert [each.event for each in found].count("Restarted") == 1
+
+
+async def test_words_of_the_local_agent_are_shown_and_not_recorded(tmp_path: Path) -> None:
+    """S13: stderr of an agent may hold what it was asked; the record says how the process ended, and no more."""
+
+    def failing(request: PromptRequest) -> DraftFailure:
+        return DraftFailure(reason=f"it ended: {request.objective}", recorded="it ended", hard=True)
+
+    async with together(tmp_path, failing, mode="full_auto") as pair:
+        run = await pair.host.start("mine", pair.bob.device.id, CANARY)
+        run = await pair.until(run, SessionState.ERROR)
+        found = await recorded(pair.anna, tmp_path / "annas.db")
+    assert run.failure == f"it ended: {CANARY}"
+    assert [each.failure for each in steps(found) if each.event == "LocalFailed"] == ["it ended"]
+    assert CANARY not in encode(found).decode()
+
+
+def test_what_another_device_gives_as_a_code_is_not_on_record() -> None:
+    known = DeclineMessage(to="q", session="s", code="RATE_LIMITED", reason=CANARY)
+    assert known.recorded == "RATE_LIMITED"
+    assert DeclineMessage(to="q", session="s", code=CANARY).recorded == (
+        "the other device declined it with an unknown code"
+    )
 
 
 async def test_what_another_device_writes_into_names_and_ids_is_not_on_record(tmp_path: Path) -> None:

@@ -47,7 +47,15 @@ from remit.relay.session.moves import (
     as_markdown,
 )
 from remit.relay.session.profile import ProfileLimits
-from remit.relay.session.reducer import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition, step
+from remit.relay.session.reducer import (
+    MoveRefused,
+    Overlay,
+    PendingDraft,
+    TimelineEntry,
+    Transition,
+    is_changed_by_restart,
+    step,
+)
 from remit.relay.session.review import Review
 from remit.relay.session.transitions import MOST_UNANSWERED
 
@@ -658,7 +666,7 @@ def test_a_message_that_is_only_late_is_awaited_again_and_not_sent_again() -> No
 
 def test_a_message_that_is_lost_is_sent_again_only_if_a_person_says_so() -> None:
     host = started()
-    host.drafts("hello")
+    host.sends("hello")
     host.says(RemoteFailed("refused by the other side", lost=True))
     assert host.run.timeline[0].failed == "refused by the other side"
     assert host.says(Resume()) == (AskPerson(draft="r.m1", text="hello", reviews=(LOST,)),)
@@ -683,10 +691,35 @@ def test_who_typed_a_message_that_is_lost_types_again() -> None:
     host = started()
     host.says(TakeOver())
     host.says(Say("hello"))
+    host.says(Sent("r.m1"))
     host.says(RemoteFailed("refused", lost=True))
     assert host.says(Resume()) == ()
     assert (host.run.state, host.run.pending) == (SessionState.PLANNING, None)
     assert host.says(Say("hello again")) == (Send(id="r.m2", turn=2, text="hello again", label="yours"),)
+
+
+def test_a_message_that_was_refused_here_is_a_draft_again_and_no_turn() -> None:
+    host = started(limits=ProfileLimits(max_turns=1))
+    host.drafts("hello")
+    host.says(RemoteFailed("too often; try again in 3 s", lost=True))
+    assert (host.run.state, host.run.turn, host.run.timeline) == (SessionState.ERROR, 0, ())
+    held = Review(rule="held", why="It was not sent: too often; try again in 3 s")
+    assert host.says(Resume()) == (AskPerson(draft="r.m1", text="hello", reviews=(held,)),)
+    assert host.says(Approve("r.m1")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
+    host.says(Sent("r.m1"))
+    assert [(entry.turn, entry.failed) for entry in host.run.timeline] == [(1, "")]
+
+
+def test_what_a_person_typed_and_was_refused_here_stays_to_be_read_and_is_no_turn() -> None:
+    host = started()
+    host.says(TakeOver())
+    host.says(Say("hello"))
+    host.says(RemoteFailed("too often", lost=True))
+    assert [(entry.text, entry.turn, entry.failed) for entry in host.run.timeline] == [("hello", 0, "too often")]
+    assert host.says(Resume()) == ()
+    assert host.says(Say("hello again")) == (Send(id="r.m1", turn=1, text="hello again", label="yours"),)
+    host.says(Sent("r.m1"))
+    assert [entry.sent_ms is None for entry in host.run.timeline] == [True, False]
 
 
 def test_a_message_that_fails_while_paused_is_an_error() -> None:
@@ -819,8 +852,10 @@ def test_a_restart_changes_nothing_for_a_run_that_was_not_going() -> None:
     idle = a_run()
     assert step(idle, Restarted(), 5) == Transition(idle)
     host = started()
+    assert is_changed_by_restart(host.run)
     host.says(LocalFailed("r.p1", DraftFailure(reason="gone", hard=True)))
     assert step(host.run, Restarted(), 5) == Transition(host.run)
+    assert not is_changed_by_restart(host.run)
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -206,7 +206,9 @@ async def test_loop_prevention_blocks_recursive_chains(tmp_path: Path) -> None:
     async with two_sides(tmp_path / "often", mode=AUTO, rate=Rate(calls=2, seconds=3_600)) as sides:
         run = await sides.until(await sides.start(), SessionState.ERROR)
         assert "try again in" in run.failure
-        assert (await sides.carried_out(), run.timeline[-1].failed) == (2, run.failure)
+        assert (await sides.carried_out(), run.turn) == (2, 2)
+        assert run.pending is not None
+        assert run.pending.reviews[0].why == f"It was not sent: {run.failure}"
 
 
 # ── 8 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ from remit.relay.session import moves, repository
 from remit.relay.session.history import request
 from remit.relay.session.moves import ENDED, Event, SessionState
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
-from remit.relay.session.reducer import step
+from remit.relay.session.reducer import is_changed_by_restart, step
 from remit.relay.session.repository import RemoteCommand, RunRepository
 from remit.relay.session.review import Review, ReviewFacts, reviews
 from remit.relay.session.run import MoveRefused, Overlay, Transition
@@ -85,7 +85,8 @@ class SessionService:
         for run in await self._delivery.do(self._kept.all):
             self._runs[run.id] = run
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
-            await self._do(run.id, moves.Restarted())
+            if is_changed_by_restart(run):
+                await self._do(run.id, moves.Restarted())
             if run.sending is not None:
                 await self._do(run.id, moves.Sent(run.sending))
         self._ticking = asyncio.create_task(self._tick())
@@ -205,7 +206,7 @@ class SessionService:
             _log.info("dropping an answer of the device %s: no run waits for it", opened.sender)
         else:
             event = (
-                moves.RemoteFailed(f"{message.code}: {message.reason}"[:500], lost=True)
+                moves.RemoteFailed(f"{message.code}: {message.reason}"[:500], lost=True, recorded=message.recorded)
                 if isinstance(message, DeclineMessage)
                 else moves.Arrived(message.text)
             )
@@ -280,7 +281,7 @@ class SessionService:
                     self._commit, run, entry, WithdrawMessage(to=asked, session=run.session), opened, command
                 )
                 return why
-        await self._delivery.do(self._commit, run, entry, None, opened, command)
+        await self._delivery.do(self._commit, run, audit.unsent(entry) if why else entry, None, opened, command)
         return why
 
     def _commit(

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from remit.agents.mcp.settings import Program
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny
-from remit.relay.bridge.process import MissingError
+from remit.relay.bridge.process import Ending, MissingError
 from remit.relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 from remit.runtime.ports import Clock
 
@@ -91,7 +91,7 @@ class _LazyLink(AgentLink):
         if self._link is not None:
             await self._link.end()
 
-    async def exit_failure(self) -> str | None:
+    async def exit_failure(self) -> Ending | None:
         return None if self._link is None else await self._link.exit_failure()
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 import acp
 from acp import schema
+from msgspec import structs
 from pydantic import ValidationError
 
 from remit.agents.mcp.settings import Program
@@ -17,7 +18,7 @@ from remit.relay.bridge.acp_client import Client, FolderReader
 from remit.relay.bridge.acp_turn import AcpTurn
 from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire, is_broken, tokens_in
 from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, PromptRequest, held, in_words, shown, split_answer
-from remit.relay.bridge.process import Child, NotStartedError
+from remit.relay.bridge.process import Child, Ending, NotStartedError
 from remit.relay.bridge.supervised_agent import AgentLink
 
 log = logging.getLogger("remit.relay")
@@ -116,24 +117,26 @@ class AcpLink(AgentLink):
                     schema.Implementation(name="remit", version="1"),
                 )
         except TimeoutError as error:
-            raise NotStartedError(self._silent(child)) from error
+            late = f"the local agent was not ready after {self._start_s:g} s"
+            raise NotStartedError(f"{late}{self._silent(child)}", late) from error
         except OSError as error:
-            how = await child.how_it_ended()
-            raise NotStartedError(f"the local agent's process ended before initialization: {how}") from error
+            how, ended = await child.how_it_ended(), "the local agent's process ended before initialization"
+            raise NotStartedError(f"{ended}: {how}", f"{ended}: {how.how}") from error
         except acp.RequestError as error:
-            raise NotStartedError(f"the local agent refused initialization: {shown(str(error))}") from error
+            refused = "the local agent refused initialization"
+            raise NotStartedError(f"{refused}: {shown(str(error))}", refused) from error
         except ValidationError as error:
             raise NotStartedError("invalid initialize response from the local agent") from error
         if (version := self._greeted.protocol_version) != VERSION:
             raise NotStartedError(f"the local agent uses ACP version {version}; version {VERSION} is required")
 
     def _silent(self, child: Child) -> str:
-        """Return the error for a missing initialize response, with a possible cause."""
+        """Return what is known of a missing initialize response: the last output, and a possible cause."""
         said = child.said_last()
         words = f"; last output: {said}" if said else ""
         fetched = os.path.basename(self._program.command) in FETCHERS
         hint = "; it may still be downloading: install it first, and configure its own program" if fetched else ""
-        return f"the local agent was not ready after {self._start_s:g} s{words}{hint}"
+        return f"{words}{hint}"
 
     @property
     def is_up(self) -> bool:
@@ -154,7 +157,7 @@ class AcpLink(AgentLink):
                 async with asyncio.timeout(CLOSE_S):
                     await self._connection.close()
 
-    async def exit_failure(self) -> str | None:
+    async def exit_failure(self) -> Ending | None:
         if self._child is None:
             return None
         how = await self._child.how_it_ended()
@@ -194,12 +197,12 @@ class AcpLink(AgentLink):
             if turn.failure.done():
                 # If it stops when the turn is cancelled, it can be used again.
                 failure = turn.failure.result()
-                return DraftFailure(reason=failure.reason, hard=not await self.cancel_turn())
+                return structs.replace(failure, hard=not await self.cancel_turn())
             response = await prompting
         except OSError:
             # The session may have caused the crash, so the next process does not resume it.
             self._sessions.pop(request.session_id, None)
-            return DraftFailure(reason=await self._lost(child), hard=True)
+            return await self._lost(child)
         except acp.RequestError as error:
             self._turn = self._prompting = None
             return self._refused(error)
@@ -208,11 +211,12 @@ class AcpLink(AgentLink):
         self._turn = self._prompting = None
         return _outcome(turn, response, round((loop.time() - since) * 1_000))
 
-    async def _lost(self, child: Child) -> str:
+    async def _lost(self, child: Child) -> DraftFailure:
         if self._wire is not None and self._wire.flooded:
             most = f"{acp_wire.MAX_BYTES} bytes or {acp_wire.MAX_LINES} lines"
-            return f"the local agent wrote more in one turn than {most}"
-        return f"the local agent's process ended without an answer: {await child.how_it_ended()}"
+            return DraftFailure(reason=f"the local agent wrote more in one turn than {most}", hard=True)
+        how, ended = await child.how_it_ended(), "the local agent's process ended without an answer"
+        return DraftFailure(reason=f"{ended}: {how}", recorded=f"{ended}: {how.how}", hard=True)
 
     async def _session(self, connection: AcpConnection, ours: str) -> str:
         """Return the agent's session for one of ours: an open one, a resumed one, or a new one."""
@@ -249,7 +253,7 @@ class AcpLink(AgentLink):
 
     def _refused(self, error: acp.RequestError) -> DraftFailure:
         if error.code != _AUTH_REQUIRED:
-            return DraftFailure(reason=f"the local agent says: {shown(str(error))}", hard=False)
+            return _said(str(error))
         ways = [
             f"{method.name} ({method.description})" if method.description else method.name
             for method in self._greeted.auth_methods or ()
@@ -257,7 +261,8 @@ class AcpLink(AgentLink):
         todo = "log in with its own program in a terminal, or set a key in `env` of its profile"
         says = f"it says: {shown(str(error), 150)}"
         offers = f"; it offers: {shown('; '.join(ways), 250)}" if ways else ""
-        return DraftFailure(reason=f"the local agent is not logged in: {todo}; {says}{offers}", hard=True)
+        recorded = "the local agent is not logged in"
+        return DraftFailure(reason=f"{recorded}: {todo}; {says}{offers}", recorded=recorded, hard=True)
 
     # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -298,16 +303,27 @@ def _outcome(turn: AcpTurn, response: schema.PromptResponse, duration_ms: int) -
     text, done = split_answer(turn.text())
     has_ended: bool = response.stop_reason == "end_turn"
     if turn.refused is not None and not (has_ended and (text or done)):
-        return DraftFailure(reason=f"the local agent stopped because this was not allowed: {turn.refused}", hard=False)
+        recorded = "the local agent stopped because something was not allowed"
+        reason = f"the local agent stopped because this was not allowed: {turn.refused}"
+        return DraftFailure(reason=reason, recorded=recorded, hard=False)
     if not has_ended:
-        why = _STOPPED.get(response.stop_reason, f"the local agent stopped: {shown(response.stop_reason, 100)}")
+        why = _STOPPED.get(response.stop_reason)
+        if why is None:
+            recorded = "the local agent stopped"
+            return DraftFailure(reason=f"{recorded}: {shown(response.stop_reason, 100)}", recorded=recorded, hard=False)
         return DraftFailure(reason=why, hard=False)
     if turn.is_broken:
-        return DraftFailure(reason=f"the local agent says: {shown(text)}", hard=False)
+        return _said(text)
     draft = Draft(
         text=text, done=done, tokens=tokens_of(turn, response), tool_rounds=turn.tool_rounds, duration_ms=duration_ms
     )
     return held(draft, turn.request.constraints)
+
+
+def _said(words: str) -> DraftFailure:
+    """Return the failure that the agent reports in its own words."""
+    recorded = "the local agent reported an error"
+    return DraftFailure(reason=f"the local agent says: {shown(words)}", recorded=recorded, hard=False)
 
 
 def tokens_of(turn: AcpTurn, response: schema.PromptResponse) -> int | None:

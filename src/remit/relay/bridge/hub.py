@@ -110,7 +110,8 @@ class HubAgent:
             return DraftFailure(reason=f"{self._agent} failed and gave no reason", hard=False)
         # Asking again later helps for recoverable errors; a timeout is for the user to examine.
         hard = fault.code is Code.TIMEOUT or not TABLE[fault.code].recoverable
-        return DraftFailure(reason=shown(f"{fault.message} ({fault.code})"), hard=hard)
+        recorded = f"{self._agent} failed ({fault.code})"
+        return DraftFailure(reason=shown(f"{fault.message} ({fault.code})"), recorded=recorded, hard=hard)
 
 
 def _closed() -> DraftFailure:

@@ -23,7 +23,7 @@ from remit.relay.bridge.ports import (
     shown,
     too_long,
 )
-from remit.relay.bridge.process import Child
+from remit.relay.bridge.process import Child, Ending
 from remit.relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
@@ -126,7 +126,7 @@ class NdjsonLink(AgentLink):
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
-    async def exit_failure(self) -> str | None:
+    async def exit_failure(self) -> Ending | None:
         if self._child is None:
             return None
         how = await self._child.how_it_ended()
@@ -160,8 +160,8 @@ class NdjsonLink(AgentLink):
         self._settle(await self._lost(child))
 
     async def _lost(self, child: Child) -> DraftFailure:
-        how = await child.how_it_ended()
-        return DraftFailure(reason=f"the local agent's process ended without an answer: {how}", hard=True)
+        how, ended = await child.how_it_ended(), "the local agent's process ended without an answer"
+        return DraftFailure(reason=f"{ended}: {how}", recorded=f"{ended}: {how.how}", hard=True)
 
     def _take(self, line: bytes | OverlongLine) -> None:
         if isinstance(line, OverlongLine):
@@ -187,12 +187,12 @@ class NdjsonLink(AgentLink):
         try:
             response = msgspec.json.decode(line, type=PromptResponse)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return DraftFailure(reason=f"invalid response from the local agent: {shown(str(error))}", hard=True)
+            invalid = "invalid response from the local agent"
+            return DraftFailure(reason=f"{invalid}: {shown(str(error))}", recorded=invalid, hard=True)
         if response.status == "error":
             why = shown(response.reason or "")
-            return DraftFailure(
-                reason=f"the local agent says: {why}" if why else "the local agent gave no reason", hard=False
-            )
+            reason = f"the local agent says: {why}" if why else "the local agent gave no reason"
+            return DraftFailure(reason=reason, recorded="the local agent reported an error", hard=False)
         metrics = response.metrics or PromptMetrics()
         draft = Draft(
             text=response.draft_message or "",

@@ -119,6 +119,8 @@ class DraftFailure(Struct, frozen=True, kw_only=True):
     reason: str
     hard: bool
     """Whether the agent itself is gone or untrusted (crash, timeout, broken rules), not just this turn."""
+    recorded: str = ""
+    """The reason for the record, if `reason` has words of the agent in it: the record has none of them."""
 
 
 class LocalAgent(Protocol):

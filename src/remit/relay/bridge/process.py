@@ -10,6 +10,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from remit.agents.inherited_variables import user_program_variables
 from remit.agents.mcp.settings import Program
@@ -24,11 +25,28 @@ REAPER = str(Path(__file__).with_name("process_reaper.py"))
 
 
 class NotStartedError(Exception):
-    """The process could not be started; the message is a sentence without a full stop."""
+    """The process could not be started; the message is a sentence without a full stop.
+
+    *recorded* is the sentence for the record, if the message has words of the agent in it.
+    """
+
+    def __init__(self, message: str, recorded: str = "") -> None:
+        super().__init__(message)
+        self.recorded = recorded
 
 
 class MissingError(NotStartedError):
     """The program does not exist or cannot be executed."""
+
+
+class Ending(NamedTuple):
+    """How a process ended, and its last output."""
+
+    how: str
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.how}; last output: {self.said}" if self.said else self.how
 
 
 class Child:
@@ -78,12 +96,11 @@ class Child:
         """The exit code, negative for a signal; None: it is running."""
         return self._process.exited.result() if self._process.exited.done() else None
 
-    async def how_it_ended(self) -> str:
+    async def how_it_ended(self) -> Ending:
         """Return how it ended and its last output, once that is known, with secrets redacted."""
         await self._process.last_words()
         how = self._process.how() if self._process.exited.done() else "it closed its output"
-        said = self.said_last()
-        return f"{how}; last output: {said}" if said else how
+        return Ending(how, self.said_last())
 
     def said_last(self) -> str:
         """Return its last output on stderr, with secrets redacted."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from remit.agents.restart_pause import RestartPause
 from remit.relay.bridge.ports import WITH_TOOLS_MS, Draft, DraftFailure, PromptRequest, time_limit_s
-from remit.relay.bridge.process import MissingError, NotStartedError
+from remit.relay.bridge.process import Ending, MissingError, NotStartedError
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
 
@@ -61,7 +61,7 @@ class AgentLink(ABC):
         """End the process and all that it started, even if it was never opened."""
 
     @abstractmethod
-    async def exit_failure(self) -> str | None:
+    async def exit_failure(self) -> Ending | None:
         """Return how the process failed since its last turn; None: it runs, or ended with exit code 0."""
 
     @property
@@ -153,7 +153,8 @@ class SupervisedAgent:
             died = await self._link.exit_failure()
             self._retire(self._link, blamed=died is not None)
             if died is not None:
-                return DraftFailure(reason=f"the local agent's process ended after its last turn: {died}", hard=True)
+                ended = "the local agent's process ended after its last turn"
+                return DraftFailure(reason=f"{ended}: {died}", recorded=f"{ended}: {died.how}", hard=True)
             await self._wait_until_ended()
         if (wait_s := self._pause.left_s()) > 0:
             failures = self._pause.failures
@@ -167,7 +168,9 @@ class SupervisedAgent:
             await link.open()
         except NotStartedError as error:
             self._retire(link, blamed=not isinstance(error, MissingError))
-            return _closed() if self._closed else DraftFailure(reason=str(error), hard=True)
+            if self._closed:
+                return _closed()
+            return DraftFailure(reason=str(error), recorded=error.recorded, hard=True)
         except BaseException:
             self._retire(link, blamed=False)
             raise

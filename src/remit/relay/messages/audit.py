@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Fault
@@ -98,9 +99,14 @@ def of_step(
         by="" if by is None else printable(by.name),
         via="" if by is None else by.via,
         code="" if why is None else why.code,
-        failure=struck(run.failure if why is None else why.message, detect),
+        failure=struck(run.recorded_failure if why is None else why.message, detect),
     )
     return AuditEntry(at_ms=now_ms, run=run.id, session=run.session, step=step)
+
+
+def unsent(entry: AuditEntry) -> AuditEntry:
+    """Return the entry of a step whose message was refused here: nothing was sent, so there is no label."""
+    return replace(entry, step=replace(entry.step, label=""))
 
 
 # ── in the device's file ──────────────────────────────────────────────────────────────────────────────────────────────

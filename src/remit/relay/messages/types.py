@@ -55,6 +55,11 @@ class DeclineMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     tokens: Count | None = None
     """The tokens that were spent on it."""
 
+    @property
+    def recorded(self) -> str:
+        """The reason for the record: the code, and no text that the other device can choose."""
+        return self.code if self.code in Code.__members__ else "the other device declined it with an unknown code"
+
 
 class WithdrawMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="withdraws"):
     """The sender no longer waits for an answer; work on the question can stop."""

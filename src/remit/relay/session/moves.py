@@ -110,6 +110,8 @@ class RemoteFailed(Struct, frozen=True, tag=True):
     reason: str
     lost: bool = False
     """Whether no reply can come any more: it was refused, or the remote agent failed."""
+    recorded: str = ""
+    """The reason for the record, if `reason` has words of the other side in it."""
 
 
 class Pause(Struct, frozen=True, tag=True):

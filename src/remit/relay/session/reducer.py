@@ -8,8 +8,9 @@ The caller (`SessionService`) does this:
   it reports `Sent`. So a message is in the outbox if and only if the overlay says so: it is never sent twice, and not
   again after a restart.
 - After `Pause` no `Send` comes until someone resumes the run; a message that was released before is still sent.
-- After a start it reports `Restarted` to each run that has not ended, and then `Sent` to those that still have
-  `sending`: their message is in the outbox. All of them are then paused (or in error) until a person resumes them.
+- After a start it reports `Restarted` to each run that it changes (`is_changed_by_restart`), and then `Sent` to those
+  that still have `sending`: their message is in the outbox. All of them are then paused (or in error) until a person
+  resumes them.
 - It reports `Tick` periodically; the time limit is as exact as that.
 
 The clock of `max_duration_ms` runs while agents work: not while the run is paused or in error, while a person reviews a
@@ -104,8 +105,8 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
             return transitions.sent(run, message, now_ms)
         case Arrived(text=text):
             return transitions.arrived(run, text, now_ms)
-        case RemoteFailed(reason=reason, lost=lost):
-            return transitions.remote_failed(run, reason, lost=lost)
+        case RemoteFailed(reason=reason, lost=lost, recorded=recorded):
+            return transitions.remote_failed(run, reason, recorded, lost=lost)
         case Pause():
             return _pause(run)
         case Resume(agent=agent):
@@ -185,7 +186,7 @@ def _pause(run: Overlay) -> Transition:
 
 def _resume(run: Overlay) -> Transition:
     back = run.back
-    run = replace(run, back=None, failure="")
+    run = replace(run, back=None, failure="", recorded_failure="")
     if run.sending:
         return Transition(replace(run, state=SessionState.READY_TO_SEND))
     if back is SessionState.WAITING_REMOTE:
@@ -243,6 +244,11 @@ def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
 
 
 # ── restart ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_changed_by_restart(run: Overlay) -> bool:
+    """Return whether `Restarted` changes a run; one that was paused already, or is in error, stays as it is."""
+    return run.since_ms is not None or _restarted(run) != run
 
 
 def _restarted(run: Overlay) -> Overlay:

@@ -81,6 +81,8 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     timeline: tuple[TimelineEntry, ...] = ()
     failure: str = ""
     """The last failure, while the run is in error or after failures ended it."""
+    recorded_failure: str = ""
+    """The same for the record, without words of the agents."""
     ended: Reason | None = None
     banner: str = ""
     """The text that is shown if a limit ended the run."""

@@ -105,7 +105,7 @@ def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...]
         return local_failed(run, DraftFailure(reason="the draft is empty", hard=False))
     asked = _why_asked(run, reviews)
     pending = PendingDraft(id=prompt, text=draft.text, reviews=asked, took_ms=draft.duration_ms, done=draft.done)
-    run = replace(run, failures=0, failure="", pending=pending)
+    run = replace(run, failures=0, failure="", recorded_failure="", pending=pending)
     if not draft.done and _is_out_of_tokens(run, 1):
         return end_at(run, "max_tokens_budget")
     if run.state is SessionState.PAUSED:
@@ -135,7 +135,7 @@ def complete(run: Overlay, result: str) -> Transition:
 
 
 def local_failed(run: Overlay, failed: DraftFailure) -> Transition:
-    run = replace(run, failures=run.failures + 1, failure=failed.reason)
+    run = _failed(run, failed.reason, failed.recorded)
     if run.failures >= run.limits.max_failures:
         return end_at(run, "max_failures")
     if failed.hard:
@@ -143,6 +143,10 @@ def local_failed(run: Overlay, failed: DraftFailure) -> Transition:
     if run.state is SessionState.PAUSED:
         return Transition(replace(run, back=open_state(run)))
     return next_turn(run)
+
+
+def _failed(run: Overlay, reason: str, recorded: str) -> Overlay:
+    return replace(run, failures=run.failures + 1, failure=reason, recorded_failure=recorded or reason)
 
 
 # ── to the remote agent ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -191,7 +195,7 @@ def sent(run: Overlay, message: str, now_ms: int) -> Transition | MoveRefused:
 def await_reply(run: Overlay) -> Transition:
     """Wait for the reply, or continue with one that has arrived already."""
     if run.kept:
-        return next_turn(replace(with_kept(run), failures=0, failure=""))
+        return next_turn(replace(with_kept(run), failures=0, failure="", recorded_failure=""))
     return Transition(replace(run, state=SessionState.WAITING_REMOTE))
 
 
@@ -216,16 +220,32 @@ def arrived(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
     return Transition(replace(run, timeline=(*run.timeline, reply)))
 
 
-def remote_failed(run: Overlay, reason: str, *, lost: bool) -> Transition | MoveRefused:
+def remote_failed(run: Overlay, reason: str, recorded: str, *, lost: bool) -> Transition | MoveRefused:
     if not run.sending and SessionState.WAITING_REMOTE not in {run.state, run.back}:
         return MoveRefused("no message is being sent that could have failed")
-    run = replace(run, sending=None, failures=run.failures + 1, failure=reason)
+    is_unsent = lost and run.sending is not None
+    run = replace(_failed(run, reason, recorded), sending=None)
     back = SessionState.WAITING_REMOTE
     if lost:
-        run, back = _lose(run, reason)
+        run, back = _take_back(run, reason) if is_unsent else _lose(run, reason)
     if run.failures >= run.limits.max_failures:
         return end_at(run, "max_failures")
     return Transition(replace(run, state=SessionState.ERROR, back=back))
+
+
+def _take_back(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
+    """Return the run without its last message, which was refused here and never sent: it is a draft again.
+
+    What a person typed stays in the timeline, marked as failed, so that the text is not lost; it is no turn.
+    """
+    (*said, entry), turn = run.timeline, run.turn - 1
+    if run.decides == "person":
+        unsent = replace(entry, turn=turn, id="", failed=reason)
+        run = replace(run, timeline=(*said, unsent), turn=turn)
+        return run, open_state(run)
+    why = Review(rule="held", why=f"It was not sent: {reason}")
+    pending = PendingDraft(id=entry.id, text=entry.text, reviews=(why,), took_ms=entry.took_ms)
+    return replace(run, timeline=tuple(said), turn=turn, pending=pending), SessionState.READY_TO_SEND
 
 
 def _lose(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
