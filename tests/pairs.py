@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
 from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
+from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, PermissionRequest, PromptRequest, deny
 from remit.relay.e2e.channel import MessageCipher
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing
@@ -34,10 +36,21 @@ class Local:
         self.asked: list[PromptRequest] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.ask_user: AskUser = deny
+        self.wants: PermissionRequest | None = None
+        """What it asks its user at each turn."""
+        self.permitted: list[str | None] = []
+
+    def of(self, ask_user: AskUser) -> "Local":
+        """Return itself, as the agent of a profile whose user is asked by *ask_user*."""
+        self.ask_user = ask_user
+        return self
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         self.asked.append(request)
         await self.gate.wait()
+        if self.wants is not None:
+            self.permitted.append(await self.ask_user(replace(self.wants, session_id=request.session_id)))
         return self._say(request)
 
     async def close(self) -> None: ...
@@ -109,7 +122,7 @@ async def together(
             anna,
             ours,
             profiles={"mine": profile(bob, **changes)},
-            agent_of=lambda _: local,
+            agent_of=lambda _profile, ask: local.of(ask),
             detect=detector_pipeline(),
             now_ms=NOW_MS,
             requester="anna@example.org",

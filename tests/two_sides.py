@@ -173,7 +173,7 @@ async def two_sides(
             anna,
             sides.ours,
             profiles={"mine": profile(bob, **changes)},
-            agent_of=lambda name: NdjsonAgent(
+            agent_of=lambda name, _ask: NdjsonAgent(
                 name, agent or program(sides.notes, *(how or ("talk", "3"))), clock=sides.clock
             ),
             detect=detector_pipeline(),

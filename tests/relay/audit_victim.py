@@ -100,7 +100,7 @@ async def ask(home: Path, objective: str, die_at: int, log: int) -> None:
             anna,
             post,
             profiles={"mine": profile},
-            agent_of=lambda _: Local(),
+            agent_of=lambda _profile, _ask: Local(),
             detect=detector_pipeline(),
             now_ms=LoopClock().wall_ms,
             recorded=noted,

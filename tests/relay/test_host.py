@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from pairs import together
+from pairs import Local, together
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
-from remit.relay.bridge.ports import Draft, PromptRequest
+from remit.relay.bridge.ports import AskUser, Choice, Draft, PermissionRequest, PromptRequest
 from remit.relay.messages import types
+from remit.relay.messages.audit import Person
 from remit.relay.messages.types import AnswerMessage, DeclineMessage
 from remit.relay.session import moves
 from remit.relay.session.moves import SessionState
@@ -59,6 +60,64 @@ async def test_manual_mode_requires_approval_before_each_send(tmp_path: Path) ->
             )
         run = await pair.until(run, SessionState.COMPLETED)
     assert [each.label for each in run.timeline if each.label] == ["approved", "edited", "approved"]
+
+
+LEAVE = PermissionRequest(
+    session_id="",
+    title="rm -rf",
+    kind="delete",
+    details="",
+    choices=(Choice(id="yes", name="Allow", kind="allow_once"), Choice(id="no", name="Reject", kind="reject_once")),
+)
+
+
+async def test_what_the_agent_asks_its_user_is_part_of_the_run_and_answered_there(tmp_path: Path) -> None:
+    async with together(tmp_path, mode="full_auto") as pair:
+        pair.local.wants = LEAVE
+        run = await pair.start()
+        for choice in ("yes", None):
+            run = await eventually(lambda: pair.host.runs[0], when=lambda now: bool(now.questions))
+            (question,) = run.questions
+            assert (question.title, run.since_ms) == ("rm -rf", None)
+            await pair.host.act(run.id, moves.Answer(question.id, choice), by=Person("anna", "api"))
+        run = await eventually(lambda: pair.host.runs[0], when=lambda now: bool(now.questions))
+        assert pair.local.permitted == ["yes", None]
+        # Who stops the run ends the question, and the agent is told nothing.
+        await pair.host.act(run.id, moves.Stop())
+        assert pair.host.runs[0].questions == ()
+    assert pair.local.permitted == ["yes", None]
+    answers = [(each.event, each.label, each.by) for each in pair.notes if each.event in ("Asked", "Answer")]
+    assert answers == [
+        ("Asked", "", ""),
+        ("Answer", "allow_once", "anna"),
+        ("Asked", "", ""),
+        ("Answer", "reject_once", "anna"),
+        ("Asked", "", ""),
+    ]
+
+
+async def test_a_question_that_needs_no_answer_any_more_leaves_the_run(tmp_path: Path) -> None:
+    async with together(tmp_path, mode="full_auto") as pair:
+        pair.local.wants = LEAVE
+        ask_user = None
+
+        async def impatient(question: PermissionRequest) -> str | None:
+            assert ask_user is not None
+            asking = asyncio.ensure_future(ask_user(question))
+            await eventually(lambda: bool(pair.host.runs[0].questions))
+            asking.cancel()
+            await eventually(lambda: not pair.host.runs[0].questions)
+            return None
+
+        def of(ask: AskUser) -> Local:
+            nonlocal ask_user
+            ask_user, pair.local.ask_user = ask, impatient
+            return pair.local
+
+        pair.local.of = of
+        run = await pair.until(await pair.start(), SessionState.COMPLETED)
+        assert run.turn == 3
+    assert [each.event for each in pair.notes if each.event == "Unasked"] == ["Unasked"] * 4
 
 
 async def test_full_auto_runs_until_max_turns(tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
-from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure, Mode
+from remit.relay.bridge.ports import Choice, ConversationTurn, Draft, DraftFailure, Mode, PermissionRequest
 from remit.relay.session.moves import (
     ENDED,
     EVENTS,
     TABLE,
+    Answer,
     Approve,
     Arrived,
+    Asked,
     AskPerson,
     Cancel,
     Drafted,
@@ -28,6 +30,7 @@ from remit.relay.session.moves import (
     HandBack,
     LocalFailed,
     Pause,
+    Permit,
     Prompt,
     Prompted,
     Reject,
@@ -44,6 +47,7 @@ from remit.relay.session.moves import (
     Stop,
     TakeOver,
     Tick,
+    Unasked,
     as_markdown,
 )
 from remit.relay.session.profile import ProfileLimits
@@ -791,6 +795,46 @@ def test_only_the_message_that_is_being_sent_can_be_sent() -> None:
     assert host.refuses(Sent("r.m1")) == "the message r.m1 is not the one being sent (none)"
 
 
+# ── permission requests ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_clock_stands_still_while_a_person_is_asked_for_a_permission() -> None:
+    host = started()
+    host.says(Prompted("r.p1"))
+    host.now += 1_000
+    assert host.says(Asked(LEAVE)) == ()
+    assert (host.run.questions, host.run.since_ms) == ((LEAVE,), None)
+    host.now += 9_000
+    assert host.says(Answer("q1", "yes")) == (Permit(question="q1", choice="yes", kind="allow_once"),)
+    host.now += 500
+    assert (host.run.questions, host.run.spent_ms(host.now)) == ((), 1_500)
+
+
+def test_an_answer_names_a_request_that_waits_and_a_choice_that_is_offered() -> None:
+    host = started()
+    assert "not possible while the run is planning" in host.refuses(Asked(LEAVE))
+    host.says(Prompted("r.p1"))
+    assert host.refuses(Answer("q1")) == "the permission request q1 does not wait for an answer"
+    host.says(Asked(LEAVE))
+    assert host.refuses(Answer("q1", "maybe")) == "the agent does not offer the choice maybe; it offers yes, no"
+    assert host.says(Answer("q1")) == (Permit(question="q1", choice=None, kind=""),)
+
+
+def test_what_was_asked_is_over_when_the_agent_has_answered_or_is_gone() -> None:
+    for event in (Drafted("r.p1", Draft(text="hello"), ()), TakeOver(), Restarted()):
+        host = started()
+        host.says(Prompted("r.p1"))
+        host.says(Asked(LEAVE))
+        host.says(event)
+        assert host.run.questions == ()
+    host = started()
+    host.says(Prompted("r.p1"))
+    host.says(Pause())
+    host.says(Asked(LEAVE))
+    host.says(Unasked("q1"))
+    assert host.run.questions == ()
+
+
 # ── a restart ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -868,6 +912,16 @@ def test_the_states_are_those_of_the_document() -> None:
     )
 
 
+LEAVE = PermissionRequest(
+    session_id="s",
+    id="q1",
+    title="rm -rf",
+    kind="delete",
+    details="",
+    choices=(Choice(id="yes", name="Allow", kind="allow_once"), Choice(id="no", name="Reject", kind="reject_once")),
+)
+
+
 SAMPLES: dict[type[Event], Event] = {
     type(event): event
     for event in (
@@ -875,6 +929,7 @@ SAMPLES: dict[type[Event], Event] = {
         *(Prompted("r.p1"), Approve("r.p1"), Reject("r.p1"), Sent("r.m1"), Arrived("hi"), RemoteFailed("offline")),
         *(Drafted("r.p1", Draft(text="hello"), ()), LocalFailed("r.p1", DraftFailure(reason="busy", hard=False))),
         *(Say("hello"), SetObjective("another"), SetMode("manual")),
+        *(Asked(LEAVE), Answer(LEAVE.id, "yes"), Unasked(LEAVE.id)),
     )
 }
 
@@ -941,7 +996,10 @@ def something_for(run: Overlay, chance: random.Random) -> Event:
         SetMode: SetMode(chance.choice(MODES)),
     }
     # As often as everything else together comes what moves a run on.
-    wanted = [event for event in (Prompted, Drafted, Sent, Arrived, Resume, Start) if (run.state, event) in TABLE]
+    moving: tuple[type[Event], ...] = (Prompted, Drafted, Sent, Arrived, Resume, Start)
+    wanted: list[type[Event]] = [event for event in moving if (run.state, event) in TABLE]
+    if run.questions:
+        wanted.append(Answer)
     able = [event for event in EVENTS if (run.state, event) in TABLE and (event is not Stop or chance.random() < 0.1)]
     return samples[chance.choice(wanted if wanted and chance.random() < 0.5 else able)]
 
@@ -1009,6 +1067,8 @@ class OverlayMachine(RuleBasedStateMachine):
         replied = isinstance(event, Arrived) and before.state is SessionState.WAITING_REMOTE
         if replied or (before.kept and not self.run.kept) or (isinstance(event, RemoteFailed) and event.lost):
             self.under_way = None
+            if isinstance(event, RemoteFailed) and before.sending is not None:
+                self.sent.discard(before.sending)  # it was refused here, and is a draft again
         if isinstance(event, Restarted):
             self.prompt = None
         if isinstance(event, Drafted | LocalFailed):
@@ -1036,6 +1096,8 @@ class OverlayMachine(RuleBasedStateMachine):
                 assert self.prompt is None
                 assert before.decides == "agent" or isinstance(event, HandBack)
                 self.prompt = effect.id
+            case Permit():
+                assert effect.question not in {each.id for each in self.run.questions}
             case Cancel():
                 assert effect.id == self.prompt
                 self.prompt = None
@@ -1087,6 +1149,18 @@ class OverlayMachine(RuleBasedStateMachine):
     @rule(hard=st.booleans())
     def the_agent_fails(self, hard: bool) -> None:
         self.happens(LocalFailed(self.run.prompt or "", DraftFailure(reason="it failed", hard=hard)))
+
+    @rule(id=unknown)
+    def the_agent_asks_for_permission(self, id: str) -> None:
+        self.happens(Asked(msgspec.structs.replace(LEAVE, id=id)))
+
+    @rule(choice=st.sampled_from(["yes", "no", "maybe", None]))
+    def a_person_permits(self, choice: str | None) -> None:
+        self.happens(Answer(self.run.questions[0].id if self.run.questions else "q0", choice))
+
+    @rule(id=unknown)
+    def a_permission_is_no_longer_asked_for(self, id: str) -> None:
+        self.happens(Unasked(id))
 
     @rule(text=st.one_of(st.none(), texts))
     def a_person_approves(self, text: str | None) -> None:
@@ -1149,6 +1223,7 @@ class OverlayMachine(RuleBasedStateMachine):
             SessionState.PROCESSING_REMOTE,
         }
         assert run.decides == "agent" or not (run.prompt or run.pending)
+        assert run.prompt or not run.questions
         assert run.failures < run.limits.max_failures
         assert run.state not in QUIET or run.since_ms is None
 

@@ -23,7 +23,7 @@ from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.ports import AskUser, DraftFailure, LocalAgent, PromptRequest, deny
+from remit.relay.bridge.ports import AskUser, DraftFailure, LocalAgent, PromptRequest
 from remit.relay.call_shared import RemoteCalls
 from remit.relay.client import connection
 from remit.relay.client.connection import GatewayConnection
@@ -80,7 +80,6 @@ async def relaying(
     host: bool,
     share: bool,
     shared: Mapping[str, SharedSection] | None = None,
-    ask_user: AskUser = deny,
     changed: Callable[[Overlay], None] = lambda _: None,
     noted: Callable[[SharedStep], None] = lambda _: None,
     told: Callable[[SharingEvent], None] = lambda _: None,
@@ -94,9 +93,8 @@ async def relaying(
     The gateway need not answer yet: the device waits for it, and *linked* hears the state of the connection. *hub* is
     open; without one no agent of the team can be shared or used by a profile. Its agents on other devices are called
     through this one. *changed* and *noted* hear of sessions, *unable* of commands of other processes that failed,
-    *told* of calls to shared agents, *trouble* of problems with other devices; *ask_user* decides when an ACP agent
-    asks for permission. Every step is recorded in the team's store. Only one process at a time can run a device;
-    a second one raises a `RemitError`.
+    *told* of calls to shared agents, *trouble* of problems with other devices. Every step is recorded in the team's
+    store. Only one process at a time can run a device; a second one raises a `RemitError`.
     """
     if share and hub is None:
         raise ValueError("sharing agents needs a hub")
@@ -115,7 +113,7 @@ async def relaying(
             stack.push_async_callback(sharer.close)
         runs = None
         if host:
-            agent_of = partial(_local_agent, team, hub, connected.device, ask_user=ask_user, environ=environ)
+            agent_of = partial(_local_agent, team, hub, connected.device, environ=environ)
             runs = SessionService(
                 sealer,
                 post,
@@ -269,7 +267,7 @@ async def _stopped(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _local_agent(
-    team: Team, hub: Engine | None, device: Device, profile: str, *, ask_user: AskUser, environ: Mapping[str, str]
+    team: Team, hub: Engine | None, device: Device, profile: str, ask_user: AskUser, *, environ: Mapping[str, str]
 ) -> LocalAgent:
     """Return the local agent of a profile; if it is unavailable, one that fails each session with the reason."""
     said = team.profiles[profile]

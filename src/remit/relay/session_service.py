@@ -17,16 +17,16 @@ from remit.policy.budget import Window
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.ports import Draft, DraftFailure, LocalAgent, Mode, PromptRequest
+from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, LocalAgent, Mode
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.peers import PeerDevice
 from remit.relay.e2e.channel import MessageCipher, Opened
+from remit.relay.local_turns import LocalTurns
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Person
 from remit.relay.messages.catalog import choose, latest_offers
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
 from remit.relay.session import moves, repository
-from remit.relay.session.history import request
 from remit.relay.session.moves import ENDED, Event, SessionState
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
 from remit.relay.session.reducer import is_changed_by_restart, step
@@ -52,7 +52,7 @@ class SessionService:
         delivery: MessageDelivery,
         *,
         profiles: Mapping[str, Profile],
-        agent_of: Callable[[str], LocalAgent],
+        agent_of: Callable[[str, AskUser], LocalAgent],
         detect: Detector,
         now_ms: Callable[[], int],
         requester: str = "",
@@ -64,7 +64,6 @@ class SessionService:
         self._state = sealer.device.state
         self._delivery = delivery
         self._profiles = profiles
-        self._agent_of = agent_of
         self._detect = detect
         self._now_ms = now_ms
         self._requester = requester
@@ -74,10 +73,7 @@ class SessionService:
         self._kept = RunRepository(self._state)
         self._runs: dict[str, Overlay] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._agents: dict[str, LocalAgent] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
-        """One prompt at a time for each profile."""
-        self._prompts: dict[str, asyncio.Task[None]] = {}
+        self._local = LocalTurns(agent_of, self._do, self._drafted)
         self._windows: dict[tuple[str, str], Window] = {}
 
     async def __aenter__(self) -> "SessionService":
@@ -94,12 +90,9 @@ class SessionService:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [self._ticking, *self._prompts.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        for agent in self._agents.values():
-            await agent.close()
+        self._ticking.cancel()
+        await asyncio.wait([self._ticking])
+        await self._local.close()
 
     # ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -343,36 +336,20 @@ class SessionService:
         for effect in taken.effects:
             match effect:
                 case moves.Prompt():
-                    task = asyncio.create_task(self._prompt(run.id, effect))
-                    self._prompts[effect.id] = task
-                    task.add_done_callback(lambda _, prompt=effect.id: self._prompts.pop(prompt, None))
+                    self._local.begin(run, effect, self._profile(run.profile).constraints)
                 case moves.Cancel(id=prompt):
-                    if prompt in self._prompts:
-                        self._prompts[prompt].cancel()
+                    self._local.cancel(prompt)
+                case moves.Permit(question=question, choice=choice):
+                    self._local.answer(question, choice)
                 case _:
                     pass  # a pending draft and the end are part of the run
 
-    async def _prompt(self, run_id: str, prompt: moves.Prompt) -> None:
-        try:
-            await self._ask_agent(run_id, prompt)
-        except StoreError as error:
-            # The run keeps its stored state; resuming it tries again.
-            _log.error("run %s cannot continue: %s", run_id, error.fault.message)
-
-    async def _ask_agent(self, run_id: str, prompt: moves.Prompt) -> None:
-        run = self._runs[run_id]
-        profile = self._profile(run.profile)
-        async with self._turns.setdefault(run.profile, asyncio.Lock()):
-            if await self._do(run_id, moves.Prompted(prompt.id)) is not None:
-                return
-            if run.profile not in self._agents:
-                self._agents[run.profile] = self._agent_of(run.profile)
-            asked = request(prompt, profile=run.profile, session=run.session, constraints=profile.constraints)
-            said = await _draft_from(self._agents[run.profile], asked)
+    async def _drafted(self, run_id: str, prompt: str, said: Draft | DraftFailure, remote_message: str) -> None:
         if isinstance(said, Draft):
-            await self._do(run_id, moves.Drafted(prompt.id, said, self._reviews(run, said, asked.remote_message)))
+            reviews = self._reviews(self._runs[run_id], said, remote_message)
+            await self._do(run_id, moves.Drafted(prompt, said, reviews))
         else:
-            await self._do(run_id, moves.LocalFailed(prompt.id, said))
+            await self._do(run_id, moves.LocalFailed(prompt, said))
 
     def _reviews(self, run: Overlay, draft: Draft, remote_message: str) -> tuple[Review, ...]:
         met = any(
@@ -382,7 +359,7 @@ class SessionService:
             for entry in each.timeline
         )
         facts = ReviewFacts(
-            objective=self._runs[run.id].objective,
+            objective=run.objective,
             remote_message=remote_message,
             first_contact=not met,
             detect=self._detect,
@@ -437,12 +414,3 @@ class SessionService:
 def awaits(run: Overlay, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
     """Return whether a run waits for this answer: the first one to its last message, from the device that it asked."""
     return run.session == message.session and run.device == opened.sender and message.to == run.asked
-
-
-async def _draft_from(agent: LocalAgent, asked: PromptRequest) -> Draft | DraftFailure:
-    """Return the draft of an agent; an exception of its driver is reported as a failure of the agent."""
-    try:
-        return await agent.prompt(asked)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run must not wait forever
-        _log.exception("the driver of the agent of %s failed", asked.profile_id)
-        return DraftFailure(reason=f"the driver of the agent failed ({type(error).__name__}); see the log", hard=True)

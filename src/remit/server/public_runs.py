@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from remit.relay.bridge.ports import Mode, Role
+from remit.relay.bridge.ports import Mode, PermissionRequest, Role
 from remit.relay.device.peers import PeerDevice
 from remit.relay.messages.catalog import shares
 from remit.relay.messages.types import AgentOffer
@@ -134,6 +134,26 @@ class TurnView(Struct, frozen=True, kw_only=True):
     """Why it will never get a reply; empty if it may."""
 
 
+class ChoiceView(Struct, frozen=True, kw_only=True):
+    """A possible answer to a permission request."""
+
+    id: str
+    name: str
+    kind: str
+    """`allow_once`, `allow_always`, `reject_once` or `reject_always`."""
+
+
+class QuestionView(Struct, frozen=True, kw_only=True):
+    """A permission request of the local agent, in its words."""
+
+    id: str
+    title: str
+    kind: str
+    """The kind of tool, as the agent says; may be empty."""
+    details: str
+    choices: tuple[ChoiceView, ...]
+
+
 class DraftView(Struct, frozen=True, kw_only=True):
     """A draft that waits for approval; after the end of the run, one that was not sent."""
 
@@ -174,6 +194,8 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     kept: int
     """Replies that arrived while it is paused."""
     draft: DraftView | None
+    questions: tuple[QuestionView, ...]
+    """What the local agent asks its user; each is answered with `answer`."""
     failure: str
     ended: Reason | None
     banner: str
@@ -228,6 +250,7 @@ def view(run: Overlay, now_ms: int) -> SharedRunView:
         timeline=tuple(map(_turn, run.timeline)),
         kept=len(run.kept),
         draft=None if run.draft is None else _draft(run.draft),
+        questions=tuple(map(_question, run.questions)),
         failure=run.failure,
         ended=run.ended,
         banner=run.banner,
@@ -249,6 +272,11 @@ def line(run: Overlay) -> SharedRunLine:
         waits=run.waits,
         ended=run.ended,
     )
+
+
+def _question(asks: PermissionRequest) -> QuestionView:
+    choices = tuple(ChoiceView(id=each.id, name=each.name, kind=each.kind) for each in asks.choices)
+    return QuestionView(id=asks.id, title=asks.title, kind=asks.kind, details=asks.details, choices=choices)
 
 
 def _turn(entry: TimelineEntry) -> TurnView:

@@ -15,7 +15,17 @@ Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 
 ActName = Literal[
-    "pause", "resume", "stop", "take_over", "hand_back", "say", "approve", "reject", "set_objective", "set_mode"
+    "pause",
+    "resume",
+    "stop",
+    "take_over",
+    "hand_back",
+    "say",
+    "approve",
+    "reject",
+    "answer",
+    "set_objective",
+    "set_mode",
 ]
 
 
@@ -79,6 +89,14 @@ class RejectRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_field
     reason: Annotated[str, Meta(max_length=2_000)] = ""
 
 
+class AnswerRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Answer a permission request of the local agent."""
+
+    question: Name
+    choice: Name | None = None
+    """The id of one of its choices; None: no."""
+
+
 class SetObjectiveRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Change the objective."""
 
@@ -100,6 +118,7 @@ Act = (
     | SayRequest
     | ApproveRequest
     | RejectRequest
+    | AnswerRequest
     | SetObjectiveRequest
     | SetModeRequest
 )
@@ -129,6 +148,8 @@ def event_of(act: Act) -> moves.Event:
             return moves.Approve(draft, words)
         case RejectRequest(draft=draft, reason=reason):
             return moves.Reject(draft, reason)
+        case AnswerRequest(question=question, choice=choice):
+            return moves.Answer(question, choice)
         case SetObjectiveRequest(objective=objective):
             return moves.SetObjective(objective)
         case SetModeRequest(mode=mode):
@@ -146,6 +167,7 @@ ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
     "say": (SayRequest, moves.Say),
     "approve": (ApproveRequest, moves.Approve),
     "reject": (RejectRequest, moves.Reject),
+    "answer": (AnswerRequest, moves.Answer),
     "set_objective": (SetObjectiveRequest, moves.SetObjective),
     "set_mode": (SetModeRequest, moves.SetMode),
 }
@@ -168,4 +190,6 @@ def possible(run: Overlay) -> tuple[ActName, ...]:
     out: set[ActName] = {"take_over"} if person else {"hand_back", "say"}
     if run.pending is None:
         out |= {"approve", "reject"}
+    if not run.questions:
+        out.add("answer")
     return tuple(name for name, (_, event) in ACTS.items() if (run.state, event) in moves.TABLE and name not in out)

@@ -15,7 +15,7 @@ from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.screen import worded
 from remit.cli.talk.input_line import InputLine
 from remit.protocol.errors import TABLE, Code, RemitError, fault
-from remit.relay.bridge.ports import Mode, PermissionRequest
+from remit.relay.bridge.ports import Mode
 from remit.relay.messages.audit import Person
 from remit.relay.session import moves
 from remit.relay.session.moves import ENDED, Event, Reason, SessionState
@@ -67,8 +67,8 @@ class SharedConversation:
         self._over = asyncio.Event()
         self._host: SessionService | None = None
         self._person = Person(current_user(), "chat")
-        self._asking = asyncio.Lock()
-        self._answer: asyncio.Future[str | None] | None = None
+        self._denied: set[str] = set()
+        """Permission requests that were answered with no, because nobody can type here."""
         self._pausing = False
         self._editing = False
         self.is_leaving = False
@@ -100,6 +100,8 @@ class SharedConversation:
             return
         self._view.show(run)
         self._check()
+        if self._line is None:
+            self._deny(run)
 
     def _check(self) -> None:
         run = self._view.run
@@ -131,7 +133,8 @@ class SharedConversation:
         """Handle a typed line; None is the end of input."""
         run = self._view.run
         seen = run.pending.id if run is not None and run.pending is not None else None
-        self._queue.put_nowait(Leave() if line is None else _Typed(line, seen))
+        asked = run.questions[0].id if run is not None and run.questions else None
+        self._queue.put_nowait(Leave() if line is None else _Typed(line, seen, asked))
 
     def interrupt(self, *, leave: bool) -> None:
         """Handle Ctrl-C: pause the run, or exit if it is paused."""
@@ -159,7 +162,8 @@ class SharedConversation:
     async def _take(self, typed: "_Typed | Event | Leave") -> None:
         run, board = self._view.run, self._view.board
         assert run is not None, "shown before anything is typed"
-        if isinstance(typed, _Typed) and self._answered(typed.line):
+        if isinstance(typed, _Typed) and (answer := _answer(typed, run)) is not None:
+            await self._do(answer)
             return
         match _meant(typed, run) if isinstance(typed, _Typed) else typed:
             case None:
@@ -222,40 +226,36 @@ class SharedConversation:
 
     # ── permission requests of the local agent ────────────────────────────────────────────────────────────────────────
 
-    async def permit(self, question: PermissionRequest) -> str | None:
-        """Ask the person at the terminal; without one, the answer is no."""
-        if self._line is None:
-            self._view.board.say(
-                f"Your agent asked for permission, but nobody is here to answer: {one_line(question.title, 300)}"
-            )
-            return None
-        async with self._asking:
-            self._answer = asyncio.get_running_loop().create_future()
-            self._view.asked(question)
-            try:
-                return await self._answer
-            finally:
-                self._answer = None
-                self._view.asked(None)
-
-    def _answered(self, typed: str) -> bool:
-        """Return whether a typed line answers the agent's permission request."""
-        asks, answer, word = self._view.asks, self._answer, typed.strip().lower()
-        if asks is None or answer is None or answer.done():
-            return False
-        if word in ("n", "no"):
-            answer.set_result(None)
-        elif word.isdecimal() and 1 <= int(word) <= len(asks.choices):
-            answer.set_result(asks.choices[int(word) - 1].id)
-        else:
-            return False
-        return True
+    def _deny(self, run: Overlay) -> None:
+        """Answer permission requests with no, as there is nobody at the terminal."""
+        for question in run.questions:
+            if question.id not in self._denied:
+                self._denied.add(question.id)
+                self._queue.put_nowait(moves.Answer(question.id))
+                self._view.board.say(
+                    f"Your agent asked for permission, but nobody is here to answer: {one_line(question.title, 300)}"
+                )
 
 
 class _Typed(NamedTuple):
     line: str
     draft: str | None
     """The draft that was shown when the line was entered."""
+    question: str | None
+    """The permission request that was shown then."""
+
+
+def _answer(typed: _Typed, run: Overlay) -> moves.Answer | None:
+    """Return the answer to the permission request that was shown when the line was typed; None: it is none."""
+    asks = next((each for each in run.questions if each.id == typed.question), None)
+    if asks is None:
+        return None
+    word = typed.line.strip().lower()
+    if word in ("n", "no"):
+        return moves.Answer(asks.id)
+    if word.isdecimal() and 1 <= int(word) <= len(asks.choices):
+        return moves.Answer(asks.id, asks.choices[int(word) - 1].id)
+    return None
 
 
 def _meant(typed: _Typed, run: Overlay) -> Meaning | None:

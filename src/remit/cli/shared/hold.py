@@ -191,7 +191,6 @@ class _SharedChat:
                     hub=hub,
                     host=True,
                     share=bool(team.shared),
-                    ask_user=self.chat.permit,
                     changed=changed,
                     told=self._print_call,
                     unable=self._view.unable,

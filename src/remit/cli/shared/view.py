@@ -28,8 +28,6 @@ class SharedRunDisplay:
         self.board = FooterScreen(line, self._footer)
         self.run: Overlay | None = None
         self.connection: Connection = "connecting"
-        self.asks: PermissionRequest | None = None
-        """The permission that the local agent asks for."""
         self.answer_elsewhere: Callable[[Overlay], str] = lambda _: ""
         """Returns the command that answers a draft from elsewhere, if nobody can type here."""
         self._device = ""
@@ -59,6 +57,7 @@ class SharedRunDisplay:
         if before is not None:
             self._note_changes(before, run)
         self._note_state(before, run)
+        self._note_question(before, run)
         self._note_draft(run)
         self.board.tick()
 
@@ -117,6 +116,14 @@ class SharedRunDisplay:
         if not self.board.redraws:
             self.board.tell([*wording.draft_lines(run), wording.KEYS])
 
+    def _note_question(self, before: Overlay | None, run: Overlay) -> None:
+        """Print a new permission request of the local agent, if it does not stay visible by itself."""
+        asks = _asks(run)
+        if asks is None or self._line is None or self.board.redraws:
+            return
+        if before is None or before.questions[:1] != run.questions[:1]:
+            self.board.tell(wording.permission_lines(asks))
+
     def show_draft(self) -> None:
         """Show the whole pending draft."""
         run = self.run
@@ -126,8 +133,8 @@ class SharedRunDisplay:
         """Print again what waits for an answer, if it does not stay visible by itself."""
         if self.board.redraws or self.run is None or self._line is None:
             return
-        if self.asks is not None:
-            self.board.say(wording.permission_keys(self.asks))
+        if (asks := _asks(self.run)) is not None:
+            self.board.say(wording.permission_keys(asks))
         elif self.run.state is SessionState.READY_TO_SEND and self.run.pending is not None:
             self.board.say(f"The draft for turn {self.run.turn + 1} needs your review: {wording.KEYS} · /show")
 
@@ -176,20 +183,13 @@ class SharedRunDisplay:
         """Print the calls of other devices to this team's agents."""
         self._note(*lines)
 
-    def asked(self, question: PermissionRequest | None) -> None:
-        """Show a permission request of the local agent; None if it is answered."""
-        self.asks = question
-        if question is not None and not self.board.redraws:
-            self.board.tell(wording.permission_lines(question))
-        self.board.tick()
-
     def _footer(self, width: int, height: int) -> list[str]:
         if self.run is None or self.run.state in ENDED:
             return []
         return wording.footer(
             self.run,
             connection=self.connection,
-            asks=self.asks,
+            asks=_asks(self.run),
             now_ms=now_ms(),
             width=width,
             height=height,
@@ -216,3 +216,8 @@ class SharedRunDisplay:
                 self._data.document(document)
         else:
             self._data.document(document)
+
+
+def _asks(run: Overlay) -> PermissionRequest | None:
+    """Return the permission that the local agent asks for; others are asked after it."""
+    return run.questions[0] if run.questions else None

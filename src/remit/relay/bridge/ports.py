@@ -84,6 +84,8 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
 
     session_id: str
     """The session of the run."""
+    id: str = ""
+    """Its id in the run; empty: it was not put to the user yet."""
     title: str
     kind: str
     """The kind of tool, as the agent says: `read`, `edit`, `execute`, … or empty."""

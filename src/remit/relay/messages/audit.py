@@ -16,7 +16,7 @@ from remit.policy.verdict import Detector
 from remit.protocol.errors import Fault
 from remit.protocol.records import Kind, SharedStep
 from remit.relay.device.state import DeviceFile
-from remit.relay.session.moves import AskPerson, Send
+from remit.relay.session.moves import AskPerson, Permit, Send
 from remit.relay.session.run import Transition
 from remit.runtime.ports import NumberedRecord, Recorder, StoreError
 
@@ -31,6 +31,9 @@ TOGETHER = 100
 AGAIN_S = 1.0
 # Entries written without `wake` are found within this time.
 LOOK_S = 2.0
+
+# An agent can write any text as the kind of a choice; these are those of the protocol.
+_CHOICES = {kind: kind for kind in ("allow_once", "allow_always", "reject_once", "reject_always")}
 
 _log = logging.getLogger("remit.relay")
 
@@ -82,7 +85,7 @@ def of_step(
     *by* is the person who did it, if any; *why* is the reason of a refusal.
     """
     run = taken.overlay
-    label = next((each.label for each in taken.effects if isinstance(each, Send)), "")
+    label = next((_label(each) for each in taken.effects if isinstance(each, Send | Permit)), "")
     asked = next((each.reviews for each in taken.effects if isinstance(each, AskPerson)), ())
     step = SharedStep(
         side="asks",
@@ -102,6 +105,11 @@ def of_step(
         failure=struck(run.recorded_failure if why is None else why.message, detect),
     )
     return AuditEntry(at_ms=now_ms, run=run.id, session=run.session, step=step)
+
+
+def _label(effect: Send | Permit) -> str:
+    """Return how a message was released, or how a permission was answered."""
+    return effect.label if isinstance(effect, Send) else _CHOICES.get(effect.kind, "reject_once")
 
 
 def unsent(entry: AuditEntry) -> AuditEntry:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure, Mode
+from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure, Mode, PermissionRequest
 from remit.relay.session.review import Review
 
 
@@ -75,6 +75,26 @@ class LocalFailed(Struct, frozen=True, tag=True):
 
     id: str
     failed: DraftFailure
+
+
+class Asked(Struct, frozen=True, tag=True):
+    """The local agent asks its user for permission while it drafts."""
+
+    question: PermissionRequest
+
+
+class Answer(Struct, frozen=True, tag=True):
+    """A person answers a permission request of the local agent."""
+
+    question: str
+    choice: str | None = None
+    """The id of a choice; None: no."""
+
+
+class Unasked(Struct, frozen=True, tag=True):
+    """A permission request needs no answer any more: its time is over, or the agent has gone on."""
+
+    question: str
 
 
 class Approve(Struct, frozen=True, tag=True):
@@ -168,6 +188,9 @@ Event = (
     | Prompted
     | Drafted
     | LocalFailed
+    | Asked
+    | Answer
+    | Unasked
     | Approve
     | Reject
     | Sent
@@ -219,6 +242,15 @@ class AskPerson(Struct, frozen=True, tag="Ask"):
     """The reasons; there is at least one."""
 
 
+class Permit(Struct, frozen=True, tag=True):
+    """Tell the local agent what the person chose."""
+
+    question: str
+    choice: str | None
+    kind: str
+    """The kind of the choice; empty: no."""
+
+
 class Cancel(Struct, frozen=True, tag=True):
     """Cancel the prompt with this id; a late result of it is refused."""
 
@@ -233,7 +265,7 @@ class Ended(Struct, frozen=True, tag=True):
     banner: str = ""
 
 
-Effect = Prompt | Send | AskPerson | Cancel | Ended
+Effect = Prompt | Send | AskPerson | Permit | Cancel | Ended
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -267,6 +299,9 @@ TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
         # Ready, asked again (it was empty), done, or at a limit.
         Drafted: "L>SPOCX Z>ZX",
         LocalFailed: "P>POEX L>POEX O>OEX Z>ZEX",
+        Asked: "L>L Z>Z",
+        Answer: "L>L Z>Z",
+        Unasked: "L>L Z>Z",
         Approve: "S>SX",
         Reject: "S>POX",
         # A reply may arrive before the confirmation that the message was queued.

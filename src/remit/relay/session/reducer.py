@@ -14,22 +14,26 @@ The caller (`SessionService`) does this:
 - It reports `Tick` periodically; the time limit is as exact as that.
 
 The clock of `max_duration_ms` runs while agents work: not while the run is paused or in error, while a person reviews a
-draft, or while a person has taken over.
+draft or is asked for a permission, or while a person has taken over.
 """
 
 from msgspec.structs import replace
 
 from remit.protocol.lifecycle import IllegalMoveError
+from remit.relay.bridge.ports import PermissionRequest
 from remit.relay.session import transitions
 from remit.relay.session.moves import (
     TABLE,
+    Answer,
     Approve,
     Arrived,
+    Asked,
     Drafted,
     Event,
     HandBack,
     LocalFailed,
     Pause,
+    Permit,
     Prompted,
     Reject,
     RemoteFailed,
@@ -44,6 +48,7 @@ from remit.relay.session.moves import (
     Stop,
     TakeOver,
     Tick,
+    Unasked,
     refusal,
 )
 from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
@@ -69,6 +74,8 @@ def step(overlay: Overlay, event: Event, now_ms: int) -> Transition | MoveRefuse
     if isinstance(taken, MoveRefused):
         return taken
     run = taken.overlay
+    if run.questions and run.prompt is None:
+        run = replace(run, questions=())
     if run.state not in allowed:
         raise IllegalMoveError(f"{type(event).__name__} cannot move a run from {overlay.state} to {run.state}")
     return Transition(replace(run, since_ms=now_ms) if _is_at_work(run) else run, taken.effects)
@@ -76,7 +83,9 @@ def step(overlay: Overlay, event: Event, now_ms: int) -> Transition | MoveRefuse
 
 def _is_at_work(run: Overlay) -> bool:
     match run.state:
-        case SessionState.WAITING_LOCAL | SessionState.WAITING_REMOTE:
+        case SessionState.WAITING_LOCAL:
+            return not run.questions
+        case SessionState.WAITING_REMOTE:
             return True
         case SessionState.PLANNING | SessionState.PROCESSING_REMOTE:
             return run.decides == "agent"
@@ -97,6 +106,12 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
             return transitions.not_awaited(run, prompt) or transitions.drafted(answered, prompt, draft, reviews, now_ms)
         case LocalFailed(id=prompt, failed=failed):
             return transitions.not_awaited(run, prompt) or transitions.local_failed(replace(run, prompt=None), failed)
+        case Asked(question=question):
+            return _asked(run, question)
+        case Answer(question=question, choice=choice):
+            return _answered(run, question, choice)
+        case Unasked(question=question):
+            return Transition(_without(run, question))
         case Approve(draft=draft, text=text):
             return _approve(run, draft, text, now_ms)
         case Reject(draft=draft, reason=reason):
@@ -161,6 +176,28 @@ def _reject(run: Overlay, draft: str, reason: str) -> Transition | MoveRefused:
     if reason.strip():
         guidance = f"{guidance}\nThe reason: {reason}"
     return transitions.next_turn(replace(run, pending=None, guidance=guidance))
+
+
+def _asked(run: Overlay, question: PermissionRequest) -> Transition | MoveRefused:
+    if run.prompt is None:
+        return MoveRefused("the agent is not drafting for this run")
+    return Transition(replace(run, questions=(*run.questions, question)))
+
+
+def _answered(run: Overlay, question: str, choice: str | None) -> Transition | MoveRefused:
+    asked = next((each for each in run.questions if each.id == question), None)
+    if asked is None:
+        return MoveRefused(f"the permission request {question[:100]} does not wait for an answer")
+    chosen = next((each for each in asked.choices if each.id == choice), None)
+    if chosen is None and choice is not None:
+        offered = ", ".join(each.id for each in asked.choices)
+        return MoveRefused(f"the agent does not offer the choice {choice[:100]}; it offers {offered}")
+    permit = Permit(question=question, choice=choice, kind="" if chosen is None else chosen.kind)
+    return Transition(_without(run, question), (permit,))
+
+
+def _without(run: Overlay, question: str) -> Overlay:
+    return replace(run, questions=tuple(each for each in run.questions if each.id != question))
 
 
 def _not_pending(run: Overlay, draft: str) -> MoveRefused:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from remit.relay.bridge.ports import Mode, Role
+from remit.relay.bridge.ports import Mode, PermissionRequest, Role
 from remit.relay.session.moves import ENDED, Effect, Label, Reason, SessionState
 from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review
@@ -70,6 +70,8 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     prompts: int = 0
     prompt: str | None = None
     """The current prompt, due or in progress."""
+    questions: tuple[PermissionRequest, ...] = ()
+    """The permission requests of the local agent that wait for an answer."""
     pending: PendingDraft | None = None
     """The draft that a person reviews; after the end, the unsent draft."""
     sending: str | None = None
