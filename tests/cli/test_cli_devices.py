@@ -182,7 +182,7 @@ def test_who_is_allowed_shares_as_soon_as_it_says_so(annas: Path, bobs: Path) ->
     assert (taken_back["shared"], taken_back["offers"]) == (False, None)
 
 
-@pytest.mark.parametrize(("answer", "code", "known"), [("yes", 0, [True]), ("later", 0, [False]), ("no", 4, [])])
+@pytest.mark.parametrize(("answer", "code", "known"), [("y", 0, [True]), ("later", 0, [False]), ("no", 4, [])])
 def test_in_a_terminal_the_owner_is_asked_whether_the_codes_match(
     annas: Path, bobs: Path, answer: str, code: int, known: list[bool]
 ) -> None:

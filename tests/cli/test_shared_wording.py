@@ -82,7 +82,7 @@ def test_the_footer_holds_the_objective_the_question_with_its_rule_and_the_meter
         "  money: It names an amount of money.",
         "  │ first",
         "  │ second",
-        "a approve · e edit · r WHY reject · /help",
+        "a approve · e edit · r WHY reject · /pause · /take over · /stop · /help",
         "draft needs review · manual · connected · turn 0 of 8 · 0 s of 10 min",
     ]
 
@@ -92,9 +92,19 @@ def test_the_footer_never_takes_more_than_its_share_of_the_window() -> None:
     long = replace(DRAFT, text="漢字" * 18 + "\nline" * 500)  # the first is folded once
     lines = shown(replace(ASKED, objective="x" * 500, pending=long), width=40, height=24)
     assert len(lines) <= 24 - 6, "six lines are left of what was said"
-    assert [line for line in lines if line.startswith("  …")] == ["  … 494 more lines; /show shows all"]
+    assert [line for line in lines if line.startswith("  …")] == ["  … 496 more lines; /show shows all"]
     assert all(cell_len(line) <= 40 for line in lines)
     assert list(draft_lines(replace(ASKED, pending=long)))[-2] == "    line", "and /show has all of it"
+
+
+def test_a_long_objective_goes_on_in_the_next_lines_where_there_is_room() -> None:
+    objective = "review this API for security issues, above all its tokens and who may revoke them"
+    waiting = replace(RUN, state=SessionState.WAITING_LOCAL, objective=objective)
+    assert shown(waiting, width=60, height=30)[:2] == [
+        "── Objective: review this API for security issues, above",
+        "   all its tokens and who may revoke them " + "─" * 18,
+    ]
+    assert shown(waiting, width=60, height=12)[0] == "── Objective: review this API for security issues, above… ──"
 
 
 @pytest.mark.parametrize("height", [8, 9, 10, 12, 16, 24])
@@ -108,7 +118,7 @@ def test_in_a_low_window_the_draft_is_shortened_and_never_what_can_be_typed(widt
     lines = shown(replace(ASKED, pending=long), width=width, height=height)
     assert len(lines) <= height - 2
     text = " ".join(lines)
-    assert "a approve · e edit · r WHY reject · /help" in text
+    assert "a approve · e edit · r WHY reject · /" in text
     assert "more lines; /show shows all" in text
     assert "draft needs review" in text
     assert all(cell_len(line) <= max(width, 36) for line in lines)
@@ -156,7 +166,7 @@ def test_a_face_of_several_parts_takes_no_more_room_than_is_kept_for_it() -> Non
         ),
         (replace(RUN, state=SessionState.WAITING_REMOTE, decides="person"), "/pause · /hand back · /stop · /help"),
         (replace(ASKED, state=SessionState.PAUSED), "/resume · /stop · Ctrl-C exits · /help"),
-        (ASKED, "a approve · e edit · r WHY reject · /help"),
+        (ASKED, "a approve · e edit · r WHY reject · /pause · /take over · /stop · /help"),
         (replace(RUN, state=SessionState.ERROR), ""),
     ],
 )

@@ -310,6 +310,17 @@ def test_a_run_ends_when_its_time_is_over() -> None:
     assert (host.run.active_ms, host.run.since_ms, host.run.prompt) == (600_000, None, None)
 
 
+@pytest.mark.parametrize(
+    ("limit_ms", "words"),
+    [(3_000, "3 seconds"), (90_000, "90 seconds"), (3_600_000, "1 hour"), (250, "250 milliseconds")],
+)
+def test_the_banner_says_a_time_in_a_unit_that_fits(limit_ms: int, words: str) -> None:
+    host = started(limits=ProfileLimits(max_duration_ms=limit_ms))
+    host.says(Prompted("r.p1"))
+    host.after(limit_ms).says(Tick())
+    assert host.run.banner == f"The run has ended at its limit of {words} of work"
+
+
 def test_a_draft_that_comes_too_late_is_not_sent_but_can_be_seen() -> None:
     host = started().after(600_000)
     (ended,) = host.drafts("hello")

@@ -302,15 +302,23 @@ def _do_they_match(card: Card) -> bool:
         "Compare it with the device's owner, who sees it after pairing with your link: remit devices show --link",
         err=True,
     )
-    answer = click.prompt(
-        "Do they see the same digits?", type=click.Choice(["yes", "no", "later"]), default="later", err=True
-    )
+    question = "Do they see the same digits? (yes, no, later)"
+    answer = click.prompt(question, value_proc=_yes_no_or_later, default="later", err=True)
     if answer == "no":
         raise UnmatchedError(
             f"The codes differ, so {_called(card)} was not added. Somebody may have replaced a link.\n"
             "→ Exchange the links again over another channel, and compare again."
         )
     return answer == "yes"
+
+
+def _yes_no_or_later(typed: str) -> str:
+    """Return the word that a typed answer begins."""
+    word = typed.strip().lower()
+    for answer in ("yes", "no", "later"):
+        if word and answer.startswith(word):
+            return answer
+    raise click.BadParameter("type yes, no or later (y, n or l is enough)")
 
 
 def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:

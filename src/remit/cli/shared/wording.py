@@ -31,12 +31,15 @@ CONNECTIONS: dict[Connection, str] = {
     "ended": "disconnected",
 }
 KEYS = "a approve · e edit · r WHY reject · /help"
+_KEYS_AND_CONTROLS = "a approve · e edit · r WHY reject · /pause · /take over · /stop · /help"
 
 # The footer shows as much of a draft as leaves the messages above readable; /show shows all of it.
 _SHARE = 3
 _FEWEST_ROWS = 2
 # The minimum that is useful: which draft, one line of it, and how much more there is.
 _FEWEST_ASKED = 3
+# A longer objective is cut in the footer; /objective shows all of it.
+_MOST_OBJECTIVE = 3
 # In a window that is too low, the input line and one line of messages stay visible.
 _SPARED = 2
 # Makes some terminals show the character before it as an emoji, which takes one more cell.
@@ -137,16 +140,17 @@ def footer(
 ) -> list[str]:
     """Return the footer lines: the objective, the pending question, and the progress.
 
-    In a window that is too low the draft is shortened, then the objective is left out; the possible commands are always
-    there.
+    In a window that is too low the draft is shortened, then the objective is left out, and only the commands for the
+    draft are listed.
     """
     status, meter = f"{_waiting(run, connection, now_ms)} · {run.mode} · {CONNECTIONS[connection]}", meters(run, now_ms)
     both = f"{status} · {meter}"
     below = [both] if cells(both) <= width else [*folded(status, width), *folded(meter, width)]
     keys = folded(able(run), width) if asks is None and able(run) else []
-    above = [_titled(f"Objective: {one_line(run.objective)}", width)]
+    above = _titled(f"Objective: {one_line(run.objective)}", width, min(_MOST_OBJECTIVE, max(1, height // 10)))
     if height - _SPARED - len((*above, *keys, *below)) < _FEWEST_ASKED:
         above, below = [], [cut(both, width)]
+        keys = folded(KEYS, width) if able(run) == _KEYS_AND_CONTROLS and keys else keys
     room = max(_FEWEST_ASKED, height - _SPARED - len((*above, *keys, *below)))
     if asks is not None:
         asked = [part for line in permission_lines(asks) for part in folded(line, width)]
@@ -154,7 +158,9 @@ def footer(
             rest = cut(f"… {hidden} more lines: enlarge the window to see them", width)
             asked = [*asked[: room - 2], rest, asked[-1]]
     elif run.state is SessionState.READY_TO_SEND and run.pending is not None:
-        asked = _draft(run, width, room, max(_FEWEST_ROWS, height // _SHARE))
+        # What the objective and the commands take beyond a line each is taken from the draft.
+        rows = height // _SHARE - max(0, len(above) - 1) - max(0, len(keys) - 1)
+        asked = _draft(run, width, room, max(_FEWEST_ROWS, rows))
     elif run.state is SessionState.ERROR:
         why, todo = (folded(line, width) for line in trouble(run, device))
         asked = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
@@ -169,7 +175,7 @@ def able(run: Overlay) -> str:
     """Return the commands that are possible now; nothing if the pending question already lists them."""
     match run.state:
         case SessionState.READY_TO_SEND if run.pending is not None:
-            return KEYS
+            return _KEYS_AND_CONTROLS
         case SessionState.ERROR | SessionState.COMPLETED | SessionState.STOPPED:
             return ""
         case SessionState.PAUSED:
@@ -200,12 +206,16 @@ def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
     return [*why, *text[:rows], f"  … {len(text) - rows} more lines; /show shows all"]
 
 
-def _titled(title: str, width: int) -> str:
-    """Return a separator line with a title."""
-    shown = f"── {title} "
-    while cells(shown) > width:
-        shown = shown[:-2] + "…"
-    return shown + "─" * (width - cells(shown))
+def _titled(title: str, width: int, most: int) -> list[str]:
+    """Return a separator line with a title, which may go on for up to *most* lines."""
+    lines = folded(title, max(1, width - 4))
+    if len(lines) > most:
+        last = f"{lines[most - 1]}…"
+        while cells(last) > width - 4:
+            last = f"{last[:-2]}…"
+        lines = [*lines[: most - 1], last]
+    shown = [f"── {lines[0]} ", *(f"   {line} " for line in lines[1:])]
+    return [*(line.rstrip(" ") for line in shown[:-1]), shown[-1] + "─" * (width - cells(shown[-1]))]
 
 
 def folded(line: str, width: int) -> list[str]:

@@ -35,15 +35,23 @@ def end_at(run: Overlay, limit: Reason) -> Transition:
     limits = run.limits
     reached = {
         "max_turns": _many(limits.max_turns, "turn"),
-        "max_duration_ms": f"{_many(limits.max_duration_ms / 60_000, 'minute')} of work",
+        "max_duration_ms": f"{_duration(limits.max_duration_ms)} of work",
         "max_failures": f"{_many(limits.max_failures, 'failure')} in a row, the last: {run.failure}",
         "max_tokens_budget": _many(limits.max_tokens_budget or 0, "token"),
     }
     return end(run, SessionState.STOPPED, limit, f"The run has ended at its limit of {reached[limit]}")
 
 
-def _many(count: float, what: str) -> str:
-    return f"{count:.10g} {what}{'' if count == 1 else 's'}"
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _duration(ms: int) -> str:
+    """Return a time in the largest unit of which it is a whole number."""
+    for unit, size in (("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)):
+        if ms >= size and ms % size == 0:
+            return _many(ms // size, unit)
+    return _many(ms, "millisecond")
 
 
 def end(run: Overlay, state: SessionState, why: Reason, banner: str = "") -> Transition:
