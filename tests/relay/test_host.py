@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pairs import Local, together
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
-from remit.relay.bridge.ports import AskUser, Choice, Draft, PermissionRequest, PromptRequest
+from remit.relay.bridge.ports import AskUser, Choice, Draft, PermissionRequest, PromptRequest, deny
 from remit.relay.messages import types
 from remit.relay.messages.audit import Person
 from remit.relay.messages.types import AnswerMessage, DeclineMessage
@@ -99,25 +100,40 @@ async def test_what_the_agent_asks_its_user_is_part_of_the_run_and_answered_ther
 async def test_a_question_that_needs_no_answer_any_more_leaves_the_run(tmp_path: Path) -> None:
     async with together(tmp_path, mode="full_auto") as pair:
         pair.local.wants = LEAVE
-        ask_user = None
+        asks: AskUser = deny
 
         async def impatient(question: PermissionRequest) -> str | None:
-            assert ask_user is not None
-            asking = asyncio.ensure_future(ask_user(question))
+            asking = asyncio.ensure_future(asks(question))
             await eventually(lambda: bool(pair.host.runs[0].questions))
             asking.cancel()
             await eventually(lambda: not pair.host.runs[0].questions)
             return None
 
-        def of(ask: AskUser) -> Local:
-            nonlocal ask_user
-            ask_user, pair.local.ask_user = ask, impatient
+        def of(ask_user: AskUser) -> Local:
+            nonlocal asks
+            asks, pair.local.ask_user = ask_user, impatient
             return pair.local
 
         pair.local.of = of
         run = await pair.until(await pair.start(), SessionState.COMPLETED)
         assert run.turn == 3
     assert [each.event for each in pair.notes if each.event == "Unasked"] == ["Unasked"] * 4
+
+
+async def test_credentials_are_not_displayed_and_are_sent_as_they_are(tmp_path: Path) -> None:
+    key = "sk-live-4eC39HqLyjWDarjtT1zdp7dc4eC39HqL"
+
+    def leaks(request: PromptRequest) -> Draft:
+        return Draft(text=f"use api_key={key}", done=request.turn_index > 1)
+
+    async with together(tmp_path, leaks, mode="full_auto") as pair:
+        run = await pair.host.start("mine", pair.bob.device.id, f"try api_key={key}")
+        run = await pair.until(run, SessionState.COMPLETED)
+        displayed = pair.host.displayed(run)
+    assert [each.text for each in run.timeline] == [f"use api_key={key}", f"heard: use api_key={key}"]
+    assert [each.text for each in displayed.timeline] == ["use api_key=[API_KEY]", "heard: use api_key=[API_KEY]"]
+    assert (displayed.objective, displayed.result) == ("try api_key=[API_KEY]", "use api_key=[API_KEY]")
+    assert key not in msgspec.json.encode(displayed).decode()
 
 
 async def test_full_auto_runs_until_max_turns(tmp_path: Path) -> None:

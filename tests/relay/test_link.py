@@ -13,6 +13,7 @@ from aiohttp import ClientConnectorCertificateError, ServerDisconnectedError, WS
 from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict
 
+from devices import linked, sealer
 from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.connection import GatewayConnection, ReconnectDelays, unreached
@@ -499,3 +500,19 @@ async def test_what_is_at_hand_is_taken_in_order_up_to_a_number_and_a_size() -> 
     assert await arrivals.next() == deliveries[5]
     assert (arrivals.at_hand(9, 100), arrivals.at_hand(9, 100)) == (deliveries[6:], [])
     arrivals.end(RemitError(fault(Code.CANCELLED, "over")))
+
+
+async def test_a_device_does_not_tell_the_gateway_what_software_it_runs_on(tmp_path: Path) -> None:
+    head: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not head.done():
+            head.set_result(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    listening = await asyncio.start_server(listen, "127.0.0.1")
+    port: int = listening.sockets[0].getsockname()[1]
+    async with listening, linked(sealer(tmp_path, "anna"), f"ws://127.0.0.1:{port}"), asyncio.timeout(PATIENCE_S):
+        lines = (await head).decode().lower().splitlines()
+    assert [line for line in lines if line.startswith("user-agent")] == ["user-agent: remit"]
+    assert not any("python" in line or "aiohttp" in line for line in lines)

@@ -27,6 +27,7 @@ from remit.relay.messages.audit import AuditEntry, Person
 from remit.relay.messages.catalog import choose, latest_offers
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
 from remit.relay.session import moves, repository
+from remit.relay.session.display import CredentialFilter
 from remit.relay.session.moves import ENDED, Event, SessionState
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
 from remit.relay.session.reducer import is_changed_by_restart, step
@@ -66,6 +67,8 @@ class SessionService:
         self._profiles = profiles
         self._detect = detect
         self._now_ms = now_ms
+        self.displayed = CredentialFilter(detect).run
+        """Returns a run as people and programs may see it."""
         self._requester = requester
         self._changed = changed
         self._recorded = recorded

@@ -218,7 +218,9 @@ class SharedApi:
     async def _runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/runs`."""
         newest = self._host.runs[: -MOST_RUNS - 1 : -1]
-        await send_value(send, SharedRunList(runs=tuple(map(line, newest))), headers=_NO_STORE)
+        await send_value(
+            send, SharedRunList(runs=tuple(line(self._host.displayed(each)) for each in newest)), headers=_NO_STORE
+        )
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/runs/{run}`."""
@@ -246,7 +248,7 @@ class SharedApi:
         await self._show(send, await self._host.act(run, event_of(act), by=person_of(act)))
 
     async def _show(self, send: Send, run: Overlay, status: int = 200) -> None:
-        await send_value(send, view(run, self._now_ms()), status, _NO_STORE)
+        await send_value(send, view(self._host.displayed(run), self._now_ms()), status, _NO_STORE)
 
     def _found(self, run: str) -> Overlay:
         for each in self._host.runs:
@@ -309,7 +311,7 @@ class SharedApi:
         return f"id: {self._changes.mark(change.number)}\n".encode() + self._frame(change.run)
 
     def _frame(self, run: Overlay) -> bytes:
-        return b"event: run\ndata: " + encode(view(run, self._now_ms())) + b"\n\n"
+        return b"event: run\ndata: " + encode(view(self._host.displayed(run), self._now_ms())) + b"\n\n"
 
 
 def _ready(mark: str, *, resumed: bool) -> bytes:

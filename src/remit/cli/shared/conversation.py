@@ -83,7 +83,7 @@ class SharedConversation:
         run = await _begun(host, wanted, self._person)
         view = self._view
         async with view.board.open():
-            view.begin(_now(host, run.id), wanted.device_name)
+            view.begin(host.displayed(_now(host, run.id)), wanted.device_name)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._work()), group.create_task(self._tick())]
                 ended.add_done_callback(self._cut_off)
@@ -98,7 +98,8 @@ class SharedConversation:
         """Show a change of the run."""
         if self._view.run is None or run.id != self._view.run.id:
             return
-        self._view.show(run)
+        assert self._host is not None, "it is held"
+        self._view.show(self._host.displayed(run))
         self._check()
         if self._line is None:
             self._deny(run)

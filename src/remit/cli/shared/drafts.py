@@ -10,12 +10,14 @@ from remit.cli.places import team_path
 from remit.cli.shared import documents
 from remit.config.device import key_file, passphrase_of
 from remit.config.load import find_team, load_team
+from remit.detectors.pipeline import detector_pipeline
 from remit.documents.shared import SharedDraft
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.key_file import LOCK_FILE, open_keys
 from remit.relay.device.peers import Peers
 from remit.relay.device.state import DeviceFile
 from remit.relay.session import repository
+from remit.relay.session.display import CredentialFilter
 from remit.relay.session.moves import Approve, Reject
 from remit.relay.session.repository import RemoteCommand
 from remit.runtime.keys import HubKeys
@@ -29,7 +31,8 @@ def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> lis
     """Return the unanswered drafts in a device's file, oldest run first."""
     with _opened(path, team_file, overrides) as file:
         peers = {peer.device: peer.card.name for peer in Peers(file).list()}
-        found = [documents.draft(run, peers.get(run.device, "")) for run in repository.waiting(file)]
+        displayed = CredentialFilter(detector_pipeline()).run
+        found = [documents.draft(displayed(run), peers.get(run.device, "")) for run in repository.waiting(file)]
         return [draft for draft in found if draft is not None]
 
 

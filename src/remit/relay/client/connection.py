@@ -185,7 +185,9 @@ class GatewayConnection:
 
     async def __aenter__(self) -> "GatewayConnection":
         self._loop = asyncio.get_running_loop()
-        self._session = ClientSession(timeout=ClientTimeout(total=None, sock_connect=CONNECT_S))
+        # The default header tells the gateway the versions of Python and of the HTTP library.
+        headers = {"User-Agent": "remit"}
+        self._session = ClientSession(timeout=ClientTimeout(total=None, sock_connect=CONNECT_S), headers=headers)
         self._running = asyncio.create_task(self._run())
         return self
 
