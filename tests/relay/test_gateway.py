@@ -18,7 +18,7 @@ from remit.protocol.errors import Code, RemitError
 from remit.relay.client.handshake import greet
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.listener import GatewayListener, serve_gateway
-from remit.relay.gateway.queue import ROW_BYTES
+from remit.relay.gateway.ports import ROW_BYTES
 from remit.relay.gateway.server import FILE, DeviceRateLimit, Gateway
 from remit.relay.wire import (
     MAX_FRAME,

@@ -14,7 +14,8 @@ from remit.relay.client import delivery as post_module
 from remit.relay.gateway import cleanup
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
 from remit.relay.gateway.listener import GatewayListener
-from remit.relay.gateway.queue import ROW_BYTES, SCHEMA_VERSION
+from remit.relay.gateway.ports import ROW_BYTES
+from remit.relay.gateway.queue import SCHEMA_VERSION
 from remit.relay.gateway.server import FILE, Gateway
 from remit.relay.wire import (
     Ack,
@@ -317,19 +318,19 @@ async def test_keys_and_lists_count_as_what_the_gateway_holds_and_are_counted_ri
             await stored(a, 1)
             # Two devices, three keys of which one is used, one on the list, one who sent, one message.
             held = 8 * ROW_BYTES + 200 + 2 * len(b"k1") + len(b"message")
-            assert gateway.held.size() == held
+            assert gateway.held.total_bytes == held
         clock.advance(MONTH_S)
         await come_and_go(url, "a", "b")
     async with gateway_of(tmp_path, clock) as (gateway, url):
-        assert gateway.held.size() == held, "counted anew, it is the same"
+        assert gateway.held.total_bytes == held, "counted anew, it is the same"
         await gateway.tidy()
         clock.advance(MONTH_S)
         await gateway.tidy()
-        assert gateway.held.size() == 5 * ROW_BYTES + 200 + 2 * len(b"k1")
+        assert gateway.held.total_bytes == 5 * ROW_BYTES + 200 + 2 * len(b"k1")
         clock.advance(YEAR_S)
         await come_and_go(url, "c")
         await gateway.tidy()
-        assert (gateway.held.devices, gateway.held.size()) == (1, ROW_BYTES)
+        assert (gateway.held.devices, gateway.held.total_bytes) == (1, ROW_BYTES)
 
 
 async def test_a_full_gateway_takes_no_keys_and_no_new_device_but_a_shorter_list(tmp_path: Path) -> None:
@@ -382,5 +383,5 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path)
             assert found.body == b"queued before"
         clock.advance(11 * DAY_S)
         await gateway.tidy()
-        assert gateway.held.all.messages == 0
+        assert gateway.held.messages == 0
     assert rows(tmp_path, "PRAGMA user_version") == [(SCHEMA_VERSION,)]

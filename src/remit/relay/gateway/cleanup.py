@@ -5,24 +5,14 @@ writer's thread, inside a transaction; if that fails, the next pass visits the s
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from remit.relay.gateway.limits import DAY_S
-from remit.relay.gateway.queue import ROW_BYTES, Queue
+from remit.relay.gateway.ports import ROW_BYTES, CleanupResult
+from remit.relay.gateway.queue import Queue
 from remit.relay.wire import Expired
 
 # This many rows take a few milliseconds; between two steps other work gets its turn.
 ROWS = 500
-
-
-class CleanupResult(NamedTuple):
-    """What one step deleted, and which notices its senders get."""
-
-    full: bool
-    """Whether the step examined as many rows as it may, so that there may be more."""
-    told: tuple[tuple[str, Expired], ...] = ()
-    expired: int = 0
-    devices: int = 0
 
 
 def passing(queue: Queue) -> Iterator[CleanupResult]:

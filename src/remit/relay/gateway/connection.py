@@ -53,6 +53,8 @@ class DeviceConnection:
         "room",
         "routes",
         "sent",
+        "session",
+        "stale",
         "unstored",
     )
 
@@ -61,12 +63,16 @@ class DeviceConnection:
         self.number = number
         self.device = device
         self.key = 0
+        self.session = 0
+        """Grows with each connection of the device, at whichever gateway."""
         self.closing = False
         self.heard = self.progress = now
         self.live = False
-        """Whether everything in the file was sent, so that new messages can be sent at once."""
+        """Whether everything in the store was sent, so that new messages can be sent at once."""
         self.paging = False
         """Whether the next page is being read."""
+        self.stale = False
+        """Whether something was stored meanwhile that the page may not have."""
         self.sent = 0
         """The place up to which everything was sent."""
         self.acked = 0

@@ -1,21 +1,24 @@
 """The connected devices of a gateway, and how messages get from one to another.
 
-Everything here runs in the event loop without waiting: work on the file goes to the writer, and results come back in
-the order of the requests.
+Everything here runs in the event loop without waiting: work goes to the store, which calls back once it is durable.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 
-from remit.relay.gateway import keys
-from remit.relay.gateway.cleanup import CleanupResult, passing
 from remit.relay.gateway.connection import DeliveryRoute, DeviceConnection
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.metrics import GatewayMetrics
-from remit.relay.gateway.queue import AdmittedDevice, NoRoom, Page, Queue
-from remit.relay.gateway.writer import GatewayWriter
+from remit.relay.gateway.ports import (
+    AdmittedDevice,
+    Allowance,
+    Fetched,
+    GatewayStore,
+    NoRoom,
+    Page,
+    Placed,
+    SentMessage,
+)
 from remit.relay.wire import (
     Ack,
     AllowSenders,
@@ -44,16 +47,14 @@ ASKING_FRAMES = 20
 # A connection ends after this many receivers refused its messages; a device knows far fewer.
 MOST_REFUSED = 1_000
 MOST_ROUTES = 1_000
-# Pause between two steps of the cleanup, in which other writes get their turn.
-BETWEEN_STEPS_S = 0.05
+REPLACED = Bye(code="replaced", reason="the device has connected again")
 
 
 class Exchange:
-    """The connections of a gateway, and the one writer behind them."""
+    """The connections of a gateway, and the store behind them, which is open between `open` and `close`."""
 
-    def __init__(
-        self, path: Path, queue: Queue, limits: GatewayLimits, clock: Clock, commit_hook: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, store: GatewayStore, limits: GatewayLimits, clock: Clock) -> None:
+        self._store = store
         self._limits = limits
         self._clock = clock
         self._numbers = count(1)
@@ -63,18 +64,18 @@ class Exchange:
         self._crowd: list[asyncio.Future[None]] = []
         self._dirty: dict[int, DeviceConnection] = {}
         """The connections that have something to flush."""
-        self._place = queue.last_place()
         self._slow: dict[str, int] = {}
         """The number of messages to each device that are not accepted or refused yet."""
         self.troubled = False
         self.metrics = GatewayMetrics()
-        self.held = queue
-        """Here only its counters are read."""
-        self._writer = GatewayWriter(path, queue, settled=self._flush, troubled=self._let_go, commit_hook=commit_hook)
+
+    async def open(self) -> None:
+        """Open the store, or raise `StoreError`."""
+        await self._store.open(self._limits, self._clock, self)
 
     async def close(self) -> None:
         """Write all accepted messages, send their receipts, then tell every device to disconnect."""
-        await self._writer.stop()
+        await self._store.close()
         for connection in list(self.devices.values()):
             back_ms = self._limits.back_ms
             self.cut(connection, Bye(code="closing", reason="the gateway is shutting down", retry_after_ms=back_ms))
@@ -86,17 +87,15 @@ class Exchange:
     ) -> tuple[DeviceConnection, AdmittedDevice | NoRoom]:
         """Return the connection of a device after it was admitted or refused.
 
-        Raises `OSError` if the file cannot be written.
+        Raises `OSError` if the store cannot be written.
         """
         connection = DeviceConnection(transport, number=next(self._numbers), device=device, now=self._clock.now())
         # First of all: from here on nothing more is accepted from the older connection.
         if older := self.devices.get(device):
-            self.cut(older, Bye(code="replaced", reason="the device has connected again"))
+            self.cut(older, REPLACED)
         self.devices[device] = connection
         try:
-            entered = await self._writer.ask(
-                lambda queue: queue.enter(connection.number, device, may_be_new=may_be_new)
-            )
+            entered = await self._store.enter(connection.number, device, may_be_new=may_be_new)
         except BaseException:
             self.leave(connection)
             raise
@@ -109,13 +108,12 @@ class Exchange:
 
     async def look(self, device: str) -> DeviceStatus:
         """Return the status of a device, without changing anything."""
-        found = await self._writer.ask(lambda queue: queue.look(device))
-        waiting, left = found or (0, 0)
-        connected = device in self.devices
+        found = await self._store.look(device)
+        connected, waiting, left = found or (False, 0, 0)
         return DeviceStatus(known=found is not None, connected=connected, waiting=waiting, one_time_left=left)
 
     def _welcome(self, connection: DeviceConnection, entered: AdmittedDevice) -> None:
-        connection.key = entered.key
+        connection.key, connection.session = entered.key, entered.session
         left, is_new = entered.one_time_left, entered.is_new
         connection.say(Welcome(device=connection.device, one_time_left=left, is_new=is_new))
         for each in entered.expired:
@@ -123,12 +121,12 @@ class Exchange:
         connection.flush(self._clock.now())
         self._next_page(connection)
 
-    def leave(self, connection: DeviceConnection) -> None:
-        """Forget a connection that has ended."""
+    def leave(self, connection: DeviceConnection, allowance: Allowance | None = None) -> None:
+        """Forget a connection that has ended, except for what it left of its rate limit."""
         connection.closing = True
         if self.devices.get(connection.device) is connection:
             del self.devices[connection.device]
-        self._writer.do(lambda queue: queue.leave(connection.number), lambda _: None)
+        self._store.leave(connection.number, allowance)
 
     def cut(self, connection: DeviceConnection, bye: Bye) -> None:
         """End a connection and tell its device why."""
@@ -148,28 +146,19 @@ class Exchange:
                 self.cut(connection, Bye(code="slow", reason=f"the device read nothing for {limits.slow_s:g} s"))
 
     async def tidy(self) -> None:
-        """Delete what is too old from the file in small steps, and notify the senders of undelivered messages.
+        """Delete what is too old in small steps, and notify the senders of undelivered messages.
 
-        Raises `OSError` if the file cannot be written.
+        Raises `OSError` if the store cannot be written.
         """
-        steps: Iterator[CleanupResult] | None = None
-
-        def next_step(queue: Queue) -> CleanupResult | None:
-            nonlocal steps
-            steps = steps or passing(queue)
-            return next(steps, None)
-
-        while (step := await self._writer.ask(next_step)) is not None:
+        async for step in self._store.cleanup():
             self.metrics.expired += step.expired
             self.metrics.forgotten += step.devices
             for sender, expired in step.told:
-                if connection := self.devices.get(sender):
-                    self._say(connection, expired)
-            self._flush_dirty()
-            if step.full:
-                await asyncio.sleep(BETWEEN_STEPS_S)
+                self.expired(sender, expired)
 
-    def _let_go(self, _: Exception) -> None:
+    # ── events of the store ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def failed(self) -> None:
         """Disconnect everyone after a failed write: devices send again whatever has no receipt."""
         self.troubled = True
         self._unstored = 0
@@ -177,6 +166,44 @@ class Exchange:
         for connection in list(self.devices.values()):
             back_ms = self._limits.back_ms
             self.cut(connection, Bye(code="trouble", reason="the gateway cannot write", retry_after_ms=back_ms))
+
+    def recovered(self) -> None:
+        """Report that writing works again."""
+        self.troubled = False
+
+    def settled(self) -> None:
+        """Flush all connections after a batch, and continue reading from those that had to wait."""
+        self._flush_dirty()
+        if self._crowd:
+            crowd, self._crowd = self._crowd, []
+            for waiting in crowd:
+                if not waiting.done():
+                    waiting.set_result(None)
+        self.troubled = False
+
+    def arrived(self, device: str, place: int) -> None:
+        """Read what came for a device through another gateway."""
+        connection = self.devices.get(device)
+        if connection is not None and place > connection.sent:
+            self._catch_up(connection)
+
+    def replaced(self, device: str, session: int) -> None:
+        """End a connection whose device has connected to another gateway."""
+        connection = self.devices.get(device)
+        if connection is not None and connection.key and connection.session < session:
+            self.cut(connection, REPLACED)
+
+    def keys_left(self, device: str, one_time_left: int) -> None:
+        """Tell a device how many one-time keys it has left."""
+        if connection := self.devices.get(device):
+            self._say(connection, KeysLeft(one_time_left=one_time_left))
+            self._flush_dirty()
+
+    def expired(self, device: str, expired: Expired) -> None:
+        """Tell a device that nobody fetched its messages."""
+        if connection := self.devices.get(device):
+            self._say(connection, expired)
+            self._flush_dirty()
 
     # ── requests of a device ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -187,19 +214,13 @@ class Exchange:
                 self._acknowledge(connection, place)
                 return 1
             case Publish():
-                asked = frame
-                self._writer.do(
-                    lambda queue: keys.publish(queue, connection.key, asked), lambda done: self._say(connection, done)
-                )
-                return ASKING_FRAMES + len(asked.one_time)
+                self._store.publish(connection.key, frame, lambda done: self._say(connection, done))
+                return ASKING_FRAMES + len(frame.one_time)
             case AllowSenders():
-                listed = frame
                 # From here on every route to this device must be looked up again, after the list is written.
                 connection.access += 1
-                self._writer.do(
-                    lambda queue: keys.allow(queue, connection.key, listed), lambda done: self._say(connection, done)
-                )
-                return ASKING_FRAMES + len(listed.senders or ())
+                self._store.allow(connection.key, frame, lambda done: self._say(connection, done))
+                return ASKING_FRAMES + len(frame.senders or ())
             case Fetch():
                 self._fetch(connection, frame)
             case Hello():
@@ -207,13 +228,13 @@ class Exchange:
         return ASKING_FRAMES
 
     def _fetch(self, connection: DeviceConnection, asked: Fetch) -> None:
-        def fetched(found: keys.Fetched) -> None:
+        def fetched(found: Fetched) -> None:
             self._say(connection, found.answer)
             owner = self.devices.get(asked.device)
             if owner is not None and not isinstance(found.answer, Denied) and found.answer.one_time is not None:
                 self._say(owner, KeysLeft(one_time_left=found.one_time_left))
 
-        self._writer.do(lambda queue: keys.fetch(queue, connection.device, asked), fetched)
+        self._store.fetch(connection.device, asked, fetched)
 
     def _say(self, connection: DeviceConnection, frame: KeysLeft | Refused | Expired | Answered) -> None:
         if not connection.closing:
@@ -228,20 +249,20 @@ class Exchange:
         On a known route the receiver gets it at once, while it is being written. If writing fails, or the gateway dies
         meanwhile, the sender has no receipt and sends it again, and the receiver recognises it by its number.
         """
-        self._place = place = self._place + 1
+        place = self._store.reserve_place()
         size = len(put.body)
         connection.unstored += size
         self._unstored += size
         receiver = self.devices.get(put.to)
-        at_once = receiver is not None and self._is_known(connection, receiver, put)
-        if at_once and receiver is not None:
+        at_once = place is not None and receiver is not None and self._is_known(connection, receiver, put)
+        if at_once and place is not None and receiver is not None:
             receiver.deliver((Delivery(place, connection.device, put.number, put.body),))
             self._soon(receiver)
         else:
             self._slow[put.to] = self._slow.get(put.to, 0) + 1
         access = receiver.access if receiver is not None else 0
 
-        def placed(result: bool | Refused) -> None:
+        def placed(result: Placed | Refused) -> None:
             connection.unstored -= size
             self._unstored -= size
             if not at_once:
@@ -250,21 +271,18 @@ class Exchange:
                 self.metrics.refuse("message", result.code)
                 self._refused(connection, result)
                 return
-            self.metrics.stored += result
+            self.metrics.stored += result.is_new
             if not connection.closing:
-                connection.receipt(Receipt(put.to, put.number, not result))
+                connection.receipt(Receipt(put.to, put.number, not result.is_new))
                 self._dirty[connection.number] = connection
-            if result and not at_once:
+            if result.is_new and not at_once:
                 if receiver is not None:
                     self._learn(connection, put.to, DeliveryRoute(receiver, access, put.number))
                 if now := self.devices.get(put.to):
-                    self._pass_on(now, Delivery(place, connection.device, put.number, put.body))
+                    self._pass_on(now, Delivery(result.place, connection.device, put.number, put.body))
 
-        self._writer.do(
-            lambda queue: queue.put(place, connection.number, connection.key, connection.device, put),
-            placed,
-            urgent=not at_once,
-        )
+        message = SentMessage(connection.number, connection.key, connection.device, put, place)
+        self._store.put(message, placed, urgent=not at_once)
 
     def _is_known(self, connection: DeviceConnection, receiver: DeviceConnection, put: Put) -> bool:
         """Return whether a message will certainly be accepted, and no earlier message is still being written."""
@@ -303,7 +321,12 @@ class Exchange:
         self._dirty[connection.number] = connection
 
     def _pass_on(self, receiver: DeviceConnection, delivery: Delivery) -> None:
+        if self._store.is_shared and delivery.place != receiver.sent + 1:
+            # Something else came through another gateway and was not sent yet, or all of it was sent.
+            self.arrived(receiver.device, delivery.place)
+            return
         if not receiver.live:
+            receiver.stale = True
             return
         if receiver.has_room(self._limits):
             receiver.deliver((delivery,))
@@ -344,29 +367,41 @@ class Exchange:
                 connection.acking = False
 
         # The current place: what was delivered after it may not be in the file yet, and would stay there.
-        self._writer.do(lambda queue: queue.acknowledge(connection.key, place), written, urgent=False)
+        self._store.acknowledge(connection.key, place, written)
 
     def _next_page(self, connection: DeviceConnection) -> None:
-        """Read the next page of the file, if the window has room and no page is being read."""
+        """Read the next page, if the window has room and no page is being read."""
         messages, size = connection.room_left(self._limits)
         if connection.paging or messages <= 0 or size <= 0:
             return
         connection.paging = True
+        connection.stale = False
 
         def found(page: Page) -> None:
             connection.paging = False
             if connection.closing:
                 return
-            # Messages stored after this page was read are delivered after it: results come in the order of the jobs.
-            connection.live = not page.more
+            more = page.more or (connection.stale and self._store.is_shared)
+            # A file calls back in the order of the calls, so what it stores after this page is delivered after it.
+            connection.live = not more
             if page.deliveries:
                 connection.deliver(page.deliveries)
                 self._dirty[connection.number] = connection
-            if page.more:
+            if not page.more:
+                connection.sent = max(connection.sent, page.upto)
+            if more:
                 self._next_page(connection)
 
         after = connection.sent
-        self._writer.do(lambda queue: queue.page(connection.key, after, messages, size), found)
+        self._store.page(connection.key, after, messages, size, found)
+
+    def _catch_up(self, connection: DeviceConnection) -> None:
+        """Read what is new, now or after the page that is being read; if the window is full, after the next ack."""
+        if connection.paging:
+            connection.stale = True
+        elif connection.live:
+            connection.live = False
+            self._next_page(connection)
 
     def has_room(self, connection: DeviceConnection) -> bool:
         """Return whether more may be read from a device, given what it and all others have waiting to be written."""
@@ -379,16 +414,6 @@ class Exchange:
             connection.room = asyncio.get_running_loop().create_future()
             self._crowd.append(connection.room)
             await connection.room
-
-    def _flush(self) -> None:
-        """After each batch: flush all connections, and continue reading from those that had to wait."""
-        self._flush_dirty()
-        if self._crowd:
-            crowd, self._crowd = self._crowd, []
-            for waiting in crowd:
-                if not waiting.done():
-                    waiting.set_result(None)
-        self.troubled = False
 
     def _flush_dirty(self) -> None:
         now = self._clock.now()

@@ -5,9 +5,9 @@ writer's thread, inside a transaction.
 """
 
 import hashlib
-from typing import NamedTuple
 
-from remit.relay.gateway.queue import FULL, ROW_BYTES, UNREACHABLE, Queue
+from remit.relay.gateway.ports import FULL, ROW_BYTES, UNREACHABLE, Fetched
+from remit.relay.gateway.queue import Queue
 from remit.relay.wire import AllowSenders, BundleReply, Denied, Done, Fetch, Publish
 
 _SIZES = """
@@ -15,13 +15,6 @@ SELECT coalesce(length(bundle), 0), (SELECT coalesce(sum(length(body)), 0) FROM 
     (SELECT count(*) FROM one_time o WHERE o.device = d.key AND body IS NOT NULL)
 FROM device d WHERE d.key = ?
 """
-
-
-class Fetched(NamedTuple):
-    """The reply to a fetch, and how many one-time keys the other device has left."""
-
-    answer: BundleReply | Denied
-    one_time_left: int
 
 
 def publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from remit.relay.gateway.queue import Queue
+from remit.relay.gateway.ports import StoreSize
 
 TYPE = "text/plain; version=0.0.4"
 
@@ -24,16 +24,16 @@ class GatewayMetrics:
         """Count a refusal."""
         self._refused[what, why] += 1
 
-    def page(self, held: Queue, *, connections: int, is_well: bool) -> str:
+    def page(self, held: StoreSize, *, max_bytes: int, connections: int, is_well: bool) -> str:
         """Return the metrics in the Prometheus text format."""
         lines = (
             *_one("up", "gauge", "1: the gateway can write; 0: it cannot, or is shutting down.", int(is_well)),
             *_one("connections", "gauge", "Connected devices.", connections),
             *_one("devices", "gauge", "Known devices.", held.devices),
-            *_one("queued_messages", "gauge", "Messages waiting for their receivers.", held.all.messages),
-            *_one("queued_bytes", "gauge", "Size of the waiting messages.", held.all.size),
-            *_one("held_bytes", "gauge", "Size of everything that is stored, limited by max_bytes.", held.size()),
-            *_one("max_bytes", "gauge", "Limit of held_bytes.", held.limits.total_bytes),
+            *_one("queued_messages", "gauge", "Messages waiting for their receivers.", held.messages),
+            *_one("queued_bytes", "gauge", "Size of the waiting messages.", held.queued_bytes),
+            *_one("held_bytes", "gauge", "Size of everything that is stored, limited by max_bytes.", held.total_bytes),
+            *_one("max_bytes", "gauge", "Limit of held_bytes.", max_bytes),
             *_one("messages_total", "counter", "Messages accepted.", self.stored),
             *_one("expired_total", "counter", "Messages deleted because they were not fetched in time.", self.expired),
             *_one(

@@ -8,9 +8,24 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
+from remit.relay.gateway.ports import (
+    EARLIER_REFUSED,
+    FULL,
+    FULL_RECEIVER,
+    MOST_EXPIRED,
+    NO_DEVICES,
+    NO_NEW_DEVICES,
+    ROW_BYTES,
+    UNREACHABLE,
+    AdmittedDevice,
+    KnownDevice,
+    NoRoom,
+    Page,
+    Placed,
+    SentMessage,
+)
 from remit.relay.wire import Delivery, Expired, Put, RefusalCode, Refused
 from remit.stores.connection import Durability, SqliteConnection, connect_writer
 
@@ -83,36 +98,6 @@ _INSERT_ONE = _INSERT + "(?, ?, ?, ?, ?, ?)"
 _INSERT_MANY = _INSERT + ", ".join(["(?, ?, ?, ?, ?, ?)"] * _ROWS)
 # Allowed routes between two devices that are remembered.
 _MOST_ROUTES = 20_000
-# Expired messages reported to a sender when it connects; the others are reported the next time.
-_MOST_EXPIRED = 1_000
-ROW_BYTES = 64
-"""The approximate overhead of a row or of a list entry, so that many small ones count too."""
-FULL = "the gateway is full"
-UNREACHABLE = "the device does not exist, or does not accept messages from this device"
-
-
-class AdmittedDevice(NamedTuple):
-    """An authenticated device."""
-
-    key: int
-    one_time_left: int
-    is_new: bool
-    expired: tuple[Expired, ...]
-    """Which of its messages nobody fetched."""
-
-
-class NoRoom(NamedTuple):
-    """Why a device is refused: a word for the metrics, a sentence for its owner."""
-
-    word: str
-    reason: str
-
-
-class Page(NamedTuple):
-    """Some messages of one receiver, oldest first."""
-
-    deliveries: list[Delivery]
-    more: bool
 
 
 class _Route:
@@ -216,9 +201,9 @@ class Queue:
         row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
         if is_new := row is None:
             if not may_be_new:
-                return NoRoom("address_devices", "too many new devices from this network address; try again later")
+                return NoRoom("address_devices", NO_NEW_DEVICES)
             if self.devices >= self.limits.max_devices or self.size() >= self.limits.total_bytes:
-                return NoRoom("devices", "the gateway accepts no more devices")
+                return NoRoom("devices", NO_DEVICES)
             self.connection.execute("INSERT INTO device (id, seen_ms) VALUES (?, ?)", (device, now_ms))
             row = self.connection.execute("SELECT last_insert_rowid()").fetchall()[0]
             self.devices += 1
@@ -238,13 +223,13 @@ class Queue:
         """The devices that are connected."""
         return frozenset(self._present.values())
 
-    def look(self, device: str) -> tuple[int, int] | None:
-        """Return how many messages wait for a device and how many one-time keys it has left; None if it is unknown."""
+    def look(self, device: str) -> KnownDevice | None:
+        """Return the status of a device, None if it is unknown."""
         row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
         if row is None:
             return None
         held = self._receivers.get(row[0])
-        return held.messages if held else 0, self.one_time_left(row[0])
+        return KnownDevice(row[0] in self.present(), held.messages if held else 0, self.one_time_left(row[0]))
 
     def one_time_left(self, device: int) -> int:
         """How many one-time keys a device has left."""
@@ -270,7 +255,7 @@ class Queue:
         rows = self.connection.execute(
             "SELECT d.id, p.expired FROM pair p JOIN device d ON d.key = p.receiver"
             " WHERE p.sender = ? AND p.expired > 0 LIMIT ?",
-            (sender, _MOST_EXPIRED),
+            (sender, MOST_EXPIRED),
         )
         return tuple(self.expired(to, number) for to, number in rows)
 
@@ -281,15 +266,13 @@ class Queue:
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def put(self, place: int, connection: int, sender: int, sender_id: str, put: Put) -> bool | Refused:
-        """Queue a message at a place; return False if it is a repeat.
-
-        After a refusal nothing more is accepted for the same receiver on the same connection until the sender confirms
-        the refusal (`anew`): no message overtakes an earlier one.
-        """
+    def put(self, message: SentMessage) -> Placed | Refused:
+        """Queue a message at its reserved place, unless it is a repeat."""
+        connection, sender, sender_id, put, place = message
+        assert place is not None
         shut = self._shut.get(connection)
         if shut is not None and put.to in shut and not put.anew:
-            return Refused(to=put.to, number=put.number, code="behind", reason="an earlier message was refused")
+            return Refused(to=put.to, number=put.number, code="behind", reason=EARLIER_REFUSED)
         route = self._route(sender, sender_id, put.to)
         if route is None:
             return self._refuse(connection, put, "unreachable", UNREACHABLE)
@@ -298,13 +281,13 @@ class Queue:
         if shut:
             shut.discard(put.to)
         if put.number <= route.number:
-            return False
+            return Placed(place, is_new=False)
         if not route.number:
             self.kept += ROW_BYTES
         route.number = self._used[route.receiver, sender] = put.number
         self._new.append((place, route.receiver, sender, put.number, self.wall_ms(), put.body))
         self.count(route.receiver, sender, 1, len(put.body))
-        return True
+        return Placed(place, is_new=True)
 
     def write(self) -> None:
         """Write the queued rows: before each query on them, and at the end of each transaction."""
@@ -392,7 +375,7 @@ class Queue:
         if pair and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
             return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the receiver"
         if whole and (whole.messages >= limits.receiver_messages or whole.size + size > limits.receiver_bytes):
-            return "the queue of the receiver is full with messages from other devices"
+            return FULL_RECEIVER
         if not self.takes(size):
             return FULL
         return ""

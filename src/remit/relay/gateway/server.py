@@ -6,17 +6,16 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-import apsw
 from aiohttp import WSMsgType, web
 
-from remit.protocol.errors import Code, fault
 from remit.relay.device.identity import device_id
 from remit.relay.gateway.addresses import Addresses, Network, client_of, counted, is_in, networks
 from remit.relay.gateway.connection import DeviceConnection
 from remit.relay.gateway.exchange import Exchange
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.metrics import TYPE, GatewayMetrics
-from remit.relay.gateway.queue import AdmittedDevice, Queue, open_queue
+from remit.relay.gateway.ports import AdmittedDevice, Allowance, GatewayStore, StoreSize
+from remit.relay.gateway.sqlite_store import SqliteGatewayStore
 from remit.relay.wire import (
     MAX_FRAME,
     NONCE_BYTES,
@@ -33,8 +32,8 @@ from remit.relay.wire import (
     signed_text,
 )
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Clock, StoreError
-from remit.stores.connection import TROUBLE, Durability, translate
+from remit.runtime.ports import Clock
+from remit.stores.connection import Durability
 from remit.transports.credentials.keys import is_signed, written
 
 FILE = "gateway.db"
@@ -60,11 +59,10 @@ class DeviceRateLimit:
 
     __slots__ = ("_at", "_bytes", "_frames", "_limits")
 
-    def __init__(self, limits: GatewayLimits, now: float) -> None:
+    def __init__(self, limits: GatewayLimits, now: float, left: Allowance | None = None) -> None:
         self._limits = limits
         self._at = now
-        self._frames = limits.frames_burst
-        self._bytes = limits.bytes_burst
+        self._frames, self._bytes = left or (limits.frames_burst, limits.bytes_burst)
 
     def spend(self, size: int, now: float, frames: int = 1) -> float:
         """Count a frame of *size* bytes; return for how many seconds no other frame should be read."""
@@ -72,6 +70,11 @@ class DeviceRateLimit:
         self._frames -= frames
         self._bytes -= size
         return max(0.0, -self._frames / self._limits.frames_per_s, -self._bytes / self._limits.bytes_per_s)
+
+    def left(self, now: float) -> Allowance:
+        """Return what is left in both buckets."""
+        self._fill(now)
+        return Allowance(self._frames, self._bytes)
 
     def full(self, now: float) -> bool:
         """Return whether both buckets are full, so that this need not be remembered."""
@@ -88,17 +91,17 @@ class DeviceRateLimit:
 class Gateway:
     """The connected devices, and the queues of all others; `app` serves it.
 
-    *name* is part of what devices sign when they connect: two gateways must not share one. *folder* holds one file,
-    which is locked for other processes. When the block ends, every device is disconnected after all accepted messages
-    are durable. *proxies* are trusted to set `X-Forwarded-For`. *watchers* may read the metrics (default: this
-    machine).
+    *name* is part of what devices sign when they connect: two gateways must not share one, unless they share a store.
+    *store* is one that gateways share, or the folder of one file, which is locked for other processes. When the block
+    ends, every device is disconnected after all accepted messages are durable. *proxies* are trusted to set
+    `X-Forwarded-For`. *watchers* may read the metrics (default: this machine).
 
     The gateway sees who sends how much to whom and when, and public keys; it cannot read messages.
     """
 
     def __init__(
         self,
-        folder: Path,
+        store: Path | GatewayStore,
         *,
         name: str,
         limits: GatewayLimits | None = None,
@@ -110,13 +113,13 @@ class Gateway:
         commit_hook: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
-        self.path = folder / FILE
         self.limits = limits or GatewayLimits()
-        self._durability: Durability = durability
         self._clock = clock or LoopClock()
         self.now = self._clock.now
         self._sleep = sleep
-        self._commit_hook = commit_hook
+        if isinstance(store, Path):
+            store = SqliteGatewayStore(store / FILE, durability=durability, commit_hook=commit_hook)
+        self._store: GatewayStore = store
         self.proxies = proxies
         self._watchers = _LOCAL if watchers is None else watchers
         self.addresses = Addresses(self.limits)
@@ -133,16 +136,9 @@ class Gateway:
         self.app.router.add_get("/metrics", self._metrics)
 
     async def __aenter__(self) -> "Gateway":
-        try:
-            queue = await asyncio.to_thread(open_queue, self.path, self._durability, self.limits, self._clock.wall_ms)
-        except apsw.BusyError as error:  # the file is opened exclusively, so that is another gateway
-            why = f"{self.path} is in use by another gateway process"
-            todo = "Stop that process, or choose another folder (--folder)."
-            raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo)) from error
-        except TROUBLE as error:
-            raise translate(error, self.path) from error
+        self._exchange = Exchange(self._store, self.limits, self._clock)
+        await self._exchange.open()
         self._closing = False
-        self._exchange = Exchange(self.path, queue, self.limits, self._clock, self._commit_hook)
         self._tasks = [asyncio.create_task(work()) for work in (self._sweep_now_and_then, self._tidy_now_and_then)]
         return self
 
@@ -157,6 +153,10 @@ class Gateway:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         limits, address, now = self.limits, self._address_of(request), self._clock.now
         full = self._open >= limits.max_connections or self._unauthenticated >= limits.max_unauthenticated
+        if not self._store.is_ready:
+            # A proxy that gets this can try another gateway; a device comes back.
+            self.metrics.refuse("connection", "store")
+            return web.Response(status=503, headers={"Retry-After": "1"}, text="the gateway cannot reach its store\n")
         if self._closing or full:
             self.metrics.refuse("connection", "closing" if self._closing else "full")
             return web.Response(status=503, headers={"Retry-After": "5"}, text="too many connections\n")
@@ -188,7 +188,8 @@ class Gateway:
             self._open -= 1
             self.addresses.leave(address, now(), greeted=connection is not None)
             if connection is not None:
-                self._exchange.leave(connection)
+                pace = self._paces.get(connection.device)
+                self._exchange.leave(connection, None if pace is None else pace.left(now()))
         return socket
 
     def _address_of(self, request: web.Request) -> str:
@@ -224,6 +225,8 @@ class Gateway:
                 return None
             may_be_new = self.addresses.take_device(address, self._clock.now())
             connection, entered = await self._exchange.enter(transport, device, may_be_new=may_be_new)
+            if isinstance(entered, AdmittedDevice) and entered.allowance is not None:
+                self._paces[device] = DeviceRateLimit(self.limits, self._clock.now(), entered.allowance)
             if may_be_new and not (isinstance(entered, AdmittedDevice) and entered.is_new):
                 self.addresses.give_back_device(address, self._clock.now())
             return connection
@@ -323,9 +326,9 @@ class Gateway:
             await asyncio.sleep(TIDY_S)
 
     @property
-    def held(self) -> Queue:
-        """The queue; only its counters may be read here."""
-        return self._exchange.held
+    def held(self) -> StoreSize:
+        """How much the store holds."""
+        return self._store.size()
 
     @property
     def metrics(self) -> GatewayMetrics:
@@ -335,7 +338,7 @@ class Gateway:
     @property
     def is_well(self) -> bool:
         """Whether it accepts messages."""
-        return not (self._closing or self._exchange.troubled)
+        return self._store.is_ready and not (self._closing or self._exchange.troubled)
 
     async def _health(self, _: web.Request) -> web.Response:
         body = {"status": "ok" if self.is_well else "unavailable", "connections": len(self._exchange.devices)}
@@ -349,5 +352,10 @@ class Gateway:
         is_behind = forwarded and not is_in(peer, self.proxies)
         if is_behind or not is_in(client_of(peer, forwarded, self.proxies), self._watchers):
             raise web.HTTPNotFound
-        page = self.metrics.page(self.held, connections=len(self._exchange.devices), is_well=self.is_well)
+        page = self.metrics.page(
+            self.held,
+            max_bytes=self.limits.total_bytes,
+            connections=len(self._exchange.devices),
+            is_well=self.is_well,
+        )
         return web.Response(text=page, headers={"Content-Type": TYPE})

@@ -38,7 +38,7 @@ class GatewayWriter:
         queue: Queue,
         *,
         settled: Callable[[], None],
-        troubled: Callable[[Exception], None],
+        troubled: Callable[[], None],
         commit_hook: Callable[[], None] | None = None,
     ) -> None:
         self._path = path
@@ -96,7 +96,7 @@ class GatewayWriter:
         """Fail all waiting callers; no job runs until they have been notified."""
         _log.error("cannot write to %s: %s", self._path, error)
         self._give_up(str(error))
-        self._troubled(error)
+        self._troubled()
         self._group.queue.append(None)
         self._group.wake()
 
