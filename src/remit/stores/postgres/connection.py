@@ -321,6 +321,9 @@ _TROUBLES: dict[type[BaseException], tuple[str, str]] = {
 
 TROUBLE = tuple(_TROUBLES)
 
+# Everything that the driver or the server may raise, and what this module makes of it.
+FAULTS: tuple[type[BaseException], ...] = (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError, StoreError)
+
 # After one of these, the connection is of no more use, and a new one may work.
 LOST: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,

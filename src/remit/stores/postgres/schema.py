@@ -155,7 +155,7 @@ MIGRATIONS: tuple[str, ...] = (
 
 async def migrate(connection: PgConnection, address: DatabaseAddress) -> None:
     """Migrate the database to the current version; several hubs may start at once, and each step runs once."""
-    await _check_server(connection, address)
+    await check_server(connection, address)
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
         version = await _version(connection, address)
@@ -188,7 +188,8 @@ async def check_complete(connection: PgConnection, address: DatabaseAddress) -> 
         )
 
 
-async def _check_server(connection: PgConnection, address: DatabaseAddress) -> None:
+async def check_server(connection: PgConnection, address: DatabaseAddress) -> None:
+    """Raise `StoreError` unless the server is one that can hold a store."""
     row = await connection.fetchrow(
         "SELECT current_setting('server_encoding'), pg_is_in_recovery(),"
         " current_setting('transaction_read_only'), current_setting('server_version_num')::int"
@@ -204,7 +205,7 @@ async def _check_server(connection: PgConnection, address: DatabaseAddress) -> N
         why = "it is a standby server" if standby else "default_transaction_read_only is on"
         raise _unusable(
             f"{address.name}: the server accepts no writes: {why}",
-            "Give the address of the primary server; a hub cannot work with a read-only store.",
+            "Give the address of the primary server; a read-only store is not enough.",
         )
     # Transaction ids of 64 bits came with version 13.
     if version < 130_000:

@@ -1,0 +1,359 @@
+"""One transaction of a gateway: it locks the devices it is about, decides in memory, and writes everything at once.
+
+A receiver's row is locked until the commit. So the places of its messages are visible in their order, repeats are
+recognised and limits hold, through whichever gateways they come.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from remit.relay.gateway.limits import DAY_S, GatewayLimits
+from remit.relay.gateway.ports import (
+    EARLIER_REFUSED,
+    FULL,
+    FULL_RECEIVER,
+    MOST_EXPIRED,
+    NO_DEVICES,
+    NO_NEW_DEVICES,
+    ROW_BYTES,
+    UNREACHABLE,
+    AdmittedDevice,
+    Allowance,
+    NoRoom,
+    Placed,
+    SentMessage,
+    StoreSize,
+)
+from remit.relay.gateway.postgres import key_rows
+from remit.relay.gateway.postgres.device_rows import DeviceRow, DeviceRows, PairRow
+from remit.relay.gateway.postgres.jobs import (
+    Acknowledging,
+    Allowing,
+    Entering,
+    Fetching,
+    Leaving,
+    Notice,
+    Publishing,
+    StoreJob,
+)
+from remit.relay.wire import Denied, Expired, Put, RefusalCode, Refused
+from remit.stores.postgres.connection import PgConnection
+from remit.stores.postgres.schema import NOW_MS
+
+# The server ends a transaction whose gateway has stopped, so that nobody waits for its locks for longer.
+BOUNDED = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
+TOTALS = f"""
+    SELECT {NOW_MS}, sum(devices)::bigint, sum(messages)::bigint, sum(size)::bigint, sum(kept)::bigint
+    FROM remit_gateway.gateway
+"""
+_ADD_TOTALS = """
+    INSERT INTO remit_gateway.gateway AS g (id, devices, messages, size, kept) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (id) DO UPDATE SET devices = g.devices + excluded.devices, messages = g.messages + excluded.messages,
+        size = g.size + excluded.size, kept = g.kept + excluded.kept
+"""
+_DELETE = """
+    WITH gone AS (
+        DELETE FROM remit_gateway.message m USING unnest($1::bigint[], $2::bigint[]) AS u (receiver, place)
+        WHERE m.receiver = u.receiver AND m.place <= u.place
+        RETURNING m.receiver, m.sender, octet_length(m.body) AS size
+    )
+    SELECT receiver, sender, count(*), sum(size)::bigint FROM gone GROUP BY receiver, sender
+"""
+_INSERT = """
+    INSERT INTO remit_gateway.message (receiver, place, sender, number, body, at_ms)
+    SELECT *, $6::bigint FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[])
+"""
+_ALLOWED = """
+    SELECT a.receiver, a.sender FROM remit_gateway.allowed a
+    JOIN unnest($1::bigint[], $2::text[]) AS u (receiver, sender) ON a.receiver = u.receiver AND a.sender = u.sender
+"""
+_EXPIRED = """
+    SELECT p.sender, d.id, p.expired FROM remit_gateway.pair p JOIN remit_gateway.device d ON d.key = p.receiver
+    WHERE p.sender = ANY($1) AND p.expired > 0
+"""
+_LEFT = """
+    SELECT device, count(*) FROM remit_gateway.one_time WHERE device = ANY($1) AND body IS NOT NULL GROUP BY device
+"""
+
+
+class Totals:
+    """How much all gateways store, and what this transaction adds to it."""
+
+    def __init__(self, connection: PgConnection) -> None:
+        self._connection = connection
+        self.now_ms = 0
+        """The time of the server: those of gateways may differ."""
+        self.devices = self.messages = self.size = self.kept = 0
+
+    async def read(self) -> None:
+        row = await self._connection.fetchrow(TOTALS)
+        assert row
+        self.now_ms, *self._before = row
+        self.devices, self.messages, self.size, self.kept = self._before
+
+    async def write(self, gateway: int) -> None:
+        after = (self.devices, self.messages, self.size, self.kept)
+        added = [now - before for now, before in zip(after, self._before, strict=True)]
+        if any(added):
+            await self._connection.execute(_ADD_TOTALS, gateway, *added)
+
+    @property
+    def total(self) -> int:
+        """The size of everything."""
+        return self.size + ROW_BYTES * self.messages + self.kept
+
+    def sized(self) -> StoreSize:
+        return StoreSize(self.devices, self.messages, self.size, self.total)
+
+
+def expired_notice(limits: GatewayLimits, to: str, number: int) -> Expired:
+    """The notice to a sender about messages that nobody fetched."""
+    return Expired(to=to, number=number, reason=f"not fetched for {limits.keep_s / DAY_S:g} days")
+
+
+class Batch:
+    """The work of one transaction; everything in it is forgotten if the transaction fails."""
+
+    def __init__(
+        self,
+        connection: PgConnection,
+        *,
+        gateway: int,
+        limits: GatewayLimits,
+        wall_ms: int,
+        shut: dict[int, frozenset[str]],
+    ) -> None:
+        self._connection = connection
+        self._gateway = gateway
+        self._limits = limits
+        self._wall_ms = wall_ms
+        self.shut = dict(shut)
+        """For each connection the receivers for which a message was refused, until one is put `anew`."""
+        self.totals = Totals(connection)
+        self.notices: list[Notice] = []
+        self._rows = DeviceRows(connection)
+        self._allowed: set[tuple[int, str]] = set()
+        self._new: list[tuple[int, int, int, int, bytes]] = []
+        self._woken: dict[str, DeviceRow] = {}
+
+    async def run(self, jobs: Sequence[StoreJob]) -> list[Any]:
+        """Do the work of all jobs in one transaction, and return their results once they are durable."""
+        async with self._connection.transaction():
+            await self._connection.execute(BOUNDED)
+            await self.totals.read()
+            await self._lock(jobs)
+            answers = await self._ask(jobs)
+            await self._delete([job.work for job in jobs if isinstance(job.work, Acknowledging)])
+            await self._read_pairs([job.work for job in jobs if isinstance(job.work, SentMessage)])
+            results = [self._do(job, answers.get(place)) for place, job in enumerate(jobs)]
+            await self._complete(results)
+            await self._write()
+        return results
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _lock(self, jobs: Sequence[StoreJob]) -> None:
+        ids: set[str] = set()
+        keys: set[int] = set()
+        for job in jobs:
+            match job.work:
+                case Entering(device=device):
+                    ids.add(device)
+                case Fetching(asked=asked):
+                    ids.add(asked.device)
+                case SentMessage(put=put):
+                    ids.add(put.to)
+                case Leaving(key=key) | Acknowledging(receiver=key) | Publishing(device=key) | Allowing(device=key):
+                    keys.add(key)
+        await self._rows.lock(ids, keys)
+        limits, totals = self._limits, self.totals
+        new = {
+            work.device
+            for work, _ in jobs
+            if isinstance(work, Entering) and work.may_be_new and work.device not in self._rows.by_id
+        }
+        room = limits.max_devices - totals.devices if totals.total < limits.total_bytes else 0
+        chosen = sorted(new)[: max(0, room)]
+        self._added = await self._rows.add(chosen, self._wall_ms) if chosen else set[str]()
+        totals.devices += len(self._added)
+        totals.kept += ROW_BYTES * len(self._added)
+
+    async def _ask(self, jobs: Sequence[StoreJob]) -> dict[int, Any]:
+        """Do what is about keys and lists, before messages: it changes who may send."""
+        answers: dict[int, Any] = {}
+        for place, job in enumerate(jobs):
+            match job.work:
+                case Publishing(device=device, asked=asked):
+                    room = self._limits.total_bytes - self.totals.total
+                    answer, kept = await key_rows.publish(self._connection, device, asked, self._limits, room)
+                    self.totals.kept += kept
+                    answers[place] = answer
+                case Allowing(device=device, asked=asked):
+                    answer, kept = await key_rows.allow(self._connection, device, asked)
+                    self.totals.kept += kept
+                    if row := self._rows.by_key.get(device):
+                        row.is_open = asked.senders is None
+                    answers[place] = answer
+                case Fetching(sender=sender, asked=asked):
+                    fetched, freed = await key_rows.fetch(self._connection, sender, asked, self._wall_ms)
+                    self.totals.kept -= freed
+                    answers[place] = fetched
+                    if not isinstance(fetched.answer, Denied) and fetched.answer.one_time is not None:
+                        self._tell(self._rows.by_id.get(asked.device), f"keys {asked.device} {fetched.one_time_left}")
+                case _:
+                    pass
+        return answers
+
+    async def _delete(self, acks: Sequence[Acknowledging]) -> None:
+        if not acks:
+            return
+        last: dict[int, int] = {}
+        for ack in acks:
+            last[ack.receiver] = max(ack.place, last.get(ack.receiver, 0))
+        rows = await self._connection.fetch(_DELETE, list(last), list(last.values()))
+        messages, size = await self._rows.free((row[0], row[1], row[2], row[3]) for row in rows)
+        self.totals.messages -= messages
+        self.totals.size -= size
+
+    async def _read_pairs(self, messages: Sequence[SentMessage]) -> None:
+        rows = self._rows.by_id
+        found = {(row, each.sender_key, each.sender) for each in messages if (row := rows.get(each.put.to))}
+        if not found:
+            return
+        await self._rows.read_pairs([(row.key, key) for row, key, _ in found])
+        closed = [(row.key, sender) for row, _, sender in found if not row.is_open]
+        if closed:
+            asked = [pair[0] for pair in closed], [pair[1] for pair in closed]
+            self._allowed = {(row[0], row[1]) for row in await self._connection.fetch(_ALLOWED, *asked)}
+
+    # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, job: StoreJob, answer: Any) -> Any:
+        match job.work:
+            case SentMessage() as message:
+                return self._put(message)
+            case Entering() as entering:
+                return self._enter(entering)
+            case Leaving() as leaving:
+                return self._leave(leaving)
+            case Acknowledging():
+                return None
+            case Publishing() | Fetching() | Allowing():
+                return answer
+
+    def _enter(self, entering: Entering) -> AdmittedDevice | NoRoom:
+        row = self._rows.by_id.get(entering.device)
+        if row is None:
+            if not entering.may_be_new:
+                return NoRoom("address_devices", NO_NEW_DEVICES)
+            return NoRoom("devices", NO_DEVICES)
+        if row.gateway not in (None, self._gateway):
+            self._tell(row, f"replaced {row.id} {row.session + 1}")
+        is_new = row.id in self._added
+        self._added.discard(row.id)
+        allowance = self._allowance(row, is_new=is_new)
+        row.session += 1
+        row.gateway = self._gateway
+        row.seen_ms = self._wall_ms
+        row.changed = True
+        return AdmittedDevice(row.key, 0, is_new, (), row.session, allowance)
+
+    def _allowance(self, row: DeviceRow, *, is_new: bool) -> Allowance | None:
+        """What is left of a device's rate limit: its last connection may have been at another gateway."""
+        limits = self._limits
+        if is_new:
+            return Allowance(limits.frames_burst, limits.bytes_burst)
+        if row.gateway == self._gateway:
+            return None  # this gateway knows
+        if row.gateway is not None:
+            # Its gateway was killed, or does not know yet that the connection has ended: whatever it had may be spent.
+            return Allowance(0.0, 0.0)
+        passed_s = max(0, self.totals.now_ms - row.left_ms) / 1_000
+        return Allowance(
+            min(limits.frames_burst, row.frames + passed_s * limits.frames_per_s),
+            min(limits.bytes_burst, row.octets + passed_s * limits.bytes_per_s),
+        )
+
+    def _leave(self, leaving: Leaving) -> None:
+        row = self._rows.by_key.get(leaving.key)
+        if row is None or row.session != leaving.session:
+            return
+        row.gateway = None
+        row.frames, row.octets = leaving.allowance or Allowance(0.0, 0.0)
+        row.left_ms = self.totals.now_ms
+        row.seen_ms = max(row.seen_ms, self._wall_ms)
+        row.changed = True
+
+    def _put(self, message: SentMessage) -> Placed | Refused:
+        connection, put = message.connection, message.put
+        shut = self.shut.get(connection, frozenset())
+        if put.to in shut and not put.anew:
+            return Refused(to=put.to, number=put.number, code="behind", reason=EARLIER_REFUSED)
+        row = self._rows.by_id.get(put.to)
+        if row is None or not (row.is_open or (row.key, message.sender) in self._allowed):
+            return self._refuse(connection, put, "unreachable", UNREACHABLE)
+        key = row.key, message.sender_key
+        pair = self._rows.pairs.get(key) or PairRow()
+        if put.number > pair.number and (objection := self._objection(row, pair, len(put.body))):
+            return self._refuse(connection, put, "full", objection, self._limits.full_retry_ms)
+        if put.to in shut:
+            self.shut[connection] = shut - {put.to}
+        if put.number <= pair.number:
+            return Placed(0, is_new=False)
+        if not pair.number:
+            self.totals.kept += ROW_BYTES
+        self._rows.pairs[key] = pair
+        size = len(put.body)
+        pair.number = put.number
+        pair.messages += 1
+        pair.size += size
+        pair.changed = True
+        row.place += 1
+        row.count(1, size)
+        self.totals.messages += 1
+        self.totals.size += size
+        self._new.append((row.key, row.place, message.sender_key, put.number, put.body))
+        self._woken[row.id] = row
+        return Placed(row.place, is_new=True)
+
+    def _objection(self, row: DeviceRow, pair: PairRow, size: int) -> str:
+        """Return why a message does not fit; empty if it does."""
+        limits = self._limits
+        if pair.messages and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
+            return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the receiver"
+        if row.messages and (row.messages >= limits.receiver_messages or row.size + size > limits.receiver_bytes):
+            return FULL_RECEIVER
+        return FULL if self.totals.total + size > limits.total_bytes else ""
+
+    def _refuse(self, connection: int, put: Put, code: RefusalCode, reason: str, retry_after_ms: int = 0) -> Refused:
+        self.shut[connection] = self.shut.get(connection, frozenset()) | {put.to}
+        return Refused(to=put.to, number=put.number, code=code, reason=reason, retry_after_ms=retry_after_ms)
+
+    def _tell(self, row: DeviceRow | None, text: str) -> None:
+        """Tell the gateway of a device something after the commit."""
+        if row is not None and row.gateway not in (None, self._gateway):
+            self.notices.append(Notice(row.gateway, text))
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _complete(self, results: list[Any]) -> None:
+        """Add to each admitted device how many keys it has left, and which of its messages nobody fetched."""
+        keys = [each.key for each in results if isinstance(each, AdmittedDevice)]
+        if not keys:
+            return
+        left = {row[0]: row[1] for row in await self._connection.fetch(_LEFT, keys)}
+        told: dict[int, list[Expired]] = {}
+        for sender, to, number in await self._connection.fetch(_EXPIRED, keys):
+            told.setdefault(sender, []).append(expired_notice(self._limits, to, number))
+        for place, each in enumerate(results):
+            if isinstance(each, AdmittedDevice):
+                expired = tuple(told.get(each.key, ())[:MOST_EXPIRED])
+                results[place] = each._replace(one_time_left=left.get(each.key, 0), expired=expired)
+
+    async def _write(self) -> None:
+        if self._new:
+            await self._connection.execute(_INSERT, *map(list, zip(*self._new, strict=True)), self._wall_ms)
+        await self._rows.write(self._wall_ms)
+        await self.totals.write(self._gateway)
+        for row in self._woken.values():
+            self._tell(row, f"message {row.id} {row.place}")
