@@ -20,6 +20,7 @@ from remit.relay.client.handshake import greet
 from remit.relay.device.identity import device_id
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.listener import GatewayListener, serve_gateway
+from remit.relay.gateway.postgres.store import PostgresGatewayStore
 from remit.relay.gateway.server import Gateway
 from remit.relay.wire import (
     PATH,
@@ -142,10 +143,13 @@ class Proxy:
         self._left = None
         self._flowing.set()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = self.target.removeprefix("ws://").split(":")
+        return await asyncio.open_connection(host, int(port))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+            far_reader, far_writer = await self._connect()
         except OSError:
             writer.transport.abort()
             return
@@ -178,6 +182,24 @@ class Proxy:
         writer.transport.abort()
 
 
+class Balancer(Proxy):
+    """A network in front of several gateways: each connection goes to the next one that is there."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.targets: dict[int, str] = {}
+        self._next = 0
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        targets = [url for _, url in sorted(self.targets.items())]
+        for _ in targets:
+            self._next += 1
+            host, port = targets[self._next % len(targets)].removeprefix("ws://").split(":")
+            with suppress(OSError):
+                return await asyncio.open_connection(host, int(port))
+        raise ConnectionRefusedError
+
+
 # ── gateways that die ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -185,16 +207,17 @@ class GatewayProcess:
     """A gateway that is killed and started again; the networks of its devices find the new one.
 
     It is the fork of a process that has everything loaded, and so there in 20 ms; a new one would take half a second.
+    *store* is its folder, or the address of a database.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, store: Path | str) -> None:
+        self._store = store
         self.networks: list[Proxy] = []
 
     async def __aenter__(self) -> "GatewayProcess":
         pipe = asyncio.subprocess.PIPE
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = (sys.executable, __file__, str(self._folder))
+        command = (sys.executable, __file__, str(self._store))
         self._parent = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environment)
         return self
 
@@ -213,6 +236,12 @@ class GatewayProcess:
         """Return once it is dead."""
         assert await self._tell(how.name) == "dead"
 
+    async def pause(self) -> None:
+        assert await self._tell("SIGSTOP") == "done"
+
+    async def resume(self) -> None:
+        assert await self._tell("SIGCONT") == "done"
+
     async def _tell(self, command: str) -> str:
         assert self._parent.stdin
         assert self._parent.stdout
@@ -221,7 +250,7 @@ class GatewayProcess:
             return (await self._parent.stdout.readline()).decode().strip()
 
 
-def run_gateway(folder: Path, started: int) -> None:
+def run_gateway(store: str, started: int) -> None:
     # Small windows and queues, so that full ones and pages from the file are part of what is interrupted.
     limits = GatewayLimits(
         window_messages=8, sender_messages=40, full_retry_ms=2, back_ms=1, frames_per_s=1e9, frames_burst=1e9
@@ -231,11 +260,15 @@ def run_gateway(folder: Path, started: int) -> None:
         os.write(started, url.encode())
         os.close(started)
 
-    # A killed process loses nothing that it has written, so the disk need not be waited for.
-    asyncio.run(serve_gateway(folder, name=NAME, limits=limits, durability="process", started=tell))
+    async def serve() -> None:
+        used = PostgresGatewayStore(store) if store.startswith("postgresql:") else Path(store)
+        # A killed process loses nothing that it has written, so the disk need not be waited for.
+        await serve_gateway(used, name=NAME, limits=limits, durability="process", started=tell)
+
+    asyncio.run(serve())
 
 
-def start_and_kill(folder: Path) -> None:
+def start_and_kill(store: str) -> None:
     """Obey the commands of a `GatewayProcess` until there are no more."""
     # What is loaded at first use is loaded here, once for all.
     assert not is_signed(pair_of("a").public, pair_of("b").sign(b""), b"")
@@ -246,11 +279,14 @@ def start_and_kill(folder: Path) -> None:
             child = os.fork()
             if not child:
                 os.close(reader)
-                run_gateway(folder, writer)
+                run_gateway(store, writer)
                 os._exit(0)
             os.close(writer)
             with os.fdopen(reader) as pipe:
                 print(pipe.read(), flush=True)
+        elif line in ("SIGSTOP\n", "SIGCONT\n"):
+            os.kill(child, signal.Signals[line.strip()])
+            print("done", flush=True)
         else:
             os.kill(child, signal.Signals[line.strip()])
             os.waitpid(child, 0)
@@ -261,4 +297,4 @@ def start_and_kill(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    start_and_kill(Path(sys.argv[1]))
+    start_and_kill(sys.argv[1])

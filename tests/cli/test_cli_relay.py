@@ -90,6 +90,13 @@ def test_who_listens_at_an_address_of_another_machine_is_not_sent_to_another_por
         ),
         (("--max-bytes", "much"), "--max-bytes: expected a size, such as 500MB or 16GB, got `much`"),
         (("--max-bytes", "0GB"), "--max-bytes: expected a size"),
+        (("--store-pooler",), "--store-password and --store-pooler need --store"),
+        (("--store", "sqlite:///x"), "--store: expected the address of a database without a password, such as"),
+        (("--store", "postgresql://u:secret@h/d"), "--store: expected the address of a database without a password"),
+        (
+            ("--store", "postgresql://u@h/d", "--store-password", "$NOT_SET"),
+            "--store-password: the environment variable NOT_SET is not set",
+        ),
         (("--behind-proxy", "nginx"), "--behind-proxy: 'nginx' does not appear to be an IPv4 or IPv6 network"),
         (("--metrics-for", "10.0.0.0/99"), "expected an address or a network, such as 10.0.0.7 or 10.0.0.0/8"),
     ],

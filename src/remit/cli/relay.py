@@ -36,6 +36,21 @@ OLD_OPTIONS = {
     help="Folder for messages to offline devices.",
 )
 @click.option(
+    "--store",
+    metavar="URL",
+    help="PostgreSQL database that several gateways share, in place of --folder, such as postgresql://remit@host/remit.",
+)
+@click.option(
+    "--store-password",
+    metavar="$NAME",
+    help="Environment variable with the password of the database.",
+)
+@click.option(
+    "--store-pooler",
+    is_flag=True,
+    help="PgBouncer in transaction mode is between the gateway and the database.",
+)
+@click.option(
     "--name",
     metavar="NAME",
     help="Name of the gateway, best the host name that devices use.  [default: --host]",
@@ -119,6 +134,9 @@ def relay(
     host: str,
     port: int,
     folder: Path,
+    store: str | None,
+    store_password: str | None,
+    store_pooler: bool,
     name: str | None,
     certificate: Path | None,
     private_key: Path | None,
@@ -144,20 +162,33 @@ def relay(
     `[relay]` of their team files must be the same. GET /healthz reports health, and GET /metrics has metrics for
     Prometheus. A renewed certificate is loaded within a minute.
 
+    With --store, several gateways with the same name over the same database are one gateway: devices may connect to any
+    of them, and any can be killed. See "Several gateways" in docs/relay-gateway.md.
+
     \b
     Example:
       remit relay
       remit relay --host 0.0.0.0 --name relay.example.com --certificate cert.pem --private-key key.pem
       remit relay --name relay.example.com --behind-proxy 127.0.0.1 --max-bytes 50GB --message-retention 14d
+      remit relay --name relay.example.com --store postgresql://remit@db/remit --store-password '$DB_PASSWORD'
     """
     from remit.cli.drive import running
-    from remit.cli.drive.gateway import GatewayOptions, certificate_of, limits_of, networks_of, run_gateway
+    from remit.cli.drive.gateway import (
+        DatabaseOptions,
+        GatewayOptions,
+        certificate_of,
+        limits_of,
+        networks_of,
+        run_gateway,
+    )
     from remit.cli.drive.running import data_only, logging_to
 
     if name is None and host in EVERYWHERE:
         raise click.UsageError("give the host name that devices use, as in --name relay.example.com")
     if (certificate is None) != (private_key is None):
         raise click.UsageError("--certificate and --private-key must be given together")
+    if store is None and (store_password is not None or store_pooler):
+        raise click.UsageError("--store-password and --store-pooler need --store")
     limits = limits_of(
         GatewayOptions(
             message_retention=message_retention,
@@ -174,6 +205,9 @@ def relay(
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         work = run_gateway(
             folder,
+            database=None
+            if store is None
+            else DatabaseOptions(url=store, password=store_password, pooler=store_pooler),
             name=name or host,
             host=host,
             port=port,

@@ -15,7 +15,8 @@ class GatewayUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
 
     name: Annotated[str, Meta(description="Its own name for itself.")]
     address: Annotated[str, Meta(description="The address to reach it at.")]
-    folder: Annotated[str, Meta(description="Folder for messages to offline devices.")]
+    folder: Annotated[str, Meta(description="Folder for messages to offline devices; empty with a database.")] = ""
+    store: Annotated[str, Meta(description="Address of the database that gateways share; empty with a folder.")] = ""
 
 
 class DeviceShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.device/1"):

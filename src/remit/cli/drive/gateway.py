@@ -9,13 +9,16 @@ import click
 from msgspec import Struct, ValidationError, convert, structs
 
 from remit.cli.drive.running import Data
+from remit.config.checks import secret_of
 from remit.config.file_trust import make_private
-from remit.config.values import Duration, duration, duration_ms
+from remit.config.values import DatabaseUrl, Duration, duration, duration_ms
 from remit.documents.shared import GatewayUp
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.gateway.addresses import Network, networks
 from remit.relay.gateway.limits import DAY_S, GatewayLimits, HourlyRate
 from remit.relay.gateway.listener import Certificate, serve_gateway
+from remit.relay.gateway.ports import GatewayStore
+from remit.runtime.ports import StoreError
 
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([KMGT]?B)", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
@@ -24,9 +27,38 @@ _OTHER_FILES = 64
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
+class DatabaseOptions(Struct, frozen=True, kw_only=True):
+    """The database that gateways share, as given on the command line."""
+
+    url: str
+    password: str | None
+    """The environment variable with the password, as `$NAME`."""
+    pooler: bool
+
+    def store(self) -> GatewayStore:
+        """Return the store, not open yet."""
+        try:
+            convert(self.url, DatabaseUrl)
+        except ValidationError as error:
+            why = 'expected the address of a database without a password, such as "postgresql://remit@host/remit"'
+            raise click.UsageError(f"--store: {why}") from error
+        try:
+            password = None if self.password is None else secret_of(self.password)
+        except ValueError as error:
+            raise click.UsageError(f"--store-password: {error}") from error
+        try:
+            from remit.relay.gateway.postgres.store import PostgresGatewayStore  # the driver is an extra
+        except ImportError as error:
+            why = "a store in PostgreSQL needs the extra `postgres`"
+            todo = "Install it where the gateway runs: pip install 'remit[postgres]'"
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo)) from error
+        return PostgresGatewayStore(self.url, password=password, pooler=self.pooler)
+
+
 async def run_gateway(
     folder: Path,
     *,
+    database: DatabaseOptions | None,
     name: str,
     host: str,
     port: int,
@@ -36,12 +68,17 @@ async def run_gateway(
     certificate: Certificate | None,
     data: Data | None,
 ) -> int:
-    """Run a gateway until it is stopped, and return the exit code."""
-    _make(folder)
+    """Run a gateway until it is stopped, and return the exit code. It uses *folder* if there is no *database*."""
+    store: Path | GatewayStore = folder
+    if database is not None:
+        store = database.store()
+    else:
+        _make(folder)
 
     def started(address: str) -> None:
         if data is not None:
-            data.document(GatewayUp(name=name, address=address, folder=str(folder)))
+            kept = {"folder": str(folder)} if database is None else {"store": database.url}
+            data.document(GatewayUp(name=name, address=address, **kept))
             return
         click.echo(
             f"Gateway {name} is running at {address} (Ctrl-C to stop). Team file of its devices:",
@@ -58,7 +95,7 @@ async def run_gateway(
             )
 
     await serve_gateway(
-        folder,
+        store,
         name=name,
         host=host,
         port=port,

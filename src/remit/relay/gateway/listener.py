@@ -17,6 +17,7 @@ from aiohttp import web
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.gateway.addresses import Network, counted, is_in
 from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.ports import GatewayStore
 from remit.relay.gateway.server import Gateway
 from remit.stores.connection import Durability
 from remit.transports.listening import BACKLOG, listening
@@ -241,7 +242,7 @@ class GatewayListener:
 
 
 async def serve_gateway(
-    folder: Path,
+    store: Path | GatewayStore,
     *,
     name: str,
     host: str = "127.0.0.1",
@@ -256,12 +257,13 @@ async def serve_gateway(
 ) -> None:
     """Serve a gateway until *stop* is set (default: until SIGTERM or SIGINT); *started* is called with its address.
 
-    Raises a `RemitError` if the address is not available, and a `StoreError` if its file cannot be used.
+    *store* is its folder, or a store that gateways share. Raises a `RemitError` if the address is not available, and a
+    `StoreError` if the store cannot be used.
     """
     told = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     signals = () if stop else (signal.SIGTERM, signal.SIGINT)
-    gateway = Gateway(folder, name=name, limits=limits, durability=durability, proxies=proxies, watchers=watchers)
+    gateway = Gateway(store, name=name, limits=limits, durability=durability, proxies=proxies, watchers=watchers)
     async with GatewayListener(gateway, host=host, port=port, certificate=certificate) as serving:
         for number in signals:
             with suppress(NotImplementedError):

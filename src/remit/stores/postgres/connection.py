@@ -268,11 +268,12 @@ _START = "Start the server, or check host, port and firewall; the store reconnec
 _TROUBLES: dict[type[BaseException], tuple[str, str]] = {
     asyncpg.InvalidPasswordError: (
         "the server refused the password",
-        "Check user and password of `[store] url`; the password is best given by an environment variable.",
+        "Check user and password of the database (`[store]`, or --store of a gateway); "
+        "the password is best given by an environment variable.",
     ),
     asyncpg.InvalidAuthorizationSpecificationError: (
         "the server refused the user",
-        "Check the user of `[store] url`, and pg_hba.conf on the server.",
+        "Check the user of the database (`[store]`, or --store of a gateway), and pg_hba.conf on the server.",
     ),
     asyncpg.InvalidCatalogNameError: (
         "the database does not exist",
