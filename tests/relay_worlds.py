@@ -47,6 +47,7 @@ class Device:
         *,
         others: Sequence[str],
         largest: int = 100_000,
+        silence_s: float = 0.3,
     ) -> None:
         self.id = id_of(name)
         self.kept = Kept()
@@ -56,6 +57,7 @@ class Device:
         self._rng = rng
         self._moved = moved
         self._others = others
+        self._silence_s = silence_s
         self._sizes = [size for size in (1, 100, 5_000, 100_000) if size <= largest]
 
     def start(self) -> None:
@@ -77,7 +79,7 @@ class Device:
             kept=self.kept.kept,
             pauses=QUICK,
             ping_s=0.05,
-            silence_s=0.3,
+            silence_s=self._silence_s,
         )
         async with link, asyncio.TaskGroup() as group:
             group.create_task(self._receive(link))

@@ -56,7 +56,7 @@ async def cluster_on(server: PostgresServer, url: str, rng: random.Random) -> As
             async with GatewayConnection(network.url, gateway=NAME, key=pair_of(name), pauses=QUICK) as link:
                 await link.publish()
             others = [id_of(other) for other in NAMES if other != name]
-            world.devices.append(Device(name, network, rng, world.moved, others=others, largest=5_000))
+            world.devices.append(Device(name, network, rng, world.moved, others=others, largest=5_000, silence_s=3))
         for device in world.devices:
             device.start()
             stack.push_async_callback(device.kill)
