@@ -10,7 +10,7 @@ from gateways import NAME, id_of
 from postgres_server import shared_server
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.listener import GatewayListener
-from remit.relay.gateway.ports import AdmittedDevice, Allowance, Fetched, GatewayStore, Page, Placed, SentMessage
+from remit.relay.gateway.ports import AdmittedDevice, Fetched, GatewayStore, Page, Placed, RateAllowance, SentMessage
 from remit.relay.gateway.postgres.store import PostgresGatewayStore
 from remit.relay.gateway.server import FILE, Gateway
 from remit.relay.gateway.sqlite_store import SqliteGatewayStore
@@ -127,7 +127,7 @@ class OpenStore:
         asked = Fetch(request=1, device=id_of(device))
         return await self.wait(lambda then: self.store.fetch(id_of(sender), asked, then))
 
-    async def leave(self, connection: int, allowance: Allowance | None = None) -> None:
+    async def leave(self, connection: int, allowance: RateAllowance | None = None) -> None:
         self.store.leave(connection, allowance)
         await self.acknowledge(next(iter(self.keys)), 0)  # that comes after it
 

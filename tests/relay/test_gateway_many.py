@@ -19,7 +19,7 @@ from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.handshake import look
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
 from remit.relay.gateway.listener import GatewayListener
-from remit.relay.gateway.ports import Allowance, Placed
+from remit.relay.gateway.ports import Placed, RateAllowance
 from remit.relay.gateway.postgres import batch, neighbours, store
 from remit.relay.gateway.postgres.store import PostgresGatewayStore
 from remit.relay.gateway.server import Gateway
@@ -199,14 +199,14 @@ async def test_what_a_device_spent_of_its_rate_at_one_gateway_is_spent_at_anothe
         open_store(PostgresGatewayStore(url), limits) as one,
         open_store(PostgresGatewayStore(url), limits) as two,
     ):
-        assert (await one.enter("a", connection=1)).allowance == Allowance(1_000, 1_000)
-        await one.leave(1, Allowance(7, 70))
+        assert (await one.enter("a", connection=1)).allowance == RateAllowance(1_000, 1_000)
+        await one.leave(1, RateAllowance(7, 70))
         left = (await two.enter("a", connection=1)).allowance
         assert left is not None
         assert [round(each) for each in left] == [7, 70]
         assert (await two.enter("a", connection=2)).allowance is None, "this gateway knows"
         # Its connection there has not ended properly, so nobody knows what it spent.
-        assert (await one.enter("a", connection=2)).allowance == Allowance(0, 0)
+        assert (await one.enter("a", connection=2)).allowance == RateAllowance(0, 0)
 
 
 async def test_one_gateway_at_a_time_cleans_up_and_the_senders_at_others_are_told() -> None:
@@ -275,15 +275,15 @@ async def test_a_gateway_that_stops_in_a_transaction_does_not_hold_up_the_others
         for name in "ab":
             await one.enter(name)
         two.keys = one.keys
-        write = batch.Batch._write  # pyright: ignore[reportPrivateUsage]
+        write = batch.GatewayBatch._write  # pyright: ignore[reportPrivateUsage]
 
-        async def stop_first(self: batch.Batch) -> None:
+        async def stop_first(self: batch.GatewayBatch) -> None:
             if not stopped.is_set():
                 stopped.set()
                 await goes_on.wait()
             await write(self)
 
-        monkeypatch.setattr(batch.Batch, "_write", stop_first)
+        monkeypatch.setattr(batch.GatewayBatch, "_write", stop_first)
         lost = asyncio.create_task(one.put("a", "b", 1, b"first"))
         await stopped.wait()
         assert await two.put("a", "b", 1, b"first") == Placed(1, is_new=True)

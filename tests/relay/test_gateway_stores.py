@@ -9,7 +9,7 @@ import pytest
 from gateway_stores import Kind, OpenStore, StoreMaker, empty_database, open_store
 from gateways import id_of
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
-from remit.relay.gateway.ports import ROW_BYTES, CleanupResult, KnownDevice, NoRoom, Placed, StoreSize
+from remit.relay.gateway.ports import ROW_BYTES, CleanupResult, NoRoom, Placed, StoredDevice, StoreSize
 from remit.relay.wire import AllowSenders, BundleReply, Delivery, Denied, Done, Expired, Publish, Refused
 from remit.testing import ManualClock
 
@@ -178,8 +178,8 @@ async def test_a_look_says_how_a_device_stands(at: OpenStore) -> None:
     await at.leave(1)
     await at.put("a", "b", 2)
     assert [await at.store.look(id_of(name)) for name in ("a", "b", "nobody")] == [
-        KnownDevice(connected=False, waiting=0, one_time_left=0),
-        KnownDevice(connected=True, waiting=2, one_time_left=0),
+        StoredDevice(connected=False, waiting=0, one_time_left=0),
+        StoredDevice(connected=True, waiting=2, one_time_left=0),
         None,
     ]
 

@@ -11,12 +11,12 @@ from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.metrics import GatewayMetrics
 from remit.relay.gateway.ports import (
     AdmittedDevice,
-    Allowance,
     Fetched,
     GatewayStore,
     NoRoom,
     Page,
     Placed,
+    RateAllowance,
     SentMessage,
 )
 from remit.relay.wire import (
@@ -121,7 +121,7 @@ class Exchange:
         connection.flush(self._clock.now())
         self._next_page(connection)
 
-    def leave(self, connection: DeviceConnection, allowance: Allowance | None = None) -> None:
+    def leave(self, connection: DeviceConnection, allowance: RateAllowance | None = None) -> None:
         """Forget a connection that has ended, except for what it left of its rate limit."""
         connection.closing = True
         if self.devices.get(connection.device) is connection:

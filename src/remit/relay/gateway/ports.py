@@ -23,7 +23,7 @@ EARLIER_REFUSED = "an earlier message was refused"
 MOST_EXPIRED = 1_000
 
 
-class Allowance(NamedTuple):
+class RateAllowance(NamedTuple):
     """How many frames and bytes a device may send at once before it is read more slowly."""
 
     frames: float
@@ -40,7 +40,7 @@ class AdmittedDevice(NamedTuple):
     """Which of its messages nobody fetched."""
     session: int = 0
     """Grows with each connection of the device, at whichever gateway; 0 if there is only one gateway."""
-    allowance: Allowance | None = None
+    allowance: RateAllowance | None = None
     """What its last connection left of its rate limit; None if only this gateway knows."""
 
 
@@ -51,7 +51,7 @@ class NoRoom(NamedTuple):
     reason: str
 
 
-class KnownDevice(NamedTuple):
+class StoredDevice(NamedTuple):
     """The status of a device."""
 
     connected: bool
@@ -166,10 +166,10 @@ class GatewayStore(Protocol):
         """Admit an authenticated device on a connection of this gateway, or return why there is no room for it."""
         ...
 
-    def leave(self, connection: int, allowance: Allowance | None) -> None:
+    def leave(self, connection: int, allowance: RateAllowance | None) -> None:
         """Forget a connection that has ended."""
 
-    async def look(self, device: str) -> KnownDevice | None:
+    async def look(self, device: str) -> StoredDevice | None:
         """Return the status of a device, None if it is unknown; this changes nothing."""
         ...
 

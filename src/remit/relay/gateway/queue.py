@@ -20,11 +20,11 @@ from remit.relay.gateway.ports import (
     ROW_BYTES,
     UNREACHABLE,
     AdmittedDevice,
-    KnownDevice,
     NoRoom,
     Page,
     Placed,
     SentMessage,
+    StoredDevice,
 )
 from remit.relay.wire import Delivery, Expired, Put, RefusalCode, Refused
 from remit.stores.connection import Durability, SqliteConnection, connect_writer
@@ -223,13 +223,13 @@ class Queue:
         """The devices that are connected."""
         return frozenset(self._present.values())
 
-    def look(self, device: str) -> KnownDevice | None:
+    def look(self, device: str) -> StoredDevice | None:
         """Return the status of a device, None if it is unknown."""
         row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
         if row is None:
             return None
         held = self._receivers.get(row[0])
-        return KnownDevice(row[0] in self.present(), held.messages if held else 0, self.one_time_left(row[0]))
+        return StoredDevice(row[0] in self.present(), held.messages if held else 0, self.one_time_left(row[0]))
 
     def one_time_left(self, device: int) -> int:
         """How many one-time keys a device has left."""

@@ -14,7 +14,7 @@ from remit.relay.gateway.connection import DeviceConnection
 from remit.relay.gateway.exchange import Exchange
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.metrics import TYPE, GatewayMetrics
-from remit.relay.gateway.ports import AdmittedDevice, Allowance, GatewayStore, StoreSize
+from remit.relay.gateway.ports import AdmittedDevice, GatewayStore, RateAllowance, StoreSize
 from remit.relay.gateway.sqlite_store import SqliteGatewayStore
 from remit.relay.wire import (
     MAX_FRAME,
@@ -59,7 +59,7 @@ class DeviceRateLimit:
 
     __slots__ = ("_at", "_bytes", "_frames", "_limits")
 
-    def __init__(self, limits: GatewayLimits, now: float, left: Allowance | None = None) -> None:
+    def __init__(self, limits: GatewayLimits, now: float, left: RateAllowance | None = None) -> None:
         self._limits = limits
         self._at = now
         self._frames, self._bytes = left or (limits.frames_burst, limits.bytes_burst)
@@ -71,10 +71,10 @@ class DeviceRateLimit:
         self._bytes -= size
         return max(0.0, -self._frames / self._limits.frames_per_s, -self._bytes / self._limits.bytes_per_s)
 
-    def left(self, now: float) -> Allowance:
+    def left(self, now: float) -> RateAllowance:
         """Return what is left in both buckets."""
         self._fill(now)
-        return Allowance(self._frames, self._bytes)
+        return RateAllowance(self._frames, self._bytes)
 
     def full(self, now: float) -> bool:
         """Return whether both buckets are full, so that this need not be remembered."""

@@ -12,14 +12,14 @@ from remit.relay.gateway.cleanup import passing
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.ports import (
     AdmittedDevice,
-    Allowance,
     CleanupResult,
     Fetched,
-    KnownDevice,
     NoRoom,
     Page,
     Placed,
+    RateAllowance,
     SentMessage,
+    StoredDevice,
     StoreEvents,
     StoreSize,
 )
@@ -69,10 +69,10 @@ class SqliteGatewayStore:
     async def enter(self, connection: int, device: str, *, may_be_new: bool) -> AdmittedDevice | NoRoom:
         return await self._writer.ask(lambda queue: queue.enter(connection, device, may_be_new=may_be_new))
 
-    def leave(self, connection: int, allowance: Allowance | None) -> None:  # noqa: ARG002 - this gateway remembers it
+    def leave(self, connection: int, allowance: RateAllowance | None) -> None:  # noqa: ARG002 - this gateway remembers it
         self._writer.do(lambda queue: queue.leave(connection), lambda _: None)
 
-    async def look(self, device: str) -> KnownDevice | None:
+    async def look(self, device: str) -> StoredDevice | None:
         return await self._writer.ask(lambda queue: queue.look(device))
 
     def reserve_place(self) -> int | None:

@@ -18,9 +18,9 @@ from remit.relay.gateway.ports import (
     ROW_BYTES,
     UNREACHABLE,
     AdmittedDevice,
-    Allowance,
     NoRoom,
     Placed,
+    RateAllowance,
     SentMessage,
     StoreSize,
 )
@@ -31,8 +31,8 @@ from remit.relay.gateway.postgres.jobs import (
     Allowing,
     Entering,
     Fetching,
+    GatewayNotice,
     Leaving,
-    Notice,
     Publishing,
     StoreJob,
 )
@@ -111,7 +111,7 @@ def expired_notice(limits: GatewayLimits, to: str, number: int) -> Expired:
     return Expired(to=to, number=number, reason=f"not fetched for {limits.keep_s / DAY_S:g} days")
 
 
-class Batch:
+class GatewayBatch:
     """The work of one transaction; everything in it is forgotten if the transaction fails."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Batch:
         self.shut = dict(shut)
         """For each connection the receivers for which a message was refused, until one is put `anew`."""
         self.totals = Totals(connection)
-        self.notices: list[Notice] = []
+        self.notices: list[GatewayNotice] = []
         self._rows = DeviceRows(connection)
         self._allowed: set[tuple[int, str]] = set()
         self._new: list[tuple[int, int, int, int, bytes]] = []
@@ -258,18 +258,18 @@ class Batch:
         row.changed = True
         return AdmittedDevice(row.key, 0, is_new, (), row.session, allowance)
 
-    def _allowance(self, row: DeviceRow, *, is_new: bool) -> Allowance | None:
+    def _allowance(self, row: DeviceRow, *, is_new: bool) -> RateAllowance | None:
         """What is left of a device's rate limit: its last connection may have been at another gateway."""
         limits = self._limits
         if is_new:
-            return Allowance(limits.frames_burst, limits.bytes_burst)
+            return RateAllowance(limits.frames_burst, limits.bytes_burst)
         if row.gateway == self._gateway:
             return None  # this gateway knows
         if row.gateway is not None:
             # Its gateway was killed, or does not know yet that the connection has ended: whatever it had may be spent.
-            return Allowance(0.0, 0.0)
+            return RateAllowance(0.0, 0.0)
         passed_s = max(0, self.totals.now_ms - row.left_ms) / 1_000
-        return Allowance(
+        return RateAllowance(
             min(limits.frames_burst, row.frames + passed_s * limits.frames_per_s),
             min(limits.bytes_burst, row.octets + passed_s * limits.bytes_per_s),
         )
@@ -279,7 +279,7 @@ class Batch:
         if row is None or row.session != leaving.session:
             return
         row.gateway = None
-        row.frames, row.octets = leaving.allowance or Allowance(0.0, 0.0)
+        row.frames, row.octets = leaving.allowance or RateAllowance(0.0, 0.0)
         row.left_ms = self.totals.now_ms
         row.seen_ms = max(row.seen_ms, self._wall_ms)
         row.changed = True
@@ -332,7 +332,7 @@ class Batch:
     def _tell(self, row: DeviceRow | None, text: str) -> None:
         """Tell the gateway of a device something after the commit."""
         if row is not None and row.gateway not in (None, self._gateway):
-            self.notices.append(Notice(row.gateway, text))
+            self.notices.append(GatewayNotice(row.gateway, text))
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,7 +8,7 @@ from remit.relay.gateway.limits import DAY_S, GatewayLimits
 from remit.relay.gateway.ports import ROW_BYTES, CleanupResult, StoreSize
 from remit.relay.gateway.postgres.batch import BOUNDED, Totals, expired_notice
 from remit.relay.gateway.postgres.device_rows import DeviceRows
-from remit.relay.gateway.postgres.jobs import Notice
+from remit.relay.gateway.postgres.jobs import GatewayNotice
 from remit.relay.gateway.postgres.schema import CLEANING
 from remit.relay.wire import Expired
 from remit.stores.postgres.connection import Connections, PgConnection
@@ -77,7 +77,7 @@ class Cleanup:
         self._wall_ms = wall_ms
         self._after: tuple[int, ...] = ()
         self._gone: list[int] = []
-        self.notices: list[Notice] = []
+        self.notices: list[GatewayNotice] = []
         """What other gateways should hear; the caller sends and clears it."""
         self.size: StoreSize | None = None
         """How much is left after the last step."""
@@ -168,7 +168,7 @@ class Cleanup:
             (to, _), (device, gateway) = ids[receiver], ids[sender]
             told.append((device, expired_notice(self._limits, to, number)))
             if gateway not in (None, self._gateway):
-                self.notices.append(Notice(gateway, f"expired {device} {to} {number}"))
+                self.notices.append(GatewayNotice(gateway, f"expired {device} {to} {number}"))
         return tuple(told)
 
     async def _pairs(self, connection: PgConnection, totals: Totals) -> CleanupResult:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from remit.relay.gateway.ports import Allowance, SentMessage
+from remit.relay.gateway.ports import RateAllowance, SentMessage
 from remit.relay.wire import AllowSenders, Fetch, Publish
 
 
@@ -19,7 +19,7 @@ class Leaving(NamedTuple):
 
     key: int
     session: int
-    allowance: Allowance | None
+    allowance: RateAllowance | None
 
 
 class Acknowledging(NamedTuple):
@@ -60,7 +60,7 @@ class StoreJob(NamedTuple):
     then: Callable[[Any], None]
 
 
-class Notice(NamedTuple):
+class GatewayNotice(NamedTuple):
     """What another gateway should hear after the commit."""
 
     gateway: int

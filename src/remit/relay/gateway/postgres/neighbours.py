@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.ports import StoreEvents, StoreSize
 from remit.relay.gateway.postgres.batch import Totals, expired_notice
-from remit.relay.gateway.postgres.jobs import Notice
+from remit.relay.gateway.postgres.jobs import GatewayNotice
 from remit.stores.postgres.connection import (
     FAULTS,
     Connections,
@@ -86,7 +86,7 @@ class Neighbours:
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def tell(self, notices: Sequence[Notice]) -> None:
+    def tell(self, notices: Sequence[GatewayNotice]) -> None:
         """Tell other gateways something after a commit. It may be lost: they poll."""
         for gateway, text in notices:
             self._unsent[gateway].append(text)

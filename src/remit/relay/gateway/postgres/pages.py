@@ -1,6 +1,6 @@
 """Reads pages of messages and the status of devices from the database."""
 
-from remit.relay.gateway.ports import KnownDevice, Page
+from remit.relay.gateway.ports import Page, StoredDevice
 from remit.relay.wire import Delivery
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.schema import NOW_MS
@@ -39,7 +39,7 @@ async def read_page(connection: PgConnection, *, receiver: int, after: int, mess
     return Page(found, more=False, upto=rows[0][0] if rows else 0)
 
 
-async def look(connection: PgConnection, *, device: str) -> KnownDevice | None:
+async def look(connection: PgConnection, *, device: str) -> StoredDevice | None:
     """Return the status of a device, None if it is unknown."""
     row = await connection.fetchrow(_LOOK, device)
-    return None if row is None else KnownDevice(*row)
+    return None if row is None else StoredDevice(*row)

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.ports import (
     AdmittedDevice,
-    Allowance,
     CleanupResult,
     Fetched,
-    KnownDevice,
     NoRoom,
     Page,
     Placed,
+    RateAllowance,
     SentMessage,
+    StoredDevice,
     StoreEvents,
     StoreSize,
 )
-from remit.relay.gateway.postgres.batch import Batch
+from remit.relay.gateway.postgres.batch import GatewayBatch
 from remit.relay.gateway.postgres.cleanup import Cleanup
 from remit.relay.gateway.postgres.jobs import (
     Acknowledging,
@@ -156,12 +156,12 @@ class PostgresGatewayStore:
         finally:
             self._entering.discard(future)
 
-    def leave(self, connection: int, allowance: Allowance | None) -> None:
+    def leave(self, connection: int, allowance: RateAllowance | None) -> None:
         self._shut.pop(connection, None)
         if connected := self._present.pop(connection, None):
             self._do(Leaving(connected.key, connected.session, allowance), _ignore)
 
-    async def look(self, device: str) -> KnownDevice | None:
+    async def look(self, device: str) -> StoredDevice | None:
         try:
             return await self._connections.read(partial(look, device=device))
         except FAULTS as error:
@@ -264,7 +264,7 @@ class PostgresGatewayStore:
 
     async def _commit(self, connection: PgConnection, jobs: list[StoreJob]) -> list[Any]:
         for left in reversed(range(TRIES)):
-            batch = Batch(
+            batch = GatewayBatch(
                 connection,
                 gateway=self._gateway,
                 limits=self._limits,
