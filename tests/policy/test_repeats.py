@@ -1,8 +1,11 @@
 """When a call repeats an earlier one, exactly or nearly."""
 
+from collections import Counter
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from remit.policy.repeats import (
     ANSWER_SHARE,
@@ -121,3 +124,13 @@ def test_a_fourth_call_that_is_nearly_the_same_repeats_unless_the_answers_differ
 def test_other_calls_in_between_do_not_count() -> None:
     earlier = [said("run all of the tests", "they pass")] * 5
     assert not repeated_without_progress(words_of(FIND), earlier)
+
+
+@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+def test_texts_are_near_if_they_share_enough_words_counting_each_as_often_as_it_stands_there(
+    one: list[str], other: list[str], share: float
+) -> None:
+    left, right = Counter(one), Counter(other)
+    longest = max(len(one), len(other))
+    differ = longest - (left & right).total()
+    assert is_near(left, right, share) == (differ <= max(1.0, share * longest))

@@ -81,11 +81,11 @@ def words_of(*texts: Json) -> Counter[str]:
 
 def is_near(one: Counter[str], other: Counter[str], share: float) -> bool:
     """Return whether two texts are the same except for one word, or for that share of their words."""
-    length, other_length = one.total(), other.total()
+    length, other_length = sum(one.values()), sum(other.values())
     most = max(1.0, share * max(length, other_length))
     if abs(length - other_length) > most:
         return False
-    common = (one & other).total()
+    common = sum([min(one[word], other[word]) for word in one.keys() & other.keys()])
     return max(length, other_length) - common <= most
 
 

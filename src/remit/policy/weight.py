@@ -5,6 +5,7 @@ from enum import Enum
 from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from remit.protocol.envelope import Answer, Call, Json, Request, Response
 from remit.protocol.remit import MAX_INTEGER
@@ -16,6 +17,11 @@ LIGHT = 4_096
 VALUE = 32
 # The longest name of an agent; a longer one is validated.
 _SHORT_NAME = 128
+# The default of most fields of an envelope. CPython makes it once, so that it can be skipped without a look inside.
+_NOTHING: tuple[Json, ...] = ()
+# Made once: a union such as `int | float` is made anew each time, and a step of a workflow has 300 values.
+_NUMBERS = (int, float)
+_SEVERAL = (list, tuple, frozenset)
 
 
 def is_light(*values: Json) -> bool:
@@ -29,6 +35,8 @@ def is_light(*values: Json) -> bool:
         left -= VALUE
         if isinstance(value, str):
             left -= len(value)
+        elif isinstance(value, Struct):
+            rest += [each for each in astuple(value) if each is not None and each is not _NOTHING]
         elif isinstance(value, dict):
             # An agent's value is weighed before it is validated: its keys need not be texts.
             fields = cast("dict[object, Json]", value)
@@ -36,14 +44,14 @@ def is_light(*values: Json) -> bool:
             if left > 0:  # of a million names it is enough to know that they are too many
                 left -= sum([len(name) for name in fields if isinstance(name, str)])
                 rest += fields.values()
-        elif isinstance(value, list | tuple | frozenset):
+        elif isinstance(value, _NUMBERS):
+            pass
+        elif isinstance(value, _SEVERAL):
             several = cast("Collection[Json]", value)
             if VALUE * len(several) > left:
                 return False
             rest += several
-        elif isinstance(value, Struct):
-            rest += [getattr(value, name) for name in value.__struct_fields__]
-        elif not isinstance(value, int | float):
+        else:
             return False  # a model or the like, not converted to JSON yet: its size is unknown
         if left < 0:
             return False
