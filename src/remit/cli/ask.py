@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from remit.cli.completion_words import session_ids
-from remit.cli.drive.order import Duration, Order, read_task
-from remit.cli.options import json_option, jsonl_option, team_options
+from remit.cli.drive.order import Order, read_task
+from remit.cli.options import Duration, json_option, jsonl_option, team_options
 
 
 @click.command()

@@ -6,8 +6,8 @@ from typing import NoReturn, get_args
 import click
 
 from remit.cli.completion_words import chat_names, device_names, offered_agents, session_ids, shared_run_ids
-from remit.cli.drive.order import Duration, Order
-from remit.cli.options import json_option, jsonl_option, team_options
+from remit.cli.drive.order import Order
+from remit.cli.options import Duration, json_option, jsonl_option, team_options
 from remit.relay.bridge.ports import Mode
 
 # The options that need a device, and those that exclude one.

@@ -1,4 +1,4 @@
-"""Shared options: team, store and output format."""
+"""Shared options: team, store, output format and times."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +25,26 @@ class CommandWithOldOptions(click.Command):
             return argument
         click.echo(f"{name} is deprecated: use {self._renamed[name]}", err=True)
         return f"{self._renamed[name]}{equals}{value}"
+
+
+class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - older ones take none
+    """A time with its unit."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the milliseconds."""
+        from remit.config.values import duration_ms
+
+        if isinstance(value, int):
+            return value
+        try:
+            ms = duration_ms(str(value))
+        except ValueError:
+            ms = 0
+        if ms <= 0:
+            self.fail(f"expected a duration with a unit, such as 500ms, 30s, 5m, 2h or 3d, got {value!r}", param, ctx)
+        return ms
 
 
 def team_options(command: F) -> F:

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from remit.cli.completion_words import agent_names, agents_and_user
-from remit.cli.drive.order import Duration, read_task
-from remit.cli.options import json_option, team_options
+from remit.cli.drive.order import read_task
+from remit.cli.options import Duration, json_option, team_options
 from remit.cli.show.screen import many, print_fields, print_json, print_table, print_text, spoken, styled
 from remit.documents.policy import Explanation, GuardLine, Guards, Placing
 from remit.protocol.codec import text_of

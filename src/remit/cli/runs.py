@@ -6,8 +6,7 @@ from typing import Any, Literal
 import click
 
 from remit.cli.completion_words import open_run_ids, run_ids
-from remit.cli.drive.order import Duration
-from remit.cli.options import json_option, jsonl_option, store_option, team_options
+from remit.cli.options import Duration, json_option, jsonl_option, store_option, team_options
 
 STATES = ("waiting", "running", "silent", "success", "partial", "failed", "timeout", "refused", "cancelled")
 # How many of the newest runs are searched for those in a certain state.

@@ -95,26 +95,6 @@ def _stdin(what: str) -> str:
         raise click.UsageError(f"{what} on stdin is not text in {sys.stdin.encoding}") from error
 
 
-class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - older ones take none
-    """A time with its unit."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the milliseconds."""
-        from remit.config.values import duration_ms
-
-        if isinstance(value, int):
-            return value
-        try:
-            ms = duration_ms(str(value))
-        except ValueError:
-            ms = 0
-        if ms <= 0:
-            self.fail(f"expected a duration with a unit, such as 500ms, 30s, 5m, 2h or 3d, got {value!r}", param, ctx)
-        return ms
-
-
 def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: int | None) -> Order:
     """Return an order that repeats the run *name*, with the given time and tokens or those that it had.
 
