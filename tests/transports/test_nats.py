@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nats
 import pytest
+from msgspec.structs import replace
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 
 import remit
 from nats_server import shared_server, team_name
@@ -27,7 +29,8 @@ from remit.testing.transports.conformance import TransportConformance
 from remit.transports.nats import takeover
 from remit.transports.nats.bus import Bus
 from remit.transports.nats.connection import BusSettings, Connection
-from remit.transports.nats.subjects import News, Subjects, encode
+from remit.transports.nats.presence import Presence, present_hubs
+from remit.transports.nats.subjects import News, PublishedCard, Subjects, encode
 from remit.transports.nats.takeover import HubWatch
 from waiting import PATIENCE_S, eventually
 
@@ -136,7 +139,6 @@ async def test_a_question_of_a_host_is_answered_at_any_hub(tmp_path: Path) -> No
 
         await hubs.open(far)
         await hubs.open(near)
-        await known(near, "payer")
         asking = asyncio.create_task(near.ask("payer", "the rent", user="anna"))
         (question,) = await eventually(near.pending)
         await near.decide(question.id, agreed=True, by="anna")
@@ -160,7 +162,8 @@ async def test_hosts_take_no_more_than_their_slots_and_the_queue_is_bounded(tmp_
             host.add("slow", slow, concurrency=2, queue=3)
             await hubs.open(host)
         bus = await hubs.open(near)
-        await eventually(lambda: len([hub for hub in bus.hubs if hub.agents]) == 2)
+        await bus.find("slow")
+        assert len([hub for hub in bus.hubs if hub.agents]) == 2
         asked = [asyncio.create_task(near.ask("slow", str(each), user="anna")) for each in range(4)]
         await eventually(lambda: sum(running.values()) == 4)
         for each in range(4, 10):  # one after another, so that the queue is counted exactly
@@ -188,7 +191,6 @@ async def test_what_is_queued_with_a_higher_priority_comes_first(tmp_path: Path)
 
         await hubs.open(host)
         bus = await hubs.open(near)
-        await known(near, "slow")
         wanted = [Priority.NORMAL, Priority.LOW, Priority.NORMAL, Priority.HIGH]
         asked: list[asyncio.Task[remit.Response]] = []
         for place, priority in enumerate(wanted):
@@ -209,6 +211,7 @@ async def test_a_hub_that_falls_silent_is_gone_and_versions_stand_side_by_side(t
         silent = await hubs.open(old, presence_s=1.0)
         await hubs.open(new, presence_s=1.0)
         bus = await hubs.open(near, presence_s=1.0)
+        await bus.find("helper")
         await eventually(lambda: sorted(each.card.version for hub in bus.hubs for each in hub.agents) == ["1.0", "2.0"])
         assert near.cards["helper"].name == "helper"
         await silent.close()  # as if its machine were gone
@@ -224,9 +227,10 @@ async def test_the_card_of_an_agent_on_the_bus_follows_its_newest_host(tmp_path:
         near, old, new = hubs.hub(), hubs.hub(), hubs.hub()
         old.register(card("1.0"), helper_of("1.0"))
         new.register(card("2.0"), helper_of("2.0"))
-        await hubs.open(near, presence_s=1.0)
+        bus = await hubs.open(near, presence_s=1.0)
         await hubs.open(old, presence_s=1.0)
-        await eventually(lambda: "helper" in near.cards and near.cards["helper"].version == "1.0")
+        await bus.find("helper")
+        assert near.cards["helper"].version == "1.0"
         newer = await hubs.open(new, presence_s=1.0)
         await eventually(lambda: near.cards["helper"].description == "Helps, version 2.0")
         assert old.cards["helper"].version == "1.0"  # what a hub hosts itself, nobody replaces
@@ -244,6 +248,112 @@ def helper_of(version: str) -> Any:
     return helper
 
 
+async def test_a_hub_hears_only_of_the_agents_that_it_calls_and_finds_the_others_when_they_are_asked(
+    tmp_path: Path,
+) -> None:
+    async with Hubs(tmp_path) as hubs:
+        near, far = hubs.hub(), hubs.hub()
+        for name in ("called", "asked", "other"):
+            far.register(AgentCard(name=name), helper_of(name))
+        near.add("boss", helper_of("boss"), may_call=["called"])
+        bus = join_bus(
+            near, BusSettings(url=shared_server().url), name=hubs.name, calls=[AgentCard(name="called")], hosts=()
+        )
+        await hubs.open(far)
+        async with near:
+            assert [each.card.name for hub in bus.hubs for each in hub.agents] == ["called"]
+            assert (await near.ask("asked", "Go", user="anna")).unwrap() == "asked"
+            assert sorted(each.card.name for hub in bus.hubs for each in hub.agents) == ["asked", "called"]
+            assert sorted(near.cards) == ["asked", "boss", "called"]
+            for nobody in ("nobody", "* >"):
+                refused = await near.ask(nobody, "Go", user="anna")
+                assert refused.fault is not None
+                assert refused.fault.code is Code.AGENT_NOT_FOUND
+            assert sorted(near.cards) == ["asked", "boss", "called"]
+
+
+async def test_a_card_is_published_when_it_changes_and_one_heartbeat_stands_for_all_agents(tmp_path: Path) -> None:
+    async with Hubs(tmp_path) as hubs:
+        far, subjects, heard = hubs.hub(), Subjects(hubs.name), Counter[str]()
+        for name in ("one", "two"):
+            far.register(AgentCard(name=name), helper_of(name))
+        client = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
+
+        async def count(message: Msg) -> None:
+            heard[message.subject.split(".")[1].rpartition("-")[2]] += 1
+
+        for subject in (subjects.heartbeat("*"), subjects.hosted("*", "*")):
+            await client.subscribe(subject, cb=count)  # pyright: ignore[reportUnknownMemberType]
+        await client.flush()
+        await hubs.open(far, presence_s=1.0)
+        await eventually(lambda: heard["hosts"] >= 3)
+        assert heard["agents"] == 2
+        far.reconfigure(cards=[replace(card, version="2.0") for card in far.cards.values() if card.name == "one"])
+        await eventually(lambda: heard["agents"] == 3)
+        await client.close()
+
+
+async def test_hubs_are_listed_though_reading_their_cards_takes_longer_than_a_heartbeat_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Presence._entries  # pyright: ignore[reportPrivateUsage]
+
+    async def slowly(presence: Presence, bucket: str, subjects: list[str]) -> list[Msg]:
+        found = await read(presence, bucket, subjects)
+        if bucket.endswith("-agents"):
+            await asyncio.sleep(1.2)
+        return found
+
+    async with Hubs(tmp_path) as hubs:
+        far = hubs.hub()
+        far.register(AgentCard(name="helper"), helper_of("helper"))
+        await hubs.open(far, presence_s=1.0)
+        monkeypatch.setattr(Presence, "_entries", slowly)
+        listed = await present_hubs(BusSettings(url=shared_server().url, presence_s=1.0), hubs.name)
+        assert listed is not None
+        assert [each.card.name for hub in listed for each in hub.agents] == ["helper"]
+
+
+async def test_cards_that_vanish_while_the_hubs_are_listed_hold_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hubs(tmp_path) as hubs:
+        far, subjects = hubs.hub(), Subjects(hubs.name)
+        add = cast("Any", JetStreamContext.add_consumer)  # pyright: ignore[reportUnknownMemberType]
+        for name in ("first", "second"):
+            far.register(AgentCard(name=name), helper_of(name))
+
+        async def then_remove(context: JetStreamContext, stream: str, *more: Any) -> Any:
+            made = await add(context, stream, *more)
+            if stream.endswith("-agents"):
+                gone = subjects.hosted("first", far.shared.worker)
+                await context.purge_stream(stream, subject=gone)  # pyright: ignore[reportUnknownMemberType]
+            return made
+
+        await hubs.open(far)
+        monkeypatch.setattr(JetStreamContext, "add_consumer", then_remove)
+        listed = await present_hubs(BusSettings(url=shared_server().url), hubs.name)
+        assert listed is not None
+        assert [each.card.name for hub in listed for each in hub.agents] == ["second"]
+
+
+async def test_a_hub_that_left_its_cards_and_has_no_heartbeat_is_no_host(tmp_path: Path) -> None:
+    async with Hubs(tmp_path) as hubs:
+        near, subjects = hubs.hub(), Subjects(hubs.name)
+        bus = join_bus(
+            near, BusSettings(url=shared_server().url, patience_s=0.2), name=hubs.name, calls=[AgentCard(name="helper")]
+        )
+        async with near:
+            client = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
+            left = encode(PublishedCard(AgentCard(name="helper"), 1))
+            await client.jetstream().publish(subjects.hosted("helper", "dead"), left)  # pyright: ignore[reportUnknownMemberType]
+            await client.close()
+            response = await near.ask("helper", "Go", user="anna")
+            assert response.fault is not None
+            assert response.fault.message == "no hub hosts helper at the moment"
+            assert bus.hubs == []
+
+
 async def test_a_request_that_is_handed_over_is_counted_once_for_its_user_and_its_agent(tmp_path: Path) -> None:
     """The hub that is asked counts the user's day, and the hub that hosts the agent counts its rate."""
     async with Hubs(tmp_path) as hubs:
@@ -258,7 +368,6 @@ async def test_a_request_that_is_handed_over_is_counted_once_for_its_user_and_it
 
         for hub in (near, far):
             await hubs.open(hub)
-        await known(near, "spender")
         granted = [(await near.ask("spender", f"{number}", user="anna")).unwrap() for number in range(3)]
         assert granted == [400, 400, 400]
         over = await near.ask("spender", "4", user="ben")
@@ -280,7 +389,6 @@ async def test_only_hubs_of_the_store_can_say_how_a_run_ended(tmp_path: Path) ->
 
         await hubs.open(far)
         await hubs.open(near)
-        await known(near, "slow")
         asked = asyncio.create_task(near.ask("slow", "Go", user="anna"))
         (run,) = await eventually(lambda: begun)
         forger = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
@@ -334,7 +442,11 @@ async def test_of_hubs_that_are_late_only_one_that_left_the_bus_is_dead(monkeypa
     await other.subscribe(subjects.alive("still"), cb=nothing)  # pyright: ignore[reportUnknownMemberType]
     await other.flush()
     workers, connection = LateWorkers("slow", "still", "stranger", "dead"), Connection(BusSettings(url=url), "test")
-    watch = HubWatch(connection, subjects, workers, lambda hub: hub != "stranger")
+
+    async def was_present(hub: str) -> bool:
+        return hub != "stranger"
+
+    watch = HubWatch(connection, subjects, workers, was_present)
     connection.on_connected.append(watch.connected)
     await connection.open()
     await watch.open()

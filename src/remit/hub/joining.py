@@ -19,11 +19,13 @@ def join_bus(
     """Join a hub, which is not open yet, to the bus of the hubs that share its store and its *name*.
 
     It takes requests for *hosts*, which are agents of its own (default: all of them), and calls the agents in *calls*,
-    which other hubs host, like its own. Agents that it hears of later are added.
+    which other hubs host, like its own. Other agents are looked for when they are asked; if one of its own may call
+    everyone, all that are hosted anywhere are added as it hears of them.
     """
     bus = Bus(hub, settings, team=name, hosts=hosts)
     for card in calls:
         bus.add(card)
     hub.accompany(bus)
     hub.bus = bus
+    hub.find_agent = bus.find
     return bus

@@ -129,6 +129,8 @@ class Engine:
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._companions: list[Companion] = []
+        self.find_agent: Callable[[str], Awaitable[None]] | None = None
+        """Looks elsewhere for an agent that is asked and not known here, and registers it if it is found."""
         self._events = HubEvents(store, self._parts.outflow, clock)
         self._metrics: HubMetrics | None = None
         self._incoming = IncomingRequests(self._parts, self._runs)
@@ -293,7 +295,15 @@ class Engine:
 
     async def ask(self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]) -> Response:
         """Ask an agent for a user and return the response; nothing leaves the hub before it is recorded."""
-        return await self._runs.ask(self._request(agent, text, user, options))
+        return await self._ask(self._request(agent, text, user, options))
+
+    async def _ask(self, request: Request) -> Response:
+        await self._look_for(request.target)
+        return await self._runs.ask(request)
+
+    async def _look_for(self, agent: str) -> None:
+        if self.find_agent is not None and agent not in self._parts.registry.agents:
+            await self.find_agent(agent)
 
     def receive(
         self,
@@ -326,6 +336,7 @@ class Engine:
 
         *once* is the single-use proof that came with it.
         """
+        await self._look_for(request.target)
         return await self._incoming.begin(request, once)
 
     async def begin_peer_call(self, request: Request) -> ActiveRun | Response:
@@ -351,7 +362,7 @@ class Engine:
 
         Closing the generator before the end cancels the run.
         """
-        return self._events.stream(partial(self._request, agent, text, user, options), self._runs.ask)
+        return self._events.stream(partial(self._request, agent, text, user, options), self._ask)
 
     def events(self) -> Events:
         """Return the records of this hub from now on, as they are committed."""

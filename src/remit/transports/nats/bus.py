@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.records import Approval, Delta, Kind, Notice, Progress, read_body
 from remit.runtime.engine import Engine
+from remit.runtime.registry import NAME
 from remit.transports.nats.agent import BusAgent, RunNews
 from remit.transports.nats.connection import LOST, BusSettings, Connection, in_words
 from remit.transports.nats.host import BusHost
@@ -62,9 +63,11 @@ class Bus:
         self._presence = Presence(
             self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._heard_of
         )
-        self._watch = HubWatch(self._connection, self._subjects, self._shared, self._presence.has_heard)
+        self._watch = HubWatch(self._connection, self._subjects, self._shared, self._presence.was_present)
         self._learned: set[str] = set()
         """The agents that this hub knows from the bus alone."""
+        self._lookups: dict[str, asyncio.Task[None]] = {}
+        """Agents that are being looked for."""
         self._since_ms = 0
         self._host: BusHost | None = None
         self._runs: dict[str, RunNews] = {}
@@ -91,6 +94,8 @@ class Bus:
         )
         self._since_ms = time.time_ns() // 1_000_000
         self._connection.on_connected.append(self._connected)
+        callees = frozenset[str]().union(*(self._engine.cards[name].callees for name in own))
+        self._presence.expect(callees & remotes.keys(), everyone="*" in callees)
         await self._connection.open()
         await self._presence.open()
         await self._watch.open()
@@ -170,7 +175,7 @@ class Bus:
 
     @property
     def hubs(self) -> list[PresentHub]:
-        """The other hubs that are present."""
+        """The other hubs that are present and host agents that were called from here."""
         return self._presence.hubs()
 
     def _described(self) -> PresentHub:
@@ -179,28 +184,39 @@ class Bus:
         agents = tuple(HostedAgent(shown_card(cards[name]), host.free(name) if host else 0) for name in names)
         return PresentHub(self._team, agents, draining=host is not None and host.draining, since_ms=self._since_ms)
 
-    def _heard_of(self, cards: Iterable[AgentCard]) -> None:
-        """Add the agents of other hubs that this hub's team file does not name, and follow their cards."""
-        all_known = self._engine.cards
-        for card in cards:
-            known = all_known.get(card.name)
-            try:
-                if known is None:
-                    self.add(card)
-                    self._learned.add(card.name)
-                elif card.name in self._learned and _followed(card, known) != known:
-                    self._refresh(known)
-            except RemitError as error:
-                log.warning("invalid agent on the bus: %s", error.fault.message)
+    async def find(self, agent: str) -> None:
+        """Look for an agent that this hub does not know, and add it if a hub hosts it."""
+        if not self._connection.connected or not NAME.fullmatch(agent):
+            return
+        if (lookup := self._lookups.get(agent)) is None:
+            lookup = self._lookups[agent] = asyncio.get_running_loop().create_task(self._look_up(agent))
+            lookup.add_done_callback(lambda _: self._lookups.pop(agent, None))
+        await asyncio.shield(lookup)  # others may wait for the same
 
-    def _refresh(self, known: AgentCard) -> None:
+    async def _look_up(self, agent: str) -> None:
+        await self._presence.watch(agent)
+        if agent not in self._engine.cards:  # anybody may ask for any name
+            await self._presence.unwatch(agent)
+
+    def _heard_of(self, card: AgentCard) -> None:
+        """Add an agent of another hub that this hub's team file does not name, and follow its card."""
+        known = self._engine.cards.get(card.name)
+        try:
+            if known is None:
+                self.add(card)
+                self._learned.add(card.name)
+            elif card.name in self._learned and _followed(card, known) != known:
+                self._refresh(known, card)
+        except RemitError as error:
+            log.warning("invalid agent on the bus: %s", error.fault.message)
+
+    def _refresh(self, known: AgentCard, heard: AgentCard) -> None:
         """Take the card of an agent's newest host: in a rolling update, versions stand side by side."""
         hubs = self._presence.hosts(known.name)
         newest = max(hubs, key=lambda hub: hub.since_ms, default=None)
-        cards = () if newest is None else (each.card for each in newest.agents if each.card.name == known.name)
-        for card in cards:
-            if (followed := _followed(card, known)) != known:
-                self._engine.reconfigure(cards=[followed])
+        card = heard if newest is None else newest.agents[0].card
+        if (followed := _followed(card, known)) != known:
+            self._engine.reconfigure(cards=[followed])
 
     # ── bringing requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -233,6 +249,7 @@ class Bus:
         """
         offer, agent = Offer(run, self._shared.worker, live), request.target
         now = asyncio.get_running_loop().time
+        await self._presence.watch(agent)
         try:
             if self._busy_until.get(agent, 0) < now():
                 if await self._ask_host(agent, offer) == TAKEN:

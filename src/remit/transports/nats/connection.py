@@ -11,6 +11,7 @@ import nats.errors
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
@@ -84,7 +85,7 @@ class Connection:
         self._reasons: set[str] = set()
         """Why the server was not reached since it was last, each of which is logged once."""
         self._closing = False
-        self._subscribed: set[str] = set()
+        self._subscribed: dict[str, Subscription] = {}
         self._lacking: set[str] = set()
         """Permissions that the server denied, each of which is logged once."""
         self.on_connected: list[Callable[[], Awaitable[None]]] = []
@@ -230,8 +231,14 @@ class Connection:
         A second time for the same subject changes nothing.
         """
         if subject not in self._subscribed:  # the client itself renews subscriptions after a reconnection
-            await self.client.subscribe(subject, group, heard)  # pyright: ignore[reportUnknownMemberType]
-            self._subscribed.add(subject)
+            made = await self.client.subscribe(subject, group, heard)  # pyright: ignore[reportUnknownMemberType]
+            self._subscribed[subject] = made
+
+    async def unsubscribe(self, subject: str) -> None:
+        """Hear nothing more of a subject."""
+        if (made := self._subscribed.pop(subject, None)) is not None:
+            with suppress(*LOST):  # a subscription ends with its connection
+                await made.unsubscribe()
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message that may be lost."""

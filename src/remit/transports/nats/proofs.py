@@ -139,15 +139,14 @@ class BusProofs:
         """Return the content of a message that was heard on *subject*; None, after saying why, if it is not proven.
 
         With *host_of*, its sender must be allowed to host that agent. *keep_ms* is for how long NATS keeps it. One that
-        is *stored* there for all may have been heard before, which is no fault.
+        is *stored* there for all may be read again and again.
         """
         if self._settings is None:
             return ReadMessage(message)
-        found = self._check(self._settings, subject, message, host_of, keep_ms)
+        found = self._check(self._settings, subject, message, host_of, keep_ms, stored=stored)
         if not isinstance(found, Fault):
             return found
-        if not (stored and found is _SENT_BEFORE):
-            self._refused(what, found)
+        self._refused(what, found)
         return None
 
     def refuse(self, what: str, why: Fault) -> None:
@@ -155,7 +154,14 @@ class BusProofs:
         self._refused(what, why)
 
     def _check(
-        self, settings: ProofSettings, subject: str, message: bytes, host_of: str | None, keep_ms: int
+        self,
+        settings: ProofSettings,
+        subject: str,
+        message: bytes,
+        host_of: str | None,
+        keep_ms: int,
+        *,
+        stored: bool,
     ) -> ReadMessage | Fault:
         signature, signed = message[:_SIGNATURE], message[_SIGNATURE:]
         try:
@@ -179,8 +185,8 @@ class BusProofs:
             )
         if host_of is not None and not settings.hubs[name].may_host(host_of):
             return may_not_host(name, host_of)
-        if not self._is_new(statement, now_ms, keep_ms):
-            return _SENT_BEFORE
+        if not self._is_new(statement, now_ms, keep_ms) and not stored:
+            return _unproven("it was sent before")
         return ReadMessage(statement.body, name)
 
     def _is_new(self, statement: _Statement, now_ms: int, keep_ms: int) -> bool:
@@ -234,6 +240,3 @@ def may_not_host(hub: str, agent: str) -> Fault:
 
 def _unproven(why: str) -> Fault:
     return fault(Code.UNAUTHENTICATED, f"a message is not proven: {why}")
-
-
-_SENT_BEFORE = _unproven("it was sent before")

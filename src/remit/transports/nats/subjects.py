@@ -25,9 +25,10 @@ class Subjects:
         self._team = token(team)
         self.stream = f"remit-{self._team}-queue"
         """The stream with the requests that found every host busy."""
-        self.bucket = f"remit-{self._team}-hosts"
-        """The key-value bucket with the hubs that are present."""
-        self.presence = f"$KV.{self.bucket}.>"
+        self.hosts = f"remit-{self._team}-hosts"
+        """The key-value bucket with the heartbeat of each hub that hosts agents, by hub."""
+        self.agents = f"remit-{self._team}-agents"
+        """The key-value bucket with the cards of hosted agents, by agent and hub."""
         self.gone = f"remit.{self._team}.gone"
         """Where all hubs hear that the leases of a dead one were ended."""
         self.queues = f"remit.{self._team}.queue.>"
@@ -56,9 +57,13 @@ class Subjects:
         """Return where a hub answers for as long as it is connected."""
         return f"remit.{self._team}.alive.{token(hub)}"
 
-    def present(self, hub: str) -> str:
-        """Return where a hub says which agents it hosts."""
-        return f"$KV.{self.bucket}.{token(hub)}"
+    def heartbeat(self, hub: str) -> str:
+        """Return where a hub says that it is present; `*` is every hub."""
+        return f"$KV.{self.hosts}.{token(hub)}"
+
+    def hosted(self, agent: str, hub: str) -> str:
+        """Return where a hub publishes the card of an agent that it hosts; `*` is every agent, or every hub."""
+        return f"$KV.{self.agents}.{token(agent)}.{token(hub)}"
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
@@ -81,23 +86,42 @@ class News(Struct, frozen=True):
     """How it has ended, sealed for the hubs of the team; without it, the caller reads the store."""
 
 
-class HostedAgent(Struct, frozen=True, omit_defaults=True):
+class Heartbeat(Struct, frozen=True, omit_defaults=True):
+    """What a hub that hosts agents says again and again: once it is silent, it is gone."""
+
+    hub: str
+    """Its name in the team; hubs with the same team file have the same name."""
+    free: dict[str, int] = {}
+    """How many more requests it could start, by agent."""
+    draining: bool = False
+    """Whether it takes nothing new."""
+
+
+class PublishedCard(Struct, frozen=True):
+    """The card of an agent, as one of its hosts publishes it."""
+
+    card: AgentCard
+    since_ms: int
+    """When its host was opened: of several cards of an agent, that of the newest host counts."""
+
+
+class HostedAgent(Struct, frozen=True):
     """An agent that a hub hosts, and how many more requests it could start."""
 
     card: AgentCard
     free: int
 
 
-class PresentHub(Struct, frozen=True, omit_defaults=True):
-    """What a hub says about itself, again and again: once it is silent, it is gone."""
+class PresentHub(Struct, frozen=True):
+    """A hub that hosts agents, and those of them that are known here."""
 
     hub: str
-    """Its name in the team; hubs with the same team file have the same name."""
+    """Its name in the team."""
     agents: tuple[HostedAgent, ...] = ()
     draining: bool = False
     """Whether it takes nothing new."""
     since_ms: int = 0
-    """When it was opened: of several cards of an agent, that of the newest host counts."""
+    """When it was opened."""
 
 
 TAKEN, BUSY = b"+", b"-"
@@ -105,4 +129,5 @@ TAKEN, BUSY = b"+", b"-"
 encode = msgspec.json.Encoder().encode
 read_offer = msgspec.json.Decoder(Offer).decode
 read_news = msgspec.json.Decoder(News).decode
-read_present = msgspec.json.Decoder(PresentHub).decode
+read_heartbeat = msgspec.json.Decoder(Heartbeat).decode
+read_card = msgspec.json.Decoder(PublishedCard).decode

@@ -7,7 +7,7 @@ Should it be alive all the same, its epochs are stale, and it cannot write.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import nats.errors
@@ -50,7 +50,11 @@ class HubWatch:
     """Watches the hubs that have missed a heartbeat, and answers for this one."""
 
     def __init__(
-        self, connection: Connection, subjects: Subjects, workers: Workers, was_present: Callable[[str], bool]
+        self,
+        connection: Connection,
+        subjects: Subjects,
+        workers: Workers,
+        was_present: Callable[[str], Awaitable[bool]],
     ) -> None:
         """*was_present* says whether a hub is or was on the bus; others are not judged by their absence."""
         self._connection = connection
@@ -85,7 +89,7 @@ class HubWatch:
             await asyncio.sleep(self._workers.lease_ms / 1_000 / LOOKS)
             try:
                 late = await self._workers.late_workers() if self._may_judge else []
-                gone = [each for each in late if self._was_present(each) and await self._is_gone(each)]
+                gone = [each for each in late if await self._was_present(each) and await self._is_gone(each)]
                 if gone:
                     await asyncio.sleep(AGAIN_S)
                 for worker in gone:
