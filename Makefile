@@ -93,7 +93,7 @@ test-all-pythons: ## Run the tests on every supported Python found here
 CHAOS_FAULTS ?= 500
 CHAOS_SEED ?=
 
-chaos: $(VENV)/.ready ## Break two hubs on one machine 50 times, then six on PostgreSQL and NATS 500 times, and check every promise (CHAOS_FAULTS=, CHAOS_SEED=)
+chaos: $(VENV)/.ready ## Break two hubs on one machine 50 times, then six on PostgreSQL and NATS 500 times (CHAOS_FAULTS=, CHAOS_SEED=)
 	@REMIT_SEED=$(CHAOS_SEED) REMIT_CHAOS_ACTIONS=740 REMIT_CHAOS_KILLS=50 $(BIN)/pytest -q -s tests/chaos/test_one_machine.py
 	@PYTHONPATH=tests CHAOS_SEED=$(CHAOS_SEED) $(BIN)/python -m chaos --faults $(CHAOS_FAULTS)
 

@@ -120,9 +120,12 @@ class Cluster:
             self._spawn(self._listen())
             for name, port in self._hub_ports.items():
                 self.hubs[name] = HubProcess(name, f"http://{self.network.hub_host(name)}:{port}")
-            # The first creates the tables and the key.
-            for hub in self.hubs.values():
+            first, *others = self.hubs.values()
+            self.start(first)  # it creates the tables and the key
+            await self.until_ready(first)
+            for hub in others:
                 self.start(hub)
+            for hub in others:
                 await self.until_ready(hub)
         except BaseException:
             await self.close()

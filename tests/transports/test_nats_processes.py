@@ -184,9 +184,7 @@ async def test_what_a_killed_host_was_asked_directly_is_not_executed_again_over_
     async with opened(tmp_path) as team:
         host = await team.workers.start("1.0", "slow", ask="slow")
         await team.wait_until_began(1)
-        await team.workers.start("1.0", "slow")
         host.kill()
-        team.go()
         assert code_of(await team.ask("slow", "a", request_id="asked")) is Code.OUTCOME_UNKNOWN
         assert team.began() == [f"a {host.pid}"]
 

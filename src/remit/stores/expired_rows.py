@@ -2,7 +2,7 @@
 
 from remit.runtime.ports import FACTS
 from remit.stores.connection import SqliteConnection
-from remit.stores.removal_plan import Expired
+from remit.stores.removal_plan import ExpiredRows
 from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED
 from remit.stores.schema import KINDS
 from remit.stores.segments import SealedSegment
@@ -12,7 +12,7 @@ _UNTOUCHED = ", ".join(str(KINDS[kind]) for kind in sorted(NEVER_REMOVED))
 _TEXTUAL = ", ".join(str(KINDS[kind]) for kind in HAVING_TEXTS)
 
 
-def expired_rows(connection: SqliteConnection, segment: SealedSegment, expired: Expired) -> list[int]:
+def expired_rows(connection: SqliteConnection, segment: SealedSegment, expired: ExpiredRows) -> list[int]:
     """Return the numbers of the rows of a segment that are no longer kept."""
     sql = _GOING if expired.whole else _SHORTENED
     rows = connection.execute(sql, (segment.first, segment.last, _open_sessions(connection)))

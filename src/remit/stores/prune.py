@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remit.stores.removal_plan import Expired
+from remit.stores.removal_plan import ExpiredRows
 from remit.stores.retention import Retention
 from remit.stores.segments import SealedSegment
 from remit.stores.upkeep_port import Ageing, StoreUpkeep
@@ -56,7 +56,7 @@ def prune(
         if stopped() or not _is_due(segment, keep, now_ms):
             break
         whole = keep.records is not None and segment.sealed_ms <= now_ms - keep.records
-        expired = Expired(keep.rule(), whole)
+        expired = ExpiredRows(keep.rule(), whole)
         if not upkeep.has(segment, expired):
             continue
         if not dry:

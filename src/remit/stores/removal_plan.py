@@ -15,7 +15,7 @@ LEFT_BYTES = 40
 ROW_BYTES = 75
 
 
-class Expired(NamedTuple):
+class ExpiredRows(NamedTuple):
     """The rows of a segment that the retention rule no longer keeps."""
 
     rule: str
@@ -31,7 +31,7 @@ class OfUser(NamedTuple):
     subject: str
 
 
-Selection = Expired | OfUser
+Selection = ExpiredRows | OfUser
 
 
 class RemovedPart(NamedTuple):
@@ -117,7 +117,7 @@ def plan(
     *rows* are all rows of the segment, *before* is the digest of the row before them, and *outline* returns what is
     kept of a body without its texts.
     """
-    shortens = isinstance(selection, Expired) and not selection.whole
+    shortens = isinstance(selection, ExpiredRows) and not selection.whole
     going, shortened = (frozenset[int](), frozenset(chosen)) if shortens else (frozenset(chosen), frozenset[int]())
     gone: list[int] = []
     new: list[int] = []
@@ -150,8 +150,8 @@ def plan(
             outlines.append((body, seq))
             freed += len(row.body) - len(body) - LEFT_BYTES
     statement = Removal(
-        why="pruned" if isinstance(selection, Expired) else "erased",
-        rule=selection.rule if isinstance(selection, Expired) else "the user was erased",
+        why="pruned" if isinstance(selection, ExpiredRows) else "erased",
+        rule=selection.rule if isinstance(selection, ExpiredRows) else "the user was erased",
         first=segment.first,
         last=segment.last,
         before=before.hex(),
@@ -159,7 +159,7 @@ def plan(
         gone=ranges(gone),
         outlined=ranges(outlined),
         outlines=seal.digest(),
-        subject="" if isinstance(selection, Expired) else selection.subject,
+        subject="" if isinstance(selection, ExpiredRows) else selection.subject,
         at_ms=at_ms,
         key="",
     )

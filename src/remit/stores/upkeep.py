@@ -25,7 +25,7 @@ from remit.stores.encryption import key_id_of
 from remit.stores.expired_rows import count_aged, delete_aged, expired_rows
 from remit.stores.opening import STORE
 from remit.stores.removal_plan import (
-    Expired,
+    ExpiredRows,
     OfUser,
     RemovedPart,
     SegmentChanges,
@@ -96,7 +96,7 @@ class Upkeep:
 
     def _chosen(self, segment: SealedSegment, selection: Selection) -> list[int]:
         match selection:
-            case Expired():
+            case ExpiredRows():
                 return expired_rows(self.connection, segment, selection)
             case OfUser(user, runs, _):
                 return user_data.rows_of(self.connection, segment.first, segment.last, runs, user)

@@ -9,7 +9,7 @@ from remit.stores.postgres import messages
 from remit.stores.postgres.chain_rows import blocks_between, leaves_between, places
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.schema import NOW_MS
-from remit.stores.removal_plan import Expired, SegmentChanges
+from remit.stores.removal_plan import ExpiredRows, SegmentChanges
 from remit.stores.retention import DAY_MS, HAVING_TEXTS, NEVER_REMOVED
 from remit.stores.schema import KINDS
 from remit.stores.segments import SealedSegment
@@ -39,7 +39,7 @@ _GOING = f"SELECT {SEQ_OF_SEGMENT} {SEGMENT} AND kind NOT IN ({NEVER}) {_UNUSED}
 _SHORTENED = f"SELECT {SEQ_OF_SEGMENT} {SEGMENT} AND kind IN ({_TEXTUAL}) {_UNUSED}"
 
 
-async def expired_rows(connection: PgConnection, segment: SealedSegment, expired: Expired) -> list[int]:
+async def expired_rows(connection: PgConnection, segment: SealedSegment, expired: ExpiredRows) -> list[int]:
     """Return the numbers of the rows of a segment that are no longer kept."""
     rows = await connection.fetch(_GOING if expired.whole else _SHORTENED, segment.first, segment.last)
     found = sorted(seq for (seq,) in rows)

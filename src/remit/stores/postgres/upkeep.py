@@ -34,7 +34,7 @@ from remit.stores.postgres.schema import CHAINING, NOW_MS, UPKEEP, check_version
 from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.removal_plan import (
-    Expired,
+    ExpiredRows,
     OfUser,
     RemovedPart,
     SegmentChanges,
@@ -149,7 +149,7 @@ class PgUpkeep:
 
     async def _chosen(self, segment: SealedSegment, selection: Selection) -> list[int]:
         match selection:
-            case Expired():
+            case ExpiredRows():
                 return await removal.expired_rows(self.connection, segment, selection)
             case OfUser(user, runs, _):
                 return await user_data.rows_of(self.connection, segment.first, segment.last, runs, user)

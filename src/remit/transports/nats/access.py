@@ -45,7 +45,7 @@ class EncryptedClient(Client):
         return super()._connect_command()
 
 
-class Access(Protocol):
+class BusAccess(Protocol):
     """The settings that prove who connects: see `BusSettings`."""
 
     @property
@@ -69,7 +69,7 @@ class Access(Protocol):
 # ── what is sent ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encryption(access: Access) -> ssl.SSLContext | None:
+def encryption(access: BusAccess) -> ssl.SSLContext | None:
     """Return the settings of an encrypted connection, or None; raise a ValueError that names a file it cannot use."""
     if access.authority is None and access.certificate is None and not _says_tls(access):
         return None
@@ -89,11 +89,11 @@ def encryption(access: Access) -> ssl.SSLContext | None:
     return context
 
 
-def _says_tls(access: Access) -> bool:
+def _says_tls(access: BusAccess) -> bool:
     return any(each.startswith("tls://") for each in access.servers)
 
 
-def proof_options(access: Access) -> dict[str, object]:
+def proof_options(access: BusAccess) -> dict[str, object]:
     """Return the options of the client that prove who connects."""
     found: dict[str, object] = {}
     if access.credentials is not None:
@@ -156,7 +156,7 @@ def _key_of(seed: bytes) -> Ed25519PrivateKey | None:
 # ── what keeps it out ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def explained(error: BaseException, access: Access) -> str:
+def explained(error: BaseException, access: BusAccess) -> str:
     """Describe what keeps a hub from its bus, and name the setting that decides it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _distrusted(error, access)
@@ -172,7 +172,7 @@ def explained(error: BaseException, access: Access) -> str:
     return said or type(error).__name__
 
 
-def _distrusted(error: ssl.SSLCertVerificationError, access: Access) -> str:
+def _distrusted(error: ssl.SSLCertVerificationError, access: BusAccess) -> str:
     if error.verify_code == _EXPIRED:
         return "the certificate of the server has expired"
     if error.verify_code in (_WRONG_HOST, _WRONG_ADDRESS):
@@ -182,13 +182,13 @@ def _distrusted(error: ssl.SSLCertVerificationError, access: Access) -> str:
     return f"the certificate of the server is not signed by one in `authority` ({access.authority})"
 
 
-def _refused_certificate(access: Access) -> str:
+def _refused_certificate(access: BusAccess) -> str:
     if access.certificate is None:
         return "the server asks for a certificate; set `certificate` and `private_key`"
     return f"the server refused `certificate` ({access.certificate})"
 
 
-def _proof_of(access: Access) -> str:
+def _proof_of(access: BusAccess) -> str:
     if access.credentials is not None:
         try:
             until = read_credentials(access.credentials).expires
