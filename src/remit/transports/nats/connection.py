@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
-from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
+from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
 from remit.transports.nats.access import EncryptedClient, denied, encryption, explained, proof_options
 from remit.transports.nats.proofs import ProofSettings
@@ -31,6 +31,9 @@ _NO_JETSTREAM = (ServiceUnavailableError, NoStreamResponseError, nats.errors.NoR
 # Subjects have ids of runs in them: a user without any rights must not fill the log.
 MOST_LACKING = 20
 MOST_REASONS = 5
+
+# The server's code for a stream that is there with other settings, such as the number of replicas.
+_MADE_OTHERWISE = 10058
 
 LOST = (nats.errors.Error, OSError, TimeoutError, asyncio.TimeoutError)
 """What NATS raises when it does not answer; the store makes good what is lost."""
@@ -62,6 +65,11 @@ class BusSettings(Struct, frozen=True, kw_only=True):
     def servers(self) -> list[str]:
         """The addresses of the servers."""
         return [each.strip() for each in self.url.split(",")]
+
+    @property
+    def replicas(self) -> int:
+        """How many servers keep the queue and who is present: with three or more, one of them may be lost."""
+        return 3 if len(self.servers) >= 3 else 1
 
     @property
     def shown(self) -> str:
@@ -257,6 +265,15 @@ class Connection:
         if not self.connected:  # else it would wait for the reconnection
             raise nats.errors.ConnectionReconnectingError
         return await self.client.request(subject, payload, timeout=timeout, old_style=alone)
+
+    async def make(self, what: Awaitable[object]) -> None:
+        """Make a stream or a bucket that may be there, also if another hub made it with other settings."""
+        try:
+            await what
+        except APIError as error:
+            if error.err_code != _MADE_OTHERWISE:
+                raise
+            log.debug("not changed on the bus: %s", in_words(error))
 
     async def settle(self) -> None:
         """Return once new subscriptions are known to the server.

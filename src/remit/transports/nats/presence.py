@@ -134,8 +134,15 @@ class Presence:
             (self._subjects.hosts, self._lives_s),
             (self._subjects.agents, self._card_lives_s),
         ):
-            config = api.KeyValueConfig(bucket=bucket, ttl=keep_s, history=1, storage=api.StorageType.MEMORY)
-            await self._connection.jetstream.create_key_value(config)  # pyright: ignore[reportUnknownMemberType]
+            config = api.KeyValueConfig(
+                bucket=bucket,
+                ttl=keep_s,
+                history=1,
+                storage=api.StorageType.MEMORY,
+                replicas=self._connection.settings.replicas,
+            )
+            made = self._connection.jetstream.create_key_value(config)  # pyright: ignore[reportUnknownMemberType]
+            await self._connection.make(made)
 
     async def _beat(self) -> None:
         beats = 0

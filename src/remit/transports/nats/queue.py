@@ -58,8 +58,10 @@ class WorkQueue:
             discard=api.DiscardPolicy.NEW,
             max_msgs=MOST,
             max_age=KEEP_S,
+            num_replicas=self._connection.settings.replicas,
         )
-        await self._connection.jetstream.add_stream(stream)  # pyright: ignore[reportUnknownMemberType]
+        made = self._connection.jetstream.add_stream(stream)  # pyright: ignore[reportUnknownMemberType]
+        await self._connection.make(made)
 
     async def put(self, agent: str, priority: Priority, offer: Offer) -> None:
         """Queue a request; raise one of `LOST` if that cannot be done."""
