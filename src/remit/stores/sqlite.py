@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import apsw
-import msgspec
 
 from remit.policy.budget import estimate
-from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
@@ -44,6 +42,7 @@ from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.connection import Durability, SqliteConnection
 from remit.stores.daily_pruning import DailyPruning
+from remit.stores.locked_texts import LockedTexts
 from remit.stores.opening import Opening
 from remit.stores.outcome_waits import OutcomeWaits
 from remit.stores.reader import Query, Reader
@@ -56,8 +55,6 @@ from remit.stores.writer import Listener, StoreWriter
 __all__ = ["Durability", "SqliteStore", "verify_file"]
 
 T = TypeVar("T")
-
-_read_decision = msgspec.json.Decoder(Decision).decode
 
 # A hop appends two records: this is more than two thousand hops ahead of the disk.
 MAX_QUEUED = 4_000
@@ -109,7 +106,7 @@ class SqliteStore:
         self._upkeep = file_upkeep(self.path, durability, wall_ms)
         self._pruning = DailyPruning(str(self.path), self._upkeep, wall_ms)
         self._count, self._wall_ms, self._jumps = count, wall_ms, Jumps(monotonic)
-        self._waits = OutcomeWaits()
+        self._waits, self._locked = OutcomeWaits(), LockedTexts(self.secret)
         self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._waits.tell)
         self._queue = self._writer.queue
         self.sizes = self._writer.sizes
@@ -267,7 +264,7 @@ class SqliteStore:
 
     async def decide(self, question: str, decision: Decision) -> bool:
         """Answer a question, durable on return; False: it does not exist, has expired, or was answered before."""
-        locked = self._keys().lock(encode(decision), f"decision {question}")
+        locked = self._locked.lock_decision(question, decision)
         return await self._do(
             lambda transaction: inbox.decide(transaction.connection, question, locked, transaction.now_ms)
         )
@@ -275,8 +272,7 @@ class SqliteStore:
     async def decision(self, question: str) -> Decision | None:
         """Return the answer, if there is one, whichever process wrote it."""
         locked = await self._read(lambda connection: inbox.decision(connection, question))
-        opened = None if locked is None else self._keys().unlock(locked, f"decision {question}")
-        return None if opened is None else _read_decision(opened)
+        return self._locked.open_decision(question, locked)
 
     async def withdraw(self, question: str) -> None:
         """Delete a question that no longer needs an answer."""
@@ -289,8 +285,7 @@ class SqliteStore:
 
     async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
         """Send a command to every hub that shares this store; return its number once it is durable."""
-        # A person wrote it, and it is not redacted.
-        locked = self._keys().lock(reason.encode(), f"control {run}").hex()
+        locked = self._locked.lock_reason(run, reason).hex()
         return await self._do(
             lambda transaction: controls.add(transaction.connection, run, action, by, locked, transaction.now_ms)
         )
@@ -300,13 +295,8 @@ class SqliteStore:
         if run is None and not self._glance_at(lambda connection: controls.last(connection) > after, failed=True):
             return []
         said = await self._read(lambda connection: controls.after(connection, after, run))
-        return [each._replace(reason=self._opened_reason(each)) for each in said]
-
-    def _opened_reason(self, control: ControlCommand) -> str:
-        return (self._keys().unlock(bytes.fromhex(control.reason), f"control {control.run}") or b"").decode()
-
-    def _keys(self) -> HubKeys:
-        return HubKeys(self.secret())
+        opened = self._locked.open_reason
+        return [each._replace(reason=opened(each.run, bytes.fromhex(each.reason))) for each in said]
 
     async def last_control(self) -> int:
         """Return the number of the newest command, 0 if there is none."""

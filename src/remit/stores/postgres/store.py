@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
-import msgspec
 
 from remit.policy.budget import estimate
-from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.clock import LoopClock
-from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
     ControlCommand,
@@ -39,6 +36,7 @@ from remit.runtime.ports import (
 from remit.stores import vault
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.daily_pruning import DailyPruning
+from remit.stores.locked_texts import LockedTexts
 from remit.stores.postgres import inbox, reader
 from remit.stores.postgres import messages as index
 from remit.stores.postgres import requests as requests_of
@@ -61,7 +59,6 @@ from remit.stores.writer import Listener
 
 T = TypeVar("T")
 
-_read_decision = msgspec.json.Decoder(Decision).decode
 _wall_ms = LoopClock().wall_ms
 
 
@@ -95,6 +92,7 @@ class PostgresStore:
         self._every, self._seconds = checkpoint_every, checkpoint_seconds
         self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
         self._count, self._wall_ms = count, wall_ms
+        self._locked = LockedTexts(self.secret)
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
         self._queue, self.sizes = self._writer.queue, self._writer.sizes
         self._listeners = Listeners()
@@ -271,15 +269,14 @@ class PostgresStore:
         return await self._do(lambda transaction: inbox.put(transaction.connection, question, transaction.keys))
 
     async def decide(self, question: str, decision: Decision) -> bool:
-        locked = self._keys().lock(encode(decision), f"decision {question}")
+        locked = self._locked.lock_decision(question, decision)
         return await self._do(
             lambda transaction: inbox.decide(transaction.connection, question, locked, transaction.now_ms)
         )
 
     async def decision(self, question: str) -> Decision | None:
         locked = await self._read(lambda connection: inbox.decision(connection, question))
-        opened = None if locked is None else self._keys().unlock(locked, f"decision {question}")
-        return None if opened is None else _read_decision(opened)
+        return self._locked.open_decision(question, locked)
 
     async def withdraw(self, question: str) -> None:
         await self._do(lambda transaction: inbox.withdraw(transaction.connection, question))
@@ -289,21 +286,14 @@ class PostgresStore:
         return await self._read(lambda connection: inbox.pending(connection, now_ms))
 
     async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
-        # A person wrote it, and it is not redacted.
-        locked = self._keys().lock(reason.encode(), f"control {run}")
+        locked = self._locked.lock_reason(run, reason)
         return await self._do(
             lambda transaction: inbox.add_control(transaction.connection, run, action, by, locked, transaction.now_ms)
         )
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         said = await self._read(lambda connection: inbox.controls(connection, after, run))
-        keys = self._keys()
-        return [
-            each._replace(reason=(keys.unlock(locked, f"control {each.run}") or b"").decode()) for each, locked in said
-        ]
-
-    def _keys(self) -> HubKeys:
-        return HubKeys(self.secret())
+        return [each._replace(reason=self._locked.open_reason(each.run, locked)) for each, locked in said]
 
     async def last_control(self) -> int:
         return await self._read(inbox.last_control)
