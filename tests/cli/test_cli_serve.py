@@ -7,10 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ import pytest
 from command_line import document, remit
 from commands import REMIT, popen
 from remit.transports.listening import listening
+from serve_command import CLIENT_TOKEN, serving, started
 from waiting import PATIENCE_S
 
 TEAM = """
@@ -53,7 +50,6 @@ token = "$WEB_TOKEN"
 users = ["*"]
 agents = ["echo"]
 """
-TOKEN = "a-token-that-is-long-enough"
 
 
 @pytest.fixture
@@ -62,49 +58,6 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "shop_code.py").write_text(CODE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-class Up:
-    """A server that has said where it is."""
-
-    def __init__(self, process: subprocess.Popen[str], said: dict[str, Any]) -> None:
-        self.process = process
-        self.said = said
-        self.token = Path(said["token_file"]).read_text().strip() if said["token_file"] else TOKEN
-
-    def get(self, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Any]:
-        headers = {"authorization": f"Bearer {token or self.token}", "content-type": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.said["address"] + path, data=data, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
-                return reply.status, json.loads(reply.read())
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
-
-
-def started(*options: str, **environ: str) -> subprocess.Popen[str]:
-    return popen(
-        [REMIT, "serve", "--json", "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environ},
-    )
-
-
-@contextmanager
-def serving(*options: str, **environ: str) -> Generator[Up]:
-    process = started(*options, **environ)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, process.communicate()[1]
-        yield Up(process, json.loads(line))
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def test_a_team_that_names_nobody_lets_in_who_knows_the_token_of_this_machine(team: Path) -> None:
@@ -146,7 +99,7 @@ def test_a_token_file_that_holds_none_is_said_and_nothing_is_served(team: Path) 
 def test_a_token_file_that_others_can_read_or_that_is_no_file_is_said(team: Path) -> None:
     file = team / ".remit" / "serve.token"
     file.parent.mkdir()
-    file.write_text(TOKEN)
+    file.write_text(CLIENT_TOKEN)
     file.chmod(0o644)
     process = started()
     _, told = process.communicate(timeout=PATIENCE_S)
@@ -177,7 +130,7 @@ def test_what_follows_the_headers_of_an_answer_does_not_wait(team: Path) -> None
 
 def test_clients_of_the_team_file_come_with_their_own_tokens(team: Path) -> None:
     (team / "remit.toml").write_text(TEAM + CLIENTS)
-    with serving(WEB_TOKEN=TOKEN) as up:
+    with serving(WEB_TOKEN=CLIENT_TOKEN) as up:
         assert up.said["token_file"] is None
         assert [each["name"] for each in up.get("/v1/agents")[1]["agents"]] == ["echo"]
         status, body = up.get("/v1/delegations", {"target": "slow", "user": "anna", "objective": "x"})
@@ -199,7 +152,7 @@ def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, hos
         [REMIT, "serve", "--port", "0", "--host", host],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "WEB_TOKEN": TOKEN},
+        env={**os.environ, "WEB_TOKEN": CLIENT_TOKEN},
     )
     assert process.stderr is not None
     assert process.stderr.readline().startswith("Serving shop at http://")

@@ -5,16 +5,12 @@ import os
 import re
 import signal
 import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from commands import REMIT, popen
+from serve_command import ServedTeam, serving, started
 from waiting import PATIENCE_S, wait_until
 
 TEAM = """
@@ -53,52 +49,16 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def started(*options: str) -> subprocess.Popen[str]:
-    command = [REMIT, "serve", "--json", "--port", "0", *options]
-    return popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+def ask(up: ServedTeam, target: str, **options: str) -> dict[str, Any]:
+    return up.get("/v1/delegations", {"target": target, "user": "ana", "objective": "x", **options})[1]
 
 
-class Up:
-    """A server whose workers all accept requests."""
-
-    def __init__(self, process: subprocess.Popen[str], said: dict[str, Any]) -> None:
-        self.process = process
-        self.address = said["address"]
-        self._token = Path(said["token_file"]).read_text().strip()
-
-    def get(self, path: str, body: Any = None, **more: str) -> str:
-        headers = {"authorization": f"Bearer {self._token}", "content-type": "application/json", **more}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address + path, data=data, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
-                return reply.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.read().decode()
-
-    def ask(self, target: str, **options: str) -> dict[str, Any]:
-        return json.loads(self.get("/v1/delegations", {"target": target, "user": "ana", "objective": "x", **options}))
-
-    def workers(self) -> set[int]:
-        """Return the processes of the workers."""
-        listed = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=False
-        )
-        return {int(each) for each in listed.stdout.split()}
-
-
-@contextmanager
-def serving(*options: str) -> Generator[Up]:
-    process = started(*options)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, process.communicate()[1]
-        yield Up(process, json.loads(line))
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+def workers_of(up: ServedTeam) -> set[int]:
+    """Return the processes of the workers."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(up.process.pid)], capture_output=True, text=True, check=False
+    )
+    return {int(each) for each in listed.stdout.split()}
 
 
 def is_alive(pid: int) -> bool:
@@ -111,15 +71,17 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.usefixtures("team")
 def test_workers_share_the_address_the_store_and_the_metrics() -> None:
     with serving("--workers", "2") as up:
-        answered = {up.ask("echo", id=f"request-{number}")["result"] for number in range(20)}
-        assert answered <= up.workers()
-        assert len(up.workers()) == 2
-        again = up.ask("echo", id="request-3")
+        answered = {ask(up, "echo", id=f"request-{number}")["result"] for number in range(20)}
+        assert answered <= workers_of(up)
+        assert len(workers_of(up)) == 2
+        again = ask(up, "echo", id="request-3")
         assert again["result"] in answered
         for _ in range(4):  # whichever worker is asked
-            ended = re.findall(r'^remit_delegations_total\{agent="echo",.*\} (\d+)$', up.get("/metrics"), re.MULTILINE)
+            ended = re.findall(
+                r'^remit_delegations_total\{agent="echo",.*\} (\d+)$', up.send("/metrics")[1], re.MULTILINE
+            )
             assert ended == ["20"]
-        assert len(json.loads(up.get("/v1/runs?limit=50"))["runs"]) == 20
+        assert len(up.get("/v1/runs?limit=50")[1]["runs"]) == 20
         up.process.send_signal(signal.SIGINT)
         _, told = up.process.communicate(timeout=PATIENCE_S)
     assert (up.process.returncode, "Stopped. All workers have ended." in told) == (0, True)
@@ -128,22 +90,22 @@ def test_workers_share_the_address_the_store_and_the_metrics() -> None:
 def test_a_worker_that_is_killed_is_started_again_and_the_others_go_on(team: Path) -> None:
     with serving("--workers", "2") as up:
         handle = json.loads(
-            up.get("/v1/delegations", {"target": "slow", "user": "ana", "objective": "x"}, prefer="respond-async")
+            up.send("/v1/delegations", {"target": "slow", "user": "ana", "objective": "x"}, prefer="respond-async")[1]
         )
         wait_until((team / "begun").exists)
-        before = up.workers()
+        before = workers_of(up)
         for killed in list(before):  # one after the other, so that the one with the run is among them
             os.kill(killed, signal.SIGKILL)
-            wait_until(lambda gone=killed: gone not in up.workers() and len(up.workers()) == 2)
-            wait_until(lambda: up.ask("echo")["result"] in up.workers())
-        assert not before & up.workers()
-        wait_until(lambda: "OUTCOME_UNKNOWN" in up.get(handle["link"]))
+            wait_until(lambda gone=killed: gone not in workers_of(up) and len(workers_of(up)) == 2)
+            wait_until(lambda: ask(up, "echo")["result"] in workers_of(up))
+        assert not before & workers_of(up)
+        wait_until(lambda: "OUTCOME_UNKNOWN" in up.send(handle["link"])[1])
 
 
 @pytest.mark.usefixtures("team")
 def test_workers_end_if_their_parent_is_killed() -> None:
     with serving("--workers", "2") as up:
-        workers = up.workers()
+        workers = workers_of(up)
         up.process.kill()
         up.process.wait()
         wait_until(lambda: not any(map(is_alive, workers)))
