@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import popen
 from remit.protocol.errors import Code
 from remit.runtime.ports import StoreError
 from remit.stores.archive import ArchiveVerdict, verify_archive
@@ -122,7 +123,7 @@ async def test_being_killed_leaves_only_whole_files(tmp_path: Path) -> None:
     """Y6: kill -9 in the middle of archiving and pruning leaves archive and store whole."""
     path, folder = await days(tmp_path), tmp_path / "archive"
     for kill in range(8):
-        process = subprocess.Popen(
+        process = popen(
             [sys.executable, str(PRUNER), "archive", str(path), str(NOW_MS), str(folder)], stdout=subprocess.PIPE
         )
         assert process.stdout is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from commands import popen
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
@@ -236,7 +237,7 @@ async def test_being_killed_leaves_the_old_store_or_the_new_one_or_says_so(tmp_p
     path, file = await written(tmp_path / "hub.db", runs=200), tmp_path / "hub.backup"
     back_up(path, file)
     for kill in range(10):
-        process = subprocess.Popen([sys.executable, str(RESTORER), str(path), str(file)], stdout=subprocess.PIPE)
+        process = popen([sys.executable, str(RESTORER), str(path), str(file)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         assert process.stdout.readline()
         time.sleep(0.02 * kill)  # anywhere in its work

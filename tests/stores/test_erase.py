@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from commands import popen
 from remit.protocol.codec import encode
 from remit.protocol.error_table import TABLE
 from remit.protocol.errors import Code
@@ -143,9 +144,7 @@ async def test_being_killed_leaves_the_record_whole_and_the_rest_is_erased_the_n
     """Y12: kill -9 in the middle of an erasure leaves a record that verifies."""
     path = await days(tmp_path)
     for kill in range(8):
-        process = subprocess.Popen(
-            [sys.executable, str(PRUNER), "erase", str(path), str(NOW_MS)], stdout=subprocess.PIPE
-        )
+        process = popen([sys.executable, str(PRUNER), "erase", str(path), str(NOW_MS)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         assert process.stdout.readline()
         time.sleep(0.02 * kill)  # anywhere in its work

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from commands import popen
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Request
 from remit.protocol.records import Kind
@@ -296,7 +297,7 @@ async def test_being_killed_anywhere_leaves_the_store_whole(tmp_path: Path, what
     rows = 6 * 6 * 3
     seen: set[int] = set()
     for kill in range(12):
-        process = subprocess.Popen([sys.executable, str(PRUNER), what, str(path), str(NOW_MS)], stdout=subprocess.PIPE)
+        process = popen([sys.executable, str(PRUNER), what, str(path), str(NOW_MS)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         assert process.stdout.readline()
         time.sleep(0.012 * kill)  # anywhere in its work: that there is no event to wait for is the point
