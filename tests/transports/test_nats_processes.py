@@ -14,6 +14,7 @@ import pytest
 
 import bus_worker
 from bus_worker import CARDS, LEASE_MS, LONG_LEASE_MS
+from commands import popen
 from nats_server import NatsServer, shared_server, team_name
 from programs import with_tests_on_path
 from remit import Brief, Code, Hub, Response, Status
@@ -37,7 +38,7 @@ class Workers:
     ) -> subprocess.Popen[bytes]:
         command = [sys.executable, bus_worker.__file__, *self._arguments, version, *agents]
         options = {"ASK": ask, "BUS_LEASE_MS": str(lease_ms)}
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, env={**with_tests_on_path(), **options})
+        worker = popen(command, stdout=subprocess.PIPE, env={**with_tests_on_path(), **options})
         self._started.append(worker)
         assert worker.stdout is not None
         assert await asyncio.to_thread(worker.stdout.readline) == b"ready\n"

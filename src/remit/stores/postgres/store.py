@@ -14,6 +14,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.clock import LoopClock
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
     ControlCommand,
