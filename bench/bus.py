@@ -3,9 +3,14 @@
 The floor is nats-py alone: a request of the size of a delegation to a subscription in another process. Both ends are
 one process each, in both, with one NATS server between them. Each delegation commits four times on the way: submit,
 claim, begin and finish, in one PostgreSQL database.
+
+Latencies are those of an agent with few slots, under requests that come at random times whether or not earlier ones
+were answered, counted from when each was due. The floor is the median of requests that come one after another.
 """
 
 import asyncio
+import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,7 +23,7 @@ import nats
 from nats.aio.msg import Msg
 
 from harness import Figure, at_least, main
-from remit import Answer, Brief, Hub, Limits
+from remit import Answer, Brief, Code, Hub, Limits
 from remit.hub.joining import join_bus
 from remit.protocol.card import AgentCard
 from remit.stores.postgres.store import PostgresStore
@@ -29,6 +34,10 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 COUNT = 2_560
 ROUNDS = 3
 AT_ONCE = 64
+# Few and slow enough for the slots to be the limit, and not the cores of the machine.
+SLOTS = 4
+WORK_S = 0.1
+SECONDS = 8.0
 SERVER = Path(sys.executable).parent / "nats-server"
 TEXT = "Coffee 4.20, train 59.00, paper 12.40"
 BODY = b"x" * 700  # what a delegation sends over HTTP
@@ -45,7 +54,13 @@ async def serve(url: str, folder: Path, database: str) -> None:
     async def echo(brief: Brief) -> str:
         return brief.text
 
+    @hub.agent("worker", concurrency=SLOTS, queue=4 * SLOTS)
+    async def worker(brief: Brief) -> str:
+        await asyncio.sleep(WORK_S)
+        return brief.text
+
     assert echo
+    assert worker
     join_bus(hub, BusSettings(url=url), name="bench")
     client = await nats.connect(url)  # pyright: ignore[reportUnknownMemberType]
 
@@ -82,6 +97,54 @@ async def delegate(hub: Hub) -> float:
     return COUNT / (time.perf_counter() - start)
 
 
+class Load:
+    """What became of requests that came at a rate."""
+
+    def __init__(self) -> None:
+        self.served: list[float] = []
+        self.refused = 0
+
+    async def ask(self, hub: Hub, number: int, due: float) -> None:
+        response = await hub.ask("worker", f"Work {number}", user="u", input=TEXT)
+        if response.ok:
+            self.served.append(time.perf_counter() - due)
+            return
+        assert response.fault is not None
+        assert response.fault.code is Code.OVERLOADED, response.fault
+        assert response.fault.retry_after_ms
+        self.refused += 1
+
+
+async def under_load(hub: Hub, times: float) -> Load:
+    """Ask at so many *times* the rate that the slots of the agent can serve."""
+    load, gaps = Load(), random.Random(7)
+    rate = times * SLOTS / WORK_S
+    due = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(round(rate * SECONDS)):
+            due += gaps.expovariate(rate)
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            group.create_task(load.ask(hub, number, due))
+    return load
+
+
+async def latencies(hub: Hub) -> list[Figure]:
+    alone = Load()
+    for number in range(20):
+        await alone.ask(hub, number, time.perf_counter())
+    floor = statistics.median(alone.served)
+    figures: list[Figure] = []
+    for name, times in (("65 % load", 0.65), ("3x overload", 3.0)):
+        load = await under_load(hub, times)
+        cuts = statistics.quantiles(load.served, n=100)
+        for part, value in (("p50", cuts[49]), ("p99", cuts[98])):
+            label = f"nats: {part} of what is served at {name}"
+            figures.append(Figure(name=label, value=value * 1_000, unit="ms", floor=floor * 1_000))
+        share = 100 * load.refused / (load.refused + len(load.served))
+        figures.append(Figure(name=f"nats: refused at {name}", value=share, unit="%"))
+    return figures
+
+
 async def compare(url: str, folder: Path, database: str) -> list[Figure]:
     limits = Limits(max_fan_out=AT_ONCE, max_agent_delegations=10**9, max_delegations=10**9, root_tokens=10**9)
     hub = Hub(name="bench", store=open_store(database, folder), limits=limits, shared=True)
@@ -102,14 +165,17 @@ async def compare(url: str, folder: Path, database: str) -> list[Figure]:
         return Answer(done)
 
     assert a
-    join_bus(hub, BusSettings(url=url), name="bench", hosts=(), calls=[AgentCard(name="echo")])
+    join_bus(
+        hub, BusSettings(url=url), name="bench", hosts=(), calls=[AgentCard(name="echo"), AgentCard(name="worker")]
+    )
     floor = rate = 0.0
     async with hub:
         for _ in range(ROUNDS):
             floor = max(floor, await ask_bare(url))
             rate = max(rate, await delegate(hub))
+        figures = await latencies(hub)
     name = f"nats delegations, {AT_ONCE} at once"
-    return [Figure(name=name, value=rate, unit="1/s", floor=floor, bound=at_least(0.3))]
+    return [Figure(name=name, value=rate, unit="1/s", floor=floor, bound=at_least(0.3)), *figures]
 
 
 @contextmanager
