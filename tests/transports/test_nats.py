@@ -178,6 +178,28 @@ async def test_hosts_take_no_more_than_their_slots_and_the_queue_is_bounded(tmp_
         assert most == {0: 2, 1: 2}
 
 
+async def test_a_burst_of_requests_does_not_overfill_the_queue(tmp_path: Path) -> None:
+    async with Hubs(tmp_path) as hubs:
+        near, host, go = hubs.hub(), hubs.hub(), asyncio.Event()
+
+        async def slow(_: Brief) -> str:
+            await go.wait()
+            return "done"
+
+        host.add("slow", slow, concurrency=1, queue=3)
+        await hubs.open(host)
+        bus = await hubs.open(near)
+        await known(near, "slow")
+        asked = [asyncio.create_task(near.ask("slow", str(each), user="anna")) for each in range(20)]
+        await eventually(lambda: sum(each.done() for each in asked) >= 16)
+        assert await bus.queued("slow") <= 3
+        go.set()
+        responses = [await each for each in asked]
+        served = [each for each in responses if each.ok]
+        assert 1 <= len(served) <= 4
+        assert {each.fault.code for each in responses if each.fault is not None} == {Code.OVERLOADED}
+
+
 async def test_what_is_queued_with_a_higher_priority_comes_first(tmp_path: Path) -> None:
     async with Hubs(tmp_path) as hubs:
         near, host, go = hubs.hub(), hubs.hub(), asyncio.Event()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection
 
 import msgspec
@@ -73,6 +74,8 @@ class Bus:
         self._runs: dict[str, RunNews] = {}
         self._busy_until: dict[str, float] = {}
         self._full_until: dict[str, float] = {}
+        self._queueing: Counter[str] = Counter()
+        """How many requests for each agent are about to be queued."""
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,12 +258,23 @@ class Bus:
                 if await self._ask_host(agent, offer) == TAKEN:
                     return True
                 self._busy_until[agent] = now() + BUSY_S
-            if await self._queue.depth(agent) >= self._room(agent):
-                self._full_until[agent] = now() + FULL_S
-                return False
-            await self._queue.put(agent, request.remit.priority, offer)
+            return await self._queued_for(agent, request, offer)
         except LOST as error:
             log.debug("%s was not offered: %s", run, in_words(error))
+        return True
+
+    async def _queued_for(self, agent: str, request: Request, offer: Offer) -> bool:
+        """Queue a request for any host of its agent; False: the queue is full."""
+        # Those that are about to be queued count as well: a burst of callers would all find the same room.
+        ahead = self._queueing[agent]
+        self._queueing[agent] += 1
+        try:
+            if await self._queue.depth(agent) + ahead >= self._room(agent):
+                self._full_until[agent] = asyncio.get_running_loop().time() + FULL_S
+                return False
+            await self._queue.put(agent, request.remit.priority, offer)
+        finally:
+            self._queueing[agent] -= 1
         return True
 
     async def _ask_host(self, agent: str, offer: Offer) -> bytes:
