@@ -264,7 +264,13 @@ class Connection:
         """
         if not self.connected:  # else it would wait for the reconnection
             raise nats.errors.ConnectionReconnectingError
-        return await self.client.request(subject, payload, timeout=timeout, old_style=alone)
+        task = asyncio.current_task()
+        stopping = 0 if task is None else task.cancelling()
+        reply = await self.client.request(subject, payload, timeout=timeout, old_style=alone)
+        if task is not None and task.cancelling() > stopping:
+            # The client waits by `asyncio.wait_for`, which drops a cancellation that comes together with the reply.
+            raise asyncio.CancelledError
+        return reply
 
     async def make(self, what: Awaitable[object]) -> None:
         """Make a stream or a bucket that may be there, also if another hub made it with other settings."""
