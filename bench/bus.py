@@ -1,8 +1,8 @@
 """Delegations to a hub in another process over NATS, with the store, against bare request and reply of the same client.
 
 The floor is nats-py alone: a request of the size of a delegation to a subscription in another process. Both ends are
-one process each, in both, with one NATS server between them. Each delegation commits four times on the way: submit,
-claim, begin and finish, in one PostgreSQL database.
+one process each, in both, with one NATS server between them. Each delegation commits three times on the way: submit,
+claim and finish, in one PostgreSQL database.
 
 Latencies are those of an agent with few slots, under requests that come at random times whether or not earlier ones
 were answered, counted from when each was due. The floor is the median of requests that come one after another.

@@ -17,7 +17,7 @@ from remit.transports.nats.connection import BusSettings
 
 # Tests do not wait five seconds for a lease to end. Those in which none should end have longer ones: on a busy machine
 # a worker may come too late to renew it.
-LEASE_MS = int(os.environ.get("BUS_LEASE_MS", "1500"))
+LEASE_MS = int(os.environ.get("BUS_LEASE_MS", "3000"))
 LONG_LEASE_MS = 8_000
 CARDS = [
     AgentCard(name="slow", concurrency=2),

@@ -249,13 +249,17 @@ class Leases:
 
     async def _take(self, run: str, *, new: bool) -> ActiveRun | None:
         parts = self._dispatch.parts
-        taken = await parts.store.take(run, self._records.worker, self._runs.lease_ms)
+        # If nobody can be asked about it, it begins or is refused: that needs no commit of its own.
+        begin = not self._dispatch.approval.may_ask
+        taken = await parts.store.take(run, self._records.worker, self._runs.lease_ms, begin=begin)
         if taken is None:
             return None
         entry = parts.registry.agents.get(taken.request.target)
         if entry is None:
-            await parts.store.release(run, taken.epoch)
+            await parts.store.release(run, taken.epoch, begun=False)
             return None
+        if begin:
+            self._records.begun_with_claim(run, taken.request)
         expired = OrphanedRun(run, taken.request, waiting=True)
         return await self._resume_or_release(expired, entry, taken.epoch, new=new)
 
@@ -266,7 +270,8 @@ class Leases:
             return await self._resume_claimed(expired, entry, epoch, new=new)
         except StoreError:
             with suppress(StoreError):
-                await self._dispatch.parts.store.release(expired.run, epoch)
+                await self._dispatch.parts.store.release(expired.run, epoch, begun=not expired.waiting)
+            self._records.unpark(expired.run)
             raise
 
     async def _resume_claimed(

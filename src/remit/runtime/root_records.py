@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
@@ -41,6 +42,8 @@ class RootRecords:
         """The single-use proof of a run's request, until the store has it."""
         self.parked: dict[str, int] = {}
         """Runs that wait for a person before they begin, with their epoch in the store."""
+        self._begun: dict[str, Request] = {}
+        """Runs that began in the store when they were claimed, as they were submitted."""
 
     # ── before it begins ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -66,6 +69,11 @@ class RootRecords:
     def unpark(self, run: str) -> None:
         """Note that a run waits for nobody any more."""
         self.parked.pop(run, None)
+        self._begun.pop(run, None)
+
+    def begun_with_claim(self, run: str, request: Request) -> None:
+        """Note that a run began in the store when it was claimed, as *request*."""
+        self._begun[run] = request
 
     async def park(self, clean: Request, content: bytes, lease_ms: int) -> DuplicateRequest | None:
         """Make a redacted request durable before a person is asked; return its outcome if it is not new."""
@@ -83,8 +91,10 @@ class RootRecords:
     async def submit(self, clean: Request, content: bytes, lease_ms: int) -> Submitted | None:
         """Make an admitted request durable before its agent starts; None if another hub has taken the run over."""
         store, parked = self._parts.store, self.parked.pop(clean.run, None)
+        begun = self._begun.pop(clean.run, None)
         if parked is not None:
-            return AcceptedRequest(parked) if await store.begin(clean.run, parked, clean) else None
+            is_begun = begun is not None and encode(begun) == encode(clean)
+            return AcceptedRequest(parked) if is_begun or await store.begin(clean.run, parked, clean) else None
         proof = self._proofs.pop(clean.run, None)
         return await store.submit(clean, content, worker=self.worker, lease_ms=lease_ms, once=proof)
 
@@ -105,7 +115,7 @@ class RootRecords:
         store, parked = self._parts.store, self.parked.pop(request.run, None)
         why = await self.reused(request) or why
         if parked is not None and why is CLOSING:
-            await store.release(request.run, parked)
+            await store.release(request.run, parked, begun=False)
             return self._refusals.refused(request, why)
         if parked is None:
             if self._troubled:

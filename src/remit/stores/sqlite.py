@@ -202,8 +202,8 @@ class SqliteStore:
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
         return await self._do(lambda transaction: transaction.begin(run, epoch, request))
 
-    async def release(self, run: str, epoch: int) -> bool:
-        return await self._do(lambda transaction: transaction.release(run, epoch))
+    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
+        return await self._do(lambda transaction: transaction.release(run, epoch, begun=begun))
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         return await self._do(lambda transaction: transaction.find(request, digest))
@@ -211,8 +211,8 @@ class SqliteStore:
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
 
-    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
-        return await self._do(lambda transaction: transaction.take(run, worker, lease_ms))
+    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
+        return await self._do(lambda transaction: transaction.take(run, worker, lease_ms, begin=begin))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))

@@ -191,13 +191,13 @@ class Transaction:
             self._start(request, self.now_ms)
         return True
 
-    def release(self, run: str, epoch: int) -> bool:
+    def release(self, run: str, epoch: int, *, begun: bool) -> bool:
         # The epoch grows, so that the worker that released the request has no more control over it. Neither this claim
         # nor the released one counts as an attempt.
         self.connection.execute(
-            "UPDATE request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0"
-            " WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
-            (run, epoch),
+            "UPDATE request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0,"
+            " waiting = waiting OR ? WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
+            (not begun, run, epoch),
         )
         return bool(self.connection.changes())
 
@@ -215,7 +215,7 @@ class Transaction:
         found = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
         return found[0] if found else None
 
-    def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+    def take(self, run: str, worker: str, lease_ms: int, *, begin: bool) -> TakenRequest | None:
         self.write()
         found = self._row(
             "SELECT body FROM request JOIN record ON seq = coalesce(begun_seq, first_seq)"
@@ -223,7 +223,13 @@ class Transaction:
             (run,),
         )
         epoch = self.claim(run, worker, lease_ms) if found else None
-        return TakenRequest(epoch, read_request(found[0])) if found and epoch is not None else None
+        if not found or epoch is None:
+            return None
+        if begin:
+            self.connection.execute(
+                "UPDATE request SET spared = epoch - 1, waiting = 0 WHERE run = ? AND state < 2", (run,)
+            )
+        return TakenRequest(epoch, read_request(found[0]))
 
     def heartbeat(self, worker: str, lease_ms: int) -> None:
         self.connection.execute(

@@ -154,7 +154,7 @@ class MemoryStore:
             self._start(request, self._wall_ms())
         return True
 
-    async def release(self, run: str, epoch: int) -> bool:
+    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
         self._check_open()
         known = self._held(run, epoch)
         if known is None:
@@ -162,6 +162,7 @@ class MemoryStore:
         known.epoch += 1
         known.attempts -= 1
         known.worker, known.lease_until_ms = "", 0
+        known.waiting = known.waiting or not begun
         return True
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
@@ -183,10 +184,14 @@ class MemoryStore:
         known.lease_until_ms = now_ms + lease_ms
         return known.epoch
 
-    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
         known = self._running(run)
         epoch = await self.claim(run, worker, lease_ms) if known is not None and known.waiting else None
-        return TakenRequest(epoch, known.request) if known is not None and epoch is not None else None
+        if known is None or epoch is None:
+            return None
+        if begin:
+            known.waiting, known.attempts = False, 1
+        return TakenRequest(epoch, known.request)
 
     def _was_asking(self, known: SubmittedRun, lease_ms: int) -> bool:
         asked = self._inbox.was_asked_since(known.run, known.lease_until_ms - lease_ms)

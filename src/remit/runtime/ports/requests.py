@@ -148,8 +148,11 @@ class Requests(Protocol):
         """Record durably that a waiting request begins, in its current form; False: the epoch is stale."""
         ...
 
-    async def release(self, run: str, epoch: int) -> bool:
-        """Release a claimed request, so that another worker may resume it at once; it does not count as an attempt."""
+    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
+        """Release a claimed request, so that another worker may resume it at once; it does not count as an attempt.
+
+        Without *begun*, nothing of it was executed: it waits to be taken again, although it had begun.
+        """
         ...
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
@@ -163,11 +166,11 @@ class Requests(Protocol):
         """
         ...
 
-    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
         """Claim a request that has not begun and that no worker holds, and return it, in one transaction.
 
         None: another worker has it, it has begun, or it has ended. Unlike `claim`, this never returns a request that
-        may have been executed before.
+        may have been executed before. With *begin*, it begins at once, as it was submitted.
         """
         ...
 

@@ -78,8 +78,8 @@ WRITE = f"""
 TAKE = f"""
     WITH free AS (
         SELECT place, body, greatest(request.lease_until_ms, coalesce(worker.lease_until_ms, 0)) AS until_ms,
-            new.worker AS taker, new.lease_ms
-        FROM unnest($1::text[], $2::text[], $3::bigint[]) AS new (run, worker, lease_ms)
+            new.worker AS taker, new.lease_ms, begins
+        FROM unnest($1::text[], $2::text[], $3::bigint[], $4::boolean[]) AS new (run, worker, lease_ms, begins)
         JOIN remit.request ON request.run = new.run AND state < 2 AND state = 0 AND waiting
         JOIN remit.record ON stream = begun_stream AND number = begun_number
         LEFT JOIN remit.worker ON worker.name = request.worker AND request.worker <> ''
@@ -87,10 +87,11 @@ TAKE = f"""
         FOR UPDATE OF request SKIP LOCKED
     )
     UPDATE remit.request SET epoch = epoch + 1, worker = taker, lease_until_ms = {NOW_MS} + lease_ms,
-        spared = spared + (CASE WHEN until_ms > 0 AND epoch < $4 AND (
+        waiting = NOT begins,
+        spared = CASE WHEN begins THEN epoch ELSE spared + (CASE WHEN until_ms > 0 AND epoch < $5 AND (
             EXISTS (SELECT 1 FROM remit.question WHERE question.run = request.run AND decision IS NULL)
             OR EXISTS (SELECT 1 FROM remit.question WHERE question.run = request.run AND over_ms >= until_ms - lease_ms)
-        ) THEN 1 ELSE 0 END)
+        ) THEN 1 ELSE 0 END) END
     FROM free WHERE request.place = free.place RETURNING run, epoch, body
 """
 

@@ -29,6 +29,7 @@ class Take(NamedTuple):
     run: str
     worker: str
     lease_ms: int
+    begin: bool
 
 
 class Begin(NamedTuple):

@@ -206,8 +206,8 @@ class PostgresStore:
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
         return await self._do(Begin(run, epoch, request))
 
-    async def release(self, run: str, epoch: int) -> bool:
-        return await self._do(lambda transaction: transaction.release(run, epoch))
+    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
+        return await self._do(lambda transaction: transaction.release(run, epoch, begun=begun))
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         await self._settled()
@@ -216,9 +216,9 @@ class PostgresStore:
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
 
-    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
         """Claim a request that has not begun and that no worker holds, and return it."""
-        return await self._do(Take(run, worker, lease_ms))
+        return await self._do(Take(run, worker, lease_ms, begin))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         # Not with the rest: a lease must not expire because a long batch is written, and the row is this worker's own.

@@ -146,7 +146,7 @@ class PgTransaction:
         self._written = self.stream.number
 
     async def _claim(self, segment: WriteStatement) -> None:
-        wanted = columns([segment.takes[run][0] for run in sorted(segment.takes)], 3)
+        wanted = columns([segment.takes[run][0] for run in sorted(segment.takes)], 4)
         for run, epoch, body in await self.connection.fetch(TAKE, *wanted, MOST_EPOCHS):
             segment.takes[run][1].taken = TakenRequest(epoch, read_request(body))
 
@@ -229,7 +229,7 @@ class PgTransaction:
         """Write one item, whose assumptions may be wrong."""
         match what:
             case Take():
-                return await self.take(what.run, what.worker, what.lease_ms)
+                return await self.take(what)
             case Begin():
                 return await self.begin(what.run, what.epoch, what.request)
             case Submit():
@@ -285,14 +285,15 @@ class PgTransaction:
             self.extend([(Kind.STARTED, self.now_ms, run, request.session or run, request)])
         return True
 
-    async def release(self, run: str, epoch: int) -> bool:
+    async def release(self, run: str, epoch: int, *, begun: bool) -> bool:
         # The epoch grows, so that the worker that released the request has no more control over it. Neither this claim
         # nor the released one counts as an attempt.
         return await self._changes(
-            "UPDATE remit.request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0"
-            " WHERE run = $1 AND epoch = $2 AND state < 2 AND state = 0",
+            "UPDATE remit.request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0,"
+            " waiting = waiting OR NOT $3 WHERE run = $1 AND epoch = $2 AND state < 2 AND state = 0",
             run,
             epoch,
+            begun,
         )
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
@@ -301,11 +302,14 @@ class PgTransaction:
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         return await self.connection.fetchval(CLAIM, worker, lease_ms, MOST_EPOCHS, run)
 
-    async def take(self, run: str, worker: str, lease_ms: int) -> TakenRequest | None:
+    async def take(self, what: Take) -> TakenRequest | None:
         await self.write()
-        body = await self.connection.fetchval(NOT_BEGUN, run)
-        if body is None or (epoch := await self.claim(run, worker, lease_ms)) is None:
+        body = await self.connection.fetchval(NOT_BEGUN, what.run)
+        if body is None or (epoch := await self.claim(what.run, what.worker, what.lease_ms)) is None:
             return None
+        if what.begin:
+            sql = "UPDATE remit.request SET spared = epoch - 1, waiting = false WHERE run = $1 AND state < 2"
+            await self.connection.execute(sql, what.run)
         return TakenRequest(epoch, read_request(body))
 
     async def finish(self, what: Finish) -> bool:

@@ -199,6 +199,25 @@ class RequestConformance(StoreCase):
             assert await store.take("run-one", "other", LONG_MS) is None
             assert await store.claim("run-one", "other", LONG_MS) == 2
 
+    async def test_a_request_that_begins_as_it_is_taken_is_not_taken_again_unless_nothing_of_it_was_executed(
+        self,
+    ) -> None:
+        async with self.opened() as store:
+            request = a_request()
+            await store.submit(request, b"digest", worker="", lease_ms=0, waiting=True)
+            assert await store.take("run-one", "first", OVER_MS, begin=True) == TakenRequest(2, request)
+            assert await store.take("run-one", "second", LONG_MS) is None
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", request)]
+            assert await store.release("run-one", 2, begun=False)
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", request, waiting=True)]
+            assert await store.take("run-one", "second", OVER_MS, begin=True) == TakenRequest(4, request)
+            # This is its first attempt.
+            for epoch in (5, 6):
+                assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", request)]
+                assert await store.claim("run-one", "third", OVER_MS) == epoch
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == []
+            assert (await store.wait("run-one")).status is Status.FAILED
+
     async def test_requests_that_are_taken_and_begin_at_the_same_time_do_so_once_each(self) -> None:
         """Whether a store writes them together or one by one: the claims that fail change nothing for the others."""
         async with self.opened() as store:
