@@ -30,7 +30,7 @@ RECONNECTED_S = 5.0
 REPLY_S = 0.5
 
 
-class Workers(Protocol):
+class TeamWorkers(Protocol):
     """The workers of the hubs that share a store: see `runtime/shared_requests.py`."""
 
     @property
@@ -53,7 +53,7 @@ class HubWatch:
         self,
         connection: Connection,
         subjects: Subjects,
-        workers: Workers,
+        workers: TeamWorkers,
         was_present: Callable[[str], Awaitable[bool]],
     ) -> None:
         """*was_present* says whether a hub is or was on the bus; others are not judged by their absence."""
