@@ -104,6 +104,7 @@ PG_TABLES: dict[str, PgTable] = {
     ),
     "last_control": PgTable(("seq",), "seq", ("seq",)),
     "user_key": PgTable(("id",), "id, by_user, wrapped", ("id", "by_user", "wrapped")),
+    "fence": PgTable(("one",), "backup_ms, restored_ms", ("one", "backup_ms", "restored_ms")),
 }
 _TEXTS = frozenset({"id", "run", "step", "key", "source", "scope", "token"})
 WITH_TIMES = frozenset({"fact", "note"})
@@ -142,13 +143,15 @@ class DatabaseForm(NamedTuple):
     """The times of facts and notes."""
     user_keys: bool
     """The keys of users, under which texts are encrypted."""
+    fence: bool
+    """What was refused since a restore from a backup."""
 
 
 async def form_of(connection: PgConnection) -> DatabaseForm:
     row = await connection.fetchrow(
         "SELECT to_regclass('remit.removed') IS NOT NULL, EXISTS (SELECT 1 FROM information_schema.columns"
         " WHERE table_schema = 'remit' AND table_name = 'fact' AND column_name = 'at_ms'),"
-        " to_regclass('remit.user_key') IS NOT NULL"
+        " to_regclass('remit.user_key') IS NOT NULL, to_regclass('remit.fence') IS NOT NULL"
     )
     assert row
     return DatabaseForm(*row)
@@ -169,7 +172,7 @@ class PgCopyReader:
         self._sealed: frozenset[int] | None = None
 
     def stores(self, table: CopiedTable) -> int:
-        if table.name not in PG_TABLES or (table.name == "user_key" and not self._form.user_keys):
+        if (table.name == "user_key" and not self._form.user_keys) or (table.name == "fence" and not self._form.fence):
             return 0
         return table.stored if table.name in WITH_TIMES and not self._form.times else len(table.columns)
 
@@ -358,6 +361,7 @@ async def opened_database(
             # Before anything is read: what is read was committed before the lock.
             names = [f"remit.{each}" for each in _WRITTEN.split(", ")]
             names += ["remit.removed"] * form.removed + ["remit.user_key"] * form.user_keys
+            names += ["remit.fence"] * form.fence
             await connection.execute(f"LOCK TABLE {', '.join(names)} IN SHARE MODE")
             yield PgCopyReader(address, connection, key, form)
     finally:

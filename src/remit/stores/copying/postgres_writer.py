@@ -147,13 +147,14 @@ class PgCopyWriter:
             if table.name == "last_control":
                 await connection.execute("UPDATE remit.last_control SET seq = $1", rows[0][0])
             else:
-                own = _own(table, state.stream)
                 if table is QUESTION:
                     rows = [(*row[:3], await self._content(row), *row[6:]) for row in rows]
                 columns = (*form.insert, "at_ms") if table.name in WITH_TIMES else form.insert
                 # A column that the database does not have is the last one.
                 width = len(form.insert) if not self._form.times else len(columns)
-                await _copy(connection, table.name, columns[:width], [own(row)[:width] for row in rows])
+                await _copy(
+                    connection, table.name, columns[:width], [_own(table, state.stream, row)[:width] for row in rows]
+                )
 
     async def _content(self, row: Row) -> bytes:
         """Return the content of a question as it is stored."""
@@ -209,23 +210,20 @@ class PgCopyWriter:
             await self._connection.execute("ANALYZE remit.record, remit.chain, remit.request", timeout=600)
 
 
-def _own(table: CopiedTable, stream: int) -> Callable[[Row], Row]:
-    """Return what brings the rows of a table into the form of this engine."""
-
-    def request(row: Row) -> Row:
-        first, begun, last = row[:3]
-        places = (stream, first, stream, begun or first, None if last is None else stream, last)
-        return first, *row[3:], *places
-
-    def fact(row: Row) -> Row:
-        id, user, text, run, at_ms = row
-        return id, user, hashlib.sha256(text).digest(), text, run, at_ms
-
-    def note(row: Row) -> Row:
-        id, session, kind, text, by, at_ms = row
-        return id, session, kind, hashlib.sha256(text).digest(), text, by, at_ms
-
-    return {"request": request, "fact": fact, "note": note}.get(table.name, lambda row: row)
+def _own(table: CopiedTable, stream: int, row: Row) -> Row:
+    """Return a row in the form of this engine."""
+    match table.name, row:
+        case "request", (first, begun, last, *rest):
+            places = (stream, first, stream, begun or first, None if last is None else stream, last)
+            return first, *rest, *places
+        case "fact", (id, user, text, *rest):
+            return id, user, hashlib.sha256(text).digest(), text, *rest
+        case "note", (id, session, kind, text, *rest):
+            return id, session, kind, hashlib.sha256(text).digest(), text, *rest
+        case "fence", times:
+            return 1, *times
+        case _:
+            return row
 
 
 def _blocks(page: RecordPage, state: CopyState) -> tuple[list[tuple[int, int, int, int, bytes]], bytes]:
