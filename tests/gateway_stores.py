@@ -162,8 +162,10 @@ class StoreMaker:
 
 
 @asynccontextmanager
-async def gateways_on(url: str, count: int, limits: GatewayLimits | None = None) -> AsyncGenerator[list[str]]:
+async def gateways_on(
+    url: str, count: int, limits: GatewayLimits | None = None, *, pooler: bool = False
+) -> AsyncGenerator[list[str]]:
     """Several gateways over one database; the addresses of all."""
     async with AsyncExitStack() as stack:
-        made = [Gateway(PostgresGatewayStore(url), name=NAME, limits=limits) for _ in range(count)]
+        made = [Gateway(PostgresGatewayStore(url, pooler=pooler), name=NAME, limits=limits) for _ in range(count)]
         yield [(await stack.enter_async_context(GatewayListener(each))).url for each in made]

@@ -96,6 +96,17 @@ async def test_what_no_notification_told_of_is_found_by_the_poll(monkeypatch: py
             assert bye.code == "replaced"
 
 
+async def test_through_a_pooler_a_poll_is_enough() -> None:
+    """No session of the server is used for more than a transaction, so nothing is listened for."""
+    url = await empty_database()
+    async with gateways_on(url, 2, pooler=True) as (one, two), client_at(one, "a") as a, client_at(two, "b") as b:
+        for number in (1, 2):
+            await a.put(B, number, b"sealed")
+            assert await heard(b, Delivery) == Delivery(number, A, number, b"sealed")
+        listening = "SELECT query FROM pg_stat_activity WHERE query ILIKE 'listen%' AND datname = current_database()"
+        assert await rows(url, listening) == []
+
+
 async def test_the_newer_connection_wins_at_whichever_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "POLL_S", 600.0)
     url = await empty_database()

@@ -133,6 +133,8 @@ class Neighbours:
                     await self._pause(connection)
             except FAULTS as error:
                 _log.debug("listening failed and is tried again: %s", error)
+            except Exception:  # noqa: BLE001 - without this task messages would wait for ever
+                _log.exception("listening failed and is tried again")
             finally:
                 if connection is not None:
                     connection.terminate()
@@ -184,15 +186,16 @@ class Neighbours:
 
         return await self._connections.read(write)
 
-    async def leave(self) -> None:
+    async def leave(self, within_s: float) -> None:
         """End the lease: the devices here count as not connected."""
         try:
-            connection = await self._address.connect()
-            try:
-                statement = "UPDATE remit_gateway.gateway SET lease_until_ms = 0 WHERE id = $1"
-                await connection.execute(statement, self._gateway, timeout=ANSWER_S)
-            finally:
-                await close_quietly(connection)
+            async with asyncio.timeout(within_s):
+                connection = await self._address.connect()
+                try:
+                    statement = "UPDATE remit_gateway.gateway SET lease_until_ms = 0 WHERE id = $1"
+                    await connection.execute(statement, self._gateway, timeout=ANSWER_S)
+                finally:
+                    await close_quietly(connection)
         except FAULTS as error:
             _log.debug("the lease ends by itself: %s", error)
 

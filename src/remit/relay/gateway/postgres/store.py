@@ -43,10 +43,12 @@ from remit.stores.group_commit import resolve
 from remit.stores.postgres.connection import (
     CONFLICT,
     FAULTS,
+    TROUBLE,
     Connections,
     DatabaseAddress,
     PgConnection,
     close_quietly,
+    is_lost,
 )
 
 # Larger batches gain nothing, hold their locks for longer, and the first callers would wait longer.
@@ -99,6 +101,7 @@ class PostgresGatewayStore:
 
     async def open(self, limits: GatewayLimits, clock: Clock, events: StoreEvents) -> None:
         self._limits, self._clock, self._events = limits, clock, events
+        self._closing = False
         self._connections = Connections(self._address, READERS)
         self._neighbours = Neighbours(
             self._address,
@@ -112,11 +115,11 @@ class PostgresGatewayStore:
         try:
             await migrate(connection, self._address)
             self._size = await self._neighbours.beat()
-        except FAULTS as error:
+        except BaseException as error:
             connection.terminate()
-            raise self._address.translate(error) from error
-        except BaseException:
-            connection.terminate()
+            await self._connections.close()
+            if isinstance(error, FAULTS):
+                raise self._address.translate(error) from error
             raise
         self._connection = connection
         works = (self._write, self._beat, self._neighbours.send, self._neighbours.hear)
@@ -131,7 +134,7 @@ class PostgresGatewayStore:
             task.cancel()
         await asyncio.wait((*self._tasks, *self._reading))
         self._give_up("the gateway is closed")
-        await self._neighbours.leave()
+        await self._neighbours.leave(CLOSE_S)
         await self._connections.close()
         if self._connection is not None:
             await close_quietly(self._connection)
@@ -157,9 +160,11 @@ class PostgresGatewayStore:
             self._entering.discard(future)
 
     def leave(self, connection: int, allowance: RateAllowance | None) -> None:
-        self._shut.pop(connection, None)
-        if connected := self._present.pop(connection, None):
-            self._do(Leaving(connected.key, connected.session, allowance), _ignore)
+        connected = self._present.pop(connection, None)
+        if connected is not None:
+            # Its refusals are forgotten after its last message.
+            forget = partial(self._forget_refusals, connection)
+            self._do(Leaving(connected.key, connected.session, allowance), forget)
 
     async def look(self, device: str) -> StoredDevice | None:
         try:
@@ -226,6 +231,9 @@ class PostgresGatewayStore:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._wake.set)
 
+    def _forget_refusals(self, connection: int, _: None) -> None:
+        self._shut.pop(connection, None)
+
     @property
     def _takes_jobs(self) -> bool:
         return self._connection is not None and not self._closing
@@ -258,6 +266,10 @@ class PostgresGatewayStore:
             try:
                 results = await self._commit(connection, jobs)
             except FAULTS as error:
+                self._fail(error)
+                continue
+            except Exception as error:  # noqa: BLE001 - without this task nothing would be written any more
+                _log.exception("a transaction failed")
                 self._fail(error)
                 continue
             self._settle([(job.then, result) for job, result in zip(jobs, results, strict=True)])
@@ -302,8 +314,11 @@ class PostgresGatewayStore:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        if is_lost(error, connection) and not isinstance(error, TROUBLE):
+            # The driver says what it could not do, and not why.
+            error = ConnectionResetError("the connection was lost")
         connection.terminate()
-        why = str(self._address.translate(error))
+        why = self._address.translate(error).fault.message
         _log.error("the gateway disconnects its devices until the database works again: %s", why)
         self._jobs.clear()
         self._present.clear()
@@ -342,7 +357,3 @@ class PostgresGatewayStore:
                 self._size = await self._neighbours.beat()
             except FAULTS as error:
                 self._fail(error)
-
-
-def _ignore(_: object) -> None:
-    pass
