@@ -25,7 +25,7 @@ from remit.relay.gateway.ports import (
     StoreSize,
 )
 from remit.relay.gateway.postgres import key_rows
-from remit.relay.gateway.postgres.device_rows import DeviceRow, DeviceRows, PairRow
+from remit.relay.gateway.postgres.device_rows import DeviceRow, DeviceRows, NewMessage, PairRow
 from remit.relay.gateway.postgres.jobs import (
     Acknowledging,
     Allowing,
@@ -58,10 +58,6 @@ _DELETE = """
         RETURNING m.receiver, m.sender, octet_length(m.body) AS size
     )
     SELECT receiver, sender, count(*), sum(size)::bigint FROM gone GROUP BY receiver, sender
-"""
-_INSERT = """
-    INSERT INTO remit_gateway.message (receiver, place, sender, number, body, at_ms)
-    SELECT *, $6::bigint FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[])
 """
 _ALLOWED = """
     SELECT a.receiver, a.sender FROM remit_gateway.allowed a
@@ -133,7 +129,7 @@ class GatewayBatch:
         self.notices: list[GatewayNotice] = []
         self._rows = DeviceRows(connection)
         self._allowed: set[tuple[int, str]] = set()
-        self._new: list[tuple[int, int, int, int, bytes]] = []
+        self._new: list[NewMessage] = []
         self._woken: dict[str, DeviceRow] = {}
 
     async def run(self, jobs: Sequence[StoreJob]) -> list[Any]:
@@ -312,7 +308,7 @@ class GatewayBatch:
         row.count(1, size)
         self.totals.messages += 1
         self.totals.size += size
-        self._new.append((row.key, row.place, message.sender_key, put.number, put.body))
+        self._new.append(NewMessage(row.key, row.place, message.sender_key, put.number, put.body))
         self._woken[row.id] = row
         return Placed(row.place, is_new=True)
 
@@ -351,9 +347,7 @@ class GatewayBatch:
                 results[place] = each._replace(one_time_left=left.get(each.key, 0), expired=expired)
 
     async def _write(self) -> None:
-        if self._new:
-            await self._connection.execute(_INSERT, *map(list, zip(*self._new, strict=True)), self._wall_ms)
-        await self._rows.write(self._wall_ms)
+        await self._rows.write(self._wall_ms, self._new)
         await self.totals.write(self._gateway)
         for row in self._woken.values():
             self._tell(row, f"message {row.id} {row.place}")

@@ -1,6 +1,7 @@
 """The rows of devices and of pairs of devices that one transaction reads, locks, changes and writes back."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from remit.stores.postgres.connection import PgConnection
 
@@ -12,24 +13,28 @@ _ADD = """
     INSERT INTO remit_gateway.device (id, seen_ms) SELECT unnest($1::text[]), $2
     ON CONFLICT (id) DO NOTHING RETURNING id
 """
-_WRITE = """
-    UPDATE remit_gateway.device d
-    SET seen_ms = u.seen_ms, place = u.place, messages = u.messages, size = u.size, gateway = u.gateway,
-        session = u.session, frames = u.frames, octets = u.octets, left_ms = u.left_ms
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-        $8::float8[], $9::float8[], $10::bigint[])
-        AS u (key, seen_ms, place, messages, size, gateway, session, frames, octets, left_ms)
-    WHERE d.key = u.key
-"""
 _PAIRS = """
     SELECT p.receiver, p.sender, p.number, p.messages, p.size FROM remit_gateway.pair p
     JOIN unnest($1::bigint[], $2::bigint[]) AS u (receiver, sender) ON p.receiver = u.receiver AND p.sender = u.sender
 """
-_WRITE_PAIRS = """
-    INSERT INTO remit_gateway.pair (receiver, sender, number, messages, size, used_ms)
-    SELECT *, $6::bigint FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-    ON CONFLICT (receiver, sender) DO UPDATE SET number = excluded.number, messages = excluded.messages,
-        size = excluded.size, used_ms = excluded.used_ms, expired = 0
+# One statement, because each is a way to the server and back, and receivers are locked meanwhile.
+_WRITE = """
+    WITH devices AS (
+        UPDATE remit_gateway.device d
+        SET seen_ms = u.seen_ms, place = u.place, messages = u.messages, size = u.size, gateway = u.gateway,
+            session = u.session, frames = u.frames, octets = u.octets, left_ms = u.left_ms
+        FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+            $9::float8[], $10::float8[], $11::bigint[])
+            AS u (key, seen_ms, place, messages, size, gateway, session, frames, octets, left_ms)
+        WHERE d.key = u.key
+    ), pairs AS (
+        INSERT INTO remit_gateway.pair (receiver, sender, number, messages, size, used_ms)
+        SELECT *, $1::bigint FROM unnest($12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[])
+        ON CONFLICT (receiver, sender) DO UPDATE SET number = excluded.number, messages = excluded.messages,
+            size = excluded.size, used_ms = excluded.used_ms, expired = 0
+    )
+    INSERT INTO remit_gateway.message (receiver, place, sender, number, body, at_ms)
+    SELECT *, $1::bigint FROM unnest($17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bytea[])
 """
 _FREE_PAIRS = """
     UPDATE remit_gateway.pair p SET messages = p.messages - u.messages, size = p.size - u.size
@@ -105,6 +110,16 @@ class PairRow:
         self.changed = False
 
 
+class NewMessage(NamedTuple):
+    """A message to insert."""
+
+    receiver: int
+    place: int
+    sender: int
+    number: int
+    body: bytes
+
+
 class DeviceRows:
     """The locked rows of one transaction, by id and by key."""
 
@@ -139,19 +154,22 @@ class DeviceRows:
             if device := self.by_key.get(receiver):
                 device.count(-messages, -size)
         if rows:
-            await self._connection.execute(_FREE_PAIRS, *map(list, zip(*rows, strict=True)))
+            await self._connection.execute(_FREE_PAIRS, *_columns(rows, 4))
         return sum(row[2] for row in rows), sum(row[3] for row in rows)
 
-    async def write(self, now_ms: int) -> None:
-        """Write the changed rows."""
-        if devices := [device for device in self.by_key.values() if device.changed]:
-            columns = zip(
-                *(
-                    (d.key, d.seen_ms, d.place, d.messages, d.size, d.gateway, d.session, d.frames, d.octets, d.left_ms)
-                    for d in devices
-                ),
-                strict=True,
-            )
-            await self._connection.execute(_WRITE, *map(list, columns))
-        if pairs := [(*key, p.number, p.messages, p.size) for key, p in self.pairs.items() if p.changed]:
-            await self._connection.execute(_WRITE_PAIRS, *map(list, zip(*pairs, strict=True)), now_ms)
+    async def write(self, now_ms: int, new: Sequence[NewMessage] = ()) -> None:
+        """Write the changed rows, and new messages."""
+        devices = [
+            (d.key, d.seen_ms, d.place, d.messages, d.size, d.gateway, d.session, d.frames, d.octets, d.left_ms)
+            for d in self.by_key.values()
+            if d.changed
+        ]
+        pairs = [(*key, p.number, p.messages, p.size) for key, p in self.pairs.items() if p.changed]
+        if devices or pairs:
+            columns = (*_columns(devices, 10), *_columns(pairs, 5), *_columns(new, 5))
+            await self._connection.execute(_WRITE, now_ms, *columns)
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any]]:
+    """Return the columns of rows, all empty if there are none."""
+    return [[row[column] for row in rows] for column in range(count)]
