@@ -12,7 +12,8 @@ from harness import Figure, table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
-NOT_BENCHMARKS = {"conversations", "harness", "peers", "run", "team"}
+# Those that train, or take half an hour, are run by themselves.
+NOT_BENCHMARKS = {"conversations", "harness", "peers", "run", "team", "train_clarity", "years"}
 
 
 class Result(msgspec.Struct, frozen=True):
