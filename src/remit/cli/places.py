@@ -83,16 +83,6 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
         raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
 
 
-def sqlite_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Path:
-    """Return the SQLite file of a command that works on nothing else."""
-    place = store_file(store_path, team_file, overrides)
-    if isinstance(place, Path):
-        return place
-    message = f"the store is {place}, and this command works on SQLite files"
-    advice = "Use the tools of PostgreSQL, such as pg_dump; see docs/postgres.md."
-    raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
-
-
 def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
     """Return the key with which the team, if there is one, encrypts redacted values."""
     from remit.config.composition import vault_key_of  # imports more than most commands need

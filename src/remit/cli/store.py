@@ -200,15 +200,20 @@ def backup(
     """
     import apsw
 
-    from remit.cli.places import existing, sqlite_file
+    from remit.cli.places import existing, store_file
     from remit.stores.backup import back_up
     from remit.stores.connection import translate
 
-    path = existing(sqlite_file(store_path, team_file, overrides))
-    try:
-        done = back_up(path, file, with_keys=not without_keys, keys_to=keys_file)
-    except apsw.Error as error:
-        raise translate(error, path) from error
+    path = existing(store_file(store_path, team_file, overrides))
+    if isinstance(path, Path):
+        try:
+            done = back_up(path, file, with_keys=not without_keys, keys_to=keys_file)
+        except apsw.Error as error:
+            raise translate(error, path) from error
+    else:
+        from remit.cli.database_backup import back_up_database
+
+        done = back_up_database(path, file, with_keys=not without_keys, keys_to=keys_file)
     click.echo(f"Wrote {many(done.rows, 'row')} to {file}, {_size(done.bytes)}.")
     held = f"Keys in it: {', '.join(done.keys)}." if done.keys else "No keys are in it."
     if keys_file is not None:
@@ -252,26 +257,32 @@ def restore(
     """
     import apsw
 
-    from remit.cli.places import sqlite_file
+    from remit.cli.places import reading, store_file
     from remit.cli.show.screen import print_text
-    from remit.stores.audit import verify_file
     from remit.stores.connection import translate
     from remit.stores.restore import restore as put_back
 
-    path = sqlite_file(store_path, team_file, overrides)
-    try:
-        done = put_back(file, path, force=force, resume=resume, keys=keys_file)
-    except (apsw.Error, OSError) as error:
-        raise translate(error, path) from error
+    path = store_file(store_path, team_file, overrides)
+    if isinstance(path, Path):
+        try:
+            done = put_back(file, path, force=force, resume=resume, keys=keys_file)
+        except (apsw.Error, OSError) as error:
+            raise translate(error, path) from error
+    else:
+        from remit.cli.database_backup import restore_database
+
+        done = restore_database(path, file, force=force, resume=resume, keys=keys_file)
     made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.made_ms / 1_000))
     click.echo(f"Restored {path} as it was at {made}: it ended with row {done.rows}.")
     if done.aside is not None:
-        click.echo(f"The store that was there is kept as {done.aside}.")
+        kept = done.aside if isinstance(done.aside, Path) else f"the schema {done.aside}"
+        click.echo(f"The store that was there is kept as {kept}.")
     if done.ended:
         click.echo(f"{many(done.ended, 'open run')} ended with OUTCOME_UNKNOWN: see `remit runs list`.")
     for each in done.lost:
         click.echo(f"There is no key: {each}.", err=True)
-    verdict = verify_file(path)
+    with reading(path) as view:
+        verdict = view.verify((), ())
     print_text(str(verdict))
     raise SystemExit(0 if verdict.ok else 1)
 

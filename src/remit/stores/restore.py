@@ -8,22 +8,19 @@ from typing import NamedTuple
 
 import apsw
 
-from remit.protocol.envelope import Request, Response
-from remit.protocol.errors import Code, fault
-from remit.protocol.records import Kind, Notice, read_request
-from remit.runtime.ports import StoreError, unknown_outcome
+from remit.protocol.envelope import Request
+from remit.protocol.records import Kind, read_request
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.audit import digest_of
 from remit.stores.backup import CHECKPOINTS, KEY, MADE_MS, SavedKeys, parts_of, read_saved_keys, sync, write_private
 from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection, connect_file, connect_reader, connect_writer, write_lock
+from remit.stores.encryption import key_id_of
 from remit.stores.opening import STORE, restoring_path
+from remit.stores.restore_plan import GAP, in_use, lost_outcome, lost_things, refused_restore, restore_notice
 from remit.stores.schema import APPLICATION_ID, migrate
 from remit.stores.transaction import Transaction
 from remit.stores.user_keys import UserKeys, is_encrypted
-
-# More numbers, and more claims of one run, than are handed out between two backups.
-GAP = 1_000_000
 
 
 class Restored(NamedTuple):
@@ -99,17 +96,9 @@ def _judge(path: Path, backup: SqliteConnection, head: tuple[int, bytes], *, for
         return True  # what is there cannot be read
     if force or newest[0] == 0:
         return True
-    if follows:
-        rows = newest[0] - head[0]
-        what = f"is newer than the backup: it has {rows} more rows" if rows else "is as new as the backup"
-    elif newest[0] < head[0] and digest_of(backup, newest[0]) == newest[1]:
+    if not follows and newest[0] < head[0] and digest_of(backup, newest[0]) == newest[1]:
         return True
-    else:
-        what = "is another one than that of the backup, or was continued after an earlier restore"
-    advice = (
-        "Use --force to replace it all the same; it is kept beside. What was recorded since the backup is lost then."
-    )
-    raise StoreError(fault(Code.STORE_UNAVAILABLE, f"the store at {path} {what}", suggestion=advice))
+    raise refused_restore(str(path), newest[0] - head[0] if follows else None)
 
 
 def _close_log(connection: SqliteConnection, path: Path) -> None:
@@ -117,8 +106,7 @@ def _close_log(connection: SqliteConnection, path: Path) -> None:
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
     except apsw.BusyError as error:
-        message, advice = f"{path} is in use", "Stop the hubs that have it open, then try again."
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
+        raise in_use(str(path)) from error
 
 
 def _set_aside(path: Path) -> Path:
@@ -197,12 +185,10 @@ def _fence(connection: SqliteConnection, made_ms: int, now_ms: int, head: int, *
     # A request from before the restore may have been accepted after the backup: it is not executed again.
     connection.execute("INSERT OR REPLACE INTO fence VALUES (1, ?, ?)", (made_ms, now_ms))
     transaction = Transaction(connection, now_ms, {}, keep_records=False)
-    made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(made_ms / 1_000))
-    text = f"restored from a backup of {made} UTC, which ends with row {head}; what was recorded after it is lost"
-    transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, Notice(delegation=STORE, agent="remit", text=text))])
+    transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(made_ms, head))])
     runs = [] if resume else _open_runs(connection)
     for epoch, request in runs:
-        transaction.finish(request.run, epoch, _unknown(request, made), now_ms)
+        transaction.finish(request.run, epoch, lost_outcome(request, made_ms), now_ms)
     transaction.write()
     connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (now_ms,))
     return len(runs)
@@ -213,21 +199,8 @@ def _open_runs(connection: SqliteConnection) -> list[tuple[int, Request]]:
         "SELECT epoch, body FROM request JOIN record ON seq = coalesce(begun_seq, first_seq)"
         " WHERE state = 0 ORDER BY +first_seq"
     ).fetchall()
-    return [(epoch, read_request(body)) for epoch, body in rows]
-
-
-def _unknown(request: Request, made: str) -> Response:
-    outcome = unknown_outcome(request, 1)
-    message = f"{request.target} was at work when the store was backed up ({made} UTC); what came of it is lost"
-    return Response(
-        version=outcome.version,
-        id=outcome.id,
-        target=outcome.target,
-        status=outcome.status,
-        run=outcome.run,
-        session=outcome.session,
-        fault=fault(Code.OUTCOME_UNKNOWN, message),
-    )
+    # What cannot be read without the keys cannot be ended here.
+    return [(epoch, read_request(body)) for epoch, body in rows if key_id_of(body) is None]
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -246,9 +219,5 @@ def lost_without_key(connection: SqliteConnection) -> tuple[str, ...]:
     ((values,),) = connection.execute("SELECT count(*) FROM sealed").fetchall()
     ((users,),) = connection.execute("SELECT count(*) FROM user_key WHERE user <> ''").fetchall()
     ((answers,),) = connection.execute("SELECT count(*) FROM question WHERE decision IS NOT NULL").fetchall()
-    return (
-        f"{values} redacted values cannot be read, unless the team file names a key of its own for them",
-        f"{answers} answers to questions, and the reasons of commands, cannot be read",
-        *([f"the texts of {users} users cannot be read"] if users else []),
-        "new checkpoints are signed with a new key, and `remit audit verify` says so: pin both keys",
-    )
+    then = "new checkpoints are signed with a new key, and `remit audit verify` says so: pin both keys"
+    return lost_things(values, users, answers, then)

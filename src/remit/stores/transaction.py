@@ -27,6 +27,7 @@ from remit.runtime.ports import (
 )
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import SqliteConnection
+from remit.stores.fence import is_old, maybe_executed
 from remit.stores.reader import late_workers, owner
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 from remit.stores.user_keys import UserKeys
@@ -40,9 +41,6 @@ Entry = tuple[Kind, int, str, str, Body]
 # more than 200 rows in one save nothing.
 _CHUNKS = (200, 50, 20, 5, 2, 1)
 _COLUMNS = 7
-
-# A request that is older than this was sent before, or waited somewhere.
-OLD_MS = 1_000
 
 # A worker dies at most one lease before its lease expires. If a question was open at that time, the worker died while
 # it waited for the answer.
@@ -141,8 +139,7 @@ class Transaction:
         waiting: bool = False,
         once: SingleUseProof | None = None,
     ) -> Submitted:
-        # Nearly all requests are new; only an old one can have been accepted between a backup and its restore.
-        if request.created_ms is not None and request.created_ms < self.now_ms - OLD_MS:
+        if is_old(request, self.now_ms):
             self._check_fence(request, digest)
         if once is not None and self.incr(once.key, 1, once.until_ms) > 1:
             return ReusedProof()
@@ -167,9 +164,7 @@ class Transaction:
             "SELECT restored_ms FROM fence WHERE ? BETWEEN backup_ms AND restored_ms", (request.created_ms,)
         )
         if found and self.find(request, digest) is None:
-            message = "the store was restored from a backup that is older than this request: it may have been executed"
-            advice = "Find out whether it was; if not, send it again under a new id."
-            raise StoreError(fault(Code.OUTCOME_UNKNOWN, message, suggestion=advice))
+            raise maybe_executed()
 
     def begin(self, run: str, epoch: int, request: Request) -> bool:
         self.write()

@@ -150,6 +150,12 @@ MIGRATIONS: tuple[str, ...] = (
     -- texts that belong to nobody is there as soon as the store is encrypted.
     CREATE TABLE remit.user_key (id bigint PRIMARY KEY, by_user text NOT NULL UNIQUE, wrapped bytea NOT NULL);
     """,
+    """
+    -- The database was restored from a backup of backup_ms at restored_ms; what was accepted in between is not known.
+    CREATE TABLE remit.fence (
+        one smallint PRIMARY KEY CHECK (one = 1), backup_ms bigint NOT NULL, restored_ms bigint NOT NULL
+    );
+    """,
 )
 
 

@@ -37,6 +37,7 @@ from remit.runtime.ports import (
 from remit.stores import vault
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.daily_pruning import DailyPruning
+from remit.stores.fence import is_old
 from remit.stores.locked_texts import LockedTexts
 from remit.stores.postgres import inbox, reader
 from remit.stores.postgres import messages as index
@@ -53,7 +54,7 @@ from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.postgres.waiting import Waiting
 from remit.stores.postgres.writer import PgWriter
-from remit.stores.retention import FOREVER, Erased, Retention
+from remit.stores.retention import FOREVER, Erased
 from remit.stores.sqlite import MAX_QUEUED
 from remit.stores.user_erasure import erase_user
 from remit.stores.writer import Listener
@@ -100,8 +101,7 @@ class PostgresStore:
         self._waiting = Waiting(self.address, self._outcomes)
         self._connections: Connections | None = None
         self._chainer: Chainer | None = None
-        self.encrypt = encrypt
-        self.retention: Retention = FOREVER
+        self.encrypt, self.retention = encrypt, FOREVER
         """How long what is kept; the rest is removed once a day, by one of the hubs."""
         self.vault_key: bytes | None = None
         """The key with which redacted values are encrypted; None: one derived from the store's own."""
@@ -196,7 +196,7 @@ class PostgresStore:
         once: SingleUseProof | None = None,
     ) -> Submitted:
         what = Submit(request, digest, worker, lease_ms, waiting)
-        if once is None:
+        if once is None and not is_old(request, self._wall_ms()):
             return await self._do(what)
         return await self._do(lambda transaction: transaction.submit(what, once))
 

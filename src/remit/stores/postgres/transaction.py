@@ -28,6 +28,7 @@ from remit.runtime.ports import (
     TakenRequest,
     unknown_outcome,
 )
+from remit.stores.fence import is_old, maybe_executed
 from remit.stores.postgres import inbox
 from remit.stores.postgres.bulk import (
     BEGIN,
@@ -241,6 +242,8 @@ class PgTransaction:
 
     async def submit(self, what: Submit, once: SingleUseProof | None = None) -> Submitted:
         request = what.request
+        if is_old(request, self.now_ms):
+            await self._check_fence(what)
         if once is not None and await self.incr(once.key, 1, once.until_ms) > 1:
             return ReusedProof()
         await self.write()
@@ -254,6 +257,13 @@ class PgTransaction:
         if known is None:
             raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
         return known
+
+    async def _check_fence(self, what: Submit) -> None:
+        """Raise `StoreError` for a request that may have been executed before the store was restored."""
+        sql = "SELECT EXISTS (SELECT 1 FROM remit.fence WHERE $1 BETWEEN backup_ms AND restored_ms)"
+        fenced = await self.connection.fetchval(sql, what.request.created_ms)
+        if fenced and await self.find(what.request, what.digest) is None:
+            raise maybe_executed()
 
     async def _is_free(self, what: Submit) -> bool:
         sql = "SELECT NOT EXISTS (SELECT 1 FROM remit.request WHERE run = $1 AND state < 2)"
