@@ -1,12 +1,16 @@
 """`remit store`: what is done to a store over the years."""
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from remit.cli.store import store
+from remit.cli.users import users
 from remit.stores.sqlite import verify_file
 from stores.ages import days
 
@@ -86,3 +90,18 @@ def test_a_store_is_backed_up_and_restored(path: Path) -> None:
     assert f"No keys are in it. The store's key is in {keys}" in done.output
     done = run("restore", str(file), "--store", str(path.parent / "bare" / "hub.db"))
     assert "There is no key: " in done.output
+
+
+def test_each_command_prints_one_document_on_request(path: Path, tmp_path: Path) -> None:
+    def printed(group: click.Group, *arguments: str) -> dict[str, Any]:
+        done = CliRunner().invoke(group, [*arguments, "--json", "--store", str(path)])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    archive, backup = str(tmp_path / "archive"), str(tmp_path / "hub.backup")
+    assert printed(store, "prune", "--keep", "1d", "--dry-run")["schema"] == "remit.prune/1"
+    assert printed(store, "archive", archive)["known"] == 0
+    assert printed(store, "verify-archive", archive)["compared"] is True
+    assert printed(store, "backup", backup)["keys"] == ["hub.db.key"]
+    assert printed(users, "erase", "ann", "--yes")["user"] == "ann"
+    assert printed(store, "restore", backup, "--force")["ok"] is True

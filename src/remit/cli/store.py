@@ -10,6 +10,7 @@ import click
 
 from remit.cli.options import json_option, store_option, team_options
 from remit.cli.show.screen import many, print_json
+from remit.documents.store import ArchiveCheck, ArchiveResult, BackupResult, PruneResult, RestoreResult
 
 if TYPE_CHECKING:
     from remit.stores.retention import Retention
@@ -46,6 +47,7 @@ def store() -> None:
     metavar="DIR",
     help="Write each segment into this archive before rows of it are removed.",
 )
+@json_option
 @store_option
 @team_options
 def prune(
@@ -53,6 +55,7 @@ def prune(
     keep: str | None,
     archive_folder: Path | None,
     vacuum: bool,
+    as_json: bool,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -78,11 +81,25 @@ def prune(
         done = apply(upkeep, rule, dry=dry_run, archived=lambda each: _archive(upkeep, each, archive_folder))
         returned = done.returned + (upkeep.rebuild() if vacuum and not dry_run else 0)
         keeps_pages = not upkeep.gives_back
+    if as_json:
+        print_json(
+            PruneResult(
+                dry_run=dry_run,
+                records=done.rows,
+                texts=done.texts,
+                values=done.values,
+                facts=done.facts,
+                bytes=done.bytes,
+                returned=returned,
+                refused=done.refused,
+            )
+        )
     did, space = ("Would remove", f"about {_size(done.bytes)}") if dry_run else ("Removed", _size(returned))
     click.echo(
         f"{did} {many(done.rows, 'record')}, the texts of {many(done.texts, 'record')}, "
         f"{many(done.values, 'redacted value')}, {many(done.facts, 'fact')} and notes: "
-        f"{space} {'of space' if dry_run else 'given back'}."
+        f"{space} {'of space' if dry_run else 'given back'}.",
+        err=as_json,
     )
     for each in done.refused:
         click.echo(f"Left as it is, because it does not verify: {each}. See `remit audit verify`.", err=True)
@@ -98,9 +115,12 @@ def _archive(upkeep: "StoreUpkeep", segment: "SealedSegment", folder: Path | Non
 
 @store.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@json_option
 @store_option
 @team_options
-def archive(folder: Path, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]) -> None:
+def archive(
+    folder: Path, as_json: bool, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
+) -> None:
     """Write the sealed days of the record into DIR, as compressed JSON lines with their proof.
 
     What is in DIR already is left as it is. Today is not written: its segment still grows.
@@ -118,19 +138,24 @@ def archive(folder: Path, store_path: Path | None, team_file: Path | None, overr
             if segment.day < today:
                 found += 1
                 written += upkeep.archive(segment, folder)
-    click.echo(f"Wrote {many(written, 'segment')} to {folder}; {many(found - written, 'segment')} there already.")
+    if as_json:
+        print_json(ArchiveResult(folder=str(folder), written=written, known=found - written))
+    known = many(found - written, "segment")
+    click.echo(f"Wrote {many(written, 'segment')} to {folder}; {known} there already.", err=as_json)
 
 
 @store.command("verify-archive")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @click.option("--public-key", "public_keys", multiple=True, metavar="KEY", help="Accept only this signer. Repeatable.")
 @click.option("--alone", is_flag=True, help="Do not compare the archive with the store.")
+@json_option
 @store_option
 @team_options
 def verify_archive(
     folder: Path,
     public_keys: tuple[str, ...],
     alone: bool,
+    as_json: bool,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -153,6 +178,20 @@ def verify_archive(
     else:
         with reading(path) as view:
             verdict = check(folder, keys=public_keys, stored=view.chain_rows)
+    if as_json:
+        print_json(
+            ArchiveCheck(
+                ok=verdict.ok,
+                compared=not alone,
+                segments=verdict.segments,
+                first=verdict.first,
+                last=verdict.last,
+                removed=verdict.removed,
+                keys=verdict.keys,
+                findings=verdict.findings,
+            )
+        )
+        raise SystemExit(0 if verdict.ok else 1)
     state = (
         "the archive is intact" if verdict.ok else f"the archive is damaged ({many(len(verdict.findings), 'finding')})"
     )
@@ -179,12 +218,14 @@ def verify_archive(
     metavar="FILE",
     help="Write the keys to this file instead. Without it, what the backup holds encrypted cannot be read.",
 )
+@json_option
 @store_option
 @team_options
 def backup(
     file: Path,
     without_keys: bool,
     keys_file: Path | None,
+    as_json: bool,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -214,7 +255,9 @@ def backup(
         from remit.cli.database_backup import back_up_database
 
         done = back_up_database(path, file, with_keys=not without_keys, keys_to=keys_file)
-    click.echo(f"Wrote {many(done.rows, 'row')} to {file}, {_size(done.bytes)}.")
+    if as_json:
+        print_json(BackupResult(file=str(file), rows=done.rows, bytes=done.bytes, keys=done.keys, missing=done.missing))
+    click.echo(f"Wrote {many(done.rows, 'row')} to {file}, {_size(done.bytes)}.", err=as_json)
     held = f"Keys in it: {', '.join(done.keys)}." if done.keys else "No keys are in it."
     if keys_file is not None:
         held += f" The store's key is in {keys_file}: keep it elsewhere."
@@ -236,6 +279,7 @@ def backup(
     metavar="FILE",
     help="File with the keys, if they are not in the backup.",
 )
+@json_option
 @store_option
 @team_options
 def restore(
@@ -243,6 +287,7 @@ def restore(
     force: bool,
     resume: bool,
     keys_file: Path | None,
+    as_json: bool,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -272,6 +317,22 @@ def restore(
         from remit.cli.database_backup import restore_database
 
         done = restore_database(path, file, force=force, resume=resume, keys=keys_file)
+    with reading(path) as view:
+        verdict = view.verify((), ())
+    if as_json:
+        aside = None if done.aside is None else str(done.aside)
+        print_json(
+            RestoreResult(
+                store=str(path),
+                rows=done.rows,
+                made_ms=done.made_ms,
+                ended=done.ended,
+                aside=aside,
+                lost=done.lost,
+                ok=verdict.ok,
+            )
+        )
+        raise SystemExit(0 if verdict.ok else 1)
     made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.made_ms / 1_000))
     click.echo(f"Restored {path} as it was at {made}: it ended with row {done.rows}.")
     if done.aside is not None:
@@ -281,8 +342,6 @@ def restore(
         click.echo(f"{many(done.ended, 'open run')} ended with OUTCOME_UNKNOWN: see `remit runs list`.")
     for each in done.lost:
         click.echo(f"There is no key: {each}.", err=True)
-    with reading(path) as view:
-        verdict = view.verify((), ())
     print_text(str(verdict))
     raise SystemExit(0 if verdict.ok else 1)
 

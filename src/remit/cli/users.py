@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.cli.options import store_option, team_options
-from remit.cli.show.screen import many
+from remit.cli.options import json_option, store_option, team_options
+from remit.cli.show.screen import many, print_json
+from remit.documents.store import EraseResult
 from remit.runtime.keys import HubKeys
 
 if TYPE_CHECKING:
@@ -67,12 +68,14 @@ def export(
 @click.argument("user")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--vacuum", is_flag=True, help="Write the store anew, without traces in unused parts of it; hubs wait.")
+@json_option
 @store_option
 @team_options
 def erase(
     user: str,
     yes: bool,
     vacuum: bool,
+    as_json: bool,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -91,15 +94,27 @@ def erase(
 
     path = existing(store_file(store_path, team_file, overrides))
     if not yes:
-        click.confirm(f"Erase everything about {user} from {path}? This cannot be undone", abort=True)
+        click.confirm(f"Erase everything about {user} from {path}? This cannot be undone", abort=True, err=as_json)
     keys = _keys(path, team_file, overrides)
     with opened_upkeep(path) as upkeep:
         done = remove(upkeep, user, keys)
         if vacuum:
             upkeep.rebuild()
+    if as_json:
+        print_json(
+            EraseResult(
+                user=user,
+                subject=done.subject,
+                records=done.rows,
+                facts=done.facts,
+                values=done.values,
+                refused=done.refused,
+            )
+        )
     click.echo(
         f"Erased {many(done.rows, 'record')}, {many(done.facts, 'fact')} and {many(done.values, 'redacted value')} "
-        f"of {user}, recorded as {done.subject}."
+        f"of {user}, recorded as {done.subject}.",
+        err=as_json,
     )
     for each in done.refused:
         click.echo(f"NOT erased, because it does not verify: {each}. See `remit audit verify`.", err=True)
