@@ -51,10 +51,6 @@ COPIER = Path(__file__).with_name("copier.py")
 # What each engine makes anew, and the marks of its own files.
 NOT_COPIED = ("clock", "conversation", "message", "upkeep", "sqlite_stat1")
 
-can_hold_removed = pytest.mark.skipif(
-    "remit.removed" not in "".join(PG_MIGRATIONS), reason="a database cannot hold removed rows yet"
-)
-
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -366,7 +362,6 @@ async def test_a_pruned_store_verifies_as_before(tmp_path: Path) -> None:
     assert unfenced(rows(target), 1) == unheld(rows(path))
 
 
-@can_hold_removed
 async def test_a_pruned_store_goes_to_postgres_and_back(tmp_path: Path, server: PostgresServer) -> None:
     path, back = await days(tmp_path), tmp_path / "back" / "hub.db"
     pruned(path)
@@ -384,14 +379,6 @@ async def test_a_pruned_store_goes_to_postgres_and_back(tmp_path: Path, server: 
     assert verify_file(back).ok
 
 
-@pytest.mark.skipif("remit.removed" in "".join(PG_MIGRATIONS), reason="a database can hold removed rows")
-async def test_a_database_that_cannot_hold_removed_rows_says_so(tmp_path: Path, server: PostgresServer) -> None:
-    path = await days(tmp_path)
-    pruned(path)
-    with pytest.raises(StoreError, match="cannot hold a record from which rows were removed"):
-        await copy(path, await server.database(), tmp_path / "hub.db.key")
-
-
 async def test_an_encrypted_store_is_copied_with_its_keys(tmp_path: Path) -> None:
     path, target = tmp_path / "hub.db", tmp_path / "new" / "hub.db"
     async with opened(path, path, encrypt=True) as store:
@@ -404,7 +391,6 @@ async def test_an_encrypted_store_is_copied_with_its_keys(tmp_path: Path) -> Non
         assert (await store.verify()).ok
 
 
-@pytest.mark.skipif("remit.user_key" not in "".join(PG_MIGRATIONS), reason="a database cannot hold encrypted texts yet")
 async def test_an_encrypted_store_goes_to_postgres_and_back(tmp_path: Path, server: PostgresServer) -> None:
     path, back = tmp_path / "hub.db", tmp_path / "back" / "hub.db"
     async with opened(path, path, encrypt=True) as store:
@@ -422,15 +408,6 @@ async def test_an_encrypted_store_goes_to_postgres_and_back(tmp_path: Path, serv
         assert seen(await store.verify()) == seen(verify_file(path))
     await copy(url, back, key)
     assert unfenced(rows(back), 2) == unheld(rows(path))
-
-
-@pytest.mark.skipif("remit.user_key" in "".join(PG_MIGRATIONS), reason="a database can hold encrypted texts")
-async def test_a_database_that_cannot_hold_encrypted_texts_says_so(tmp_path: Path, server: PostgresServer) -> None:
-    path = tmp_path / "hub.db"
-    async with opened(path, path, encrypt=True) as store:
-        await fill(store)
-    with pytest.raises(StoreError, match="cannot hold encrypted texts"):
-        await copy(path, await server.database(), tmp_path / "hub.db.key")
 
 
 async def test_an_encrypted_store_without_its_key_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from remit.cli.show.screen import many, print_text
 from remit.config.checks import secret_of
 from remit.config.load import find_team, load_team
 from remit.config.team import Team
-from remit.documents.stores import StoreCopy
+from remit.documents.store import StoreCopy
 from remit.runtime.registry import team_invalid
 from remit.stores import POSTGRES
 from remit.stores.checkpoints import key_path

@@ -25,7 +25,6 @@ def join_bus(
     bus = Bus(hub, settings, team=name, hosts=hosts)
     for card in calls:
         bus.add(card)
-    hub.accompany(bus)
+    hub.accompany(bus, bus.find)
     hub.bus = bus
-    hub.find_agent = bus.find
     return bus

@@ -129,8 +129,6 @@ class Engine:
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._companions: list[Companion] = []
-        self.find_agent: Callable[[str], Awaitable[None]] | None = None
-        """Looks elsewhere for an agent that is asked and not known here, and registers it if it is found."""
         self._events = HubEvents(store, self._parts.outflow, clock)
         self._metrics: HubMetrics | None = None
         self._incoming = IncomingRequests(self._parts, self._runs)
@@ -232,9 +230,10 @@ class Engine:
             if frame.parent is None:
                 self._dispatch.recording.notice(frame, text)
 
-    def accompany(self, companion: Companion) -> None:
-        """Open and close *companion* with this hub, which is not open yet."""
+    def accompany(self, companion: Companion, find: Callable[[str], Awaitable[None]] | None = None) -> None:
+        """Open and close *companion* with this hub; *find* looks for agents that are asked and not known here."""
         self._companions.append(companion)
+        self._parts.registry.find = find
         self._closers.append(companion.close)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
@@ -295,15 +294,7 @@ class Engine:
 
     async def ask(self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]) -> Response:
         """Ask an agent for a user and return the response; nothing leaves the hub before it is recorded."""
-        return await self._ask(self._request(agent, text, user, options))
-
-    async def _ask(self, request: Request) -> Response:
-        await self._look_for(request.target)
-        return await self._runs.ask(request)
-
-    async def _look_for(self, agent: str) -> None:
-        if self.find_agent is not None and agent not in self._parts.registry.agents:
-            await self.find_agent(agent)
+        return await self._runs.ask(self._request(agent, text, user, options))
 
     def receive(
         self,
@@ -336,7 +327,6 @@ class Engine:
 
         *once* is the single-use proof that came with it.
         """
-        await self._look_for(request.target)
         return await self._incoming.begin(request, once)
 
     async def begin_peer_call(self, request: Request) -> ActiveRun | Response:
@@ -362,7 +352,7 @@ class Engine:
 
         Closing the generator before the end cancels the run.
         """
-        return self._events.stream(partial(self._request, agent, text, user, options), self._ask)
+        return self._events.stream(partial(self._request, agent, text, user, options), self._runs.ask)
 
     def events(self) -> Events:
         """Return the records of this hub from now on, as they are committed."""

@@ -1,7 +1,7 @@
 """The agents and tools of a hub."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
@@ -26,6 +26,8 @@ class Registry:
         self.hub = hub
         self.agents: dict[str, RegisteredAgent] = {}
         self.tools: dict[str, Tool] = {}
+        self.find: Callable[[str], Awaitable[None]] | None = None
+        """Looks elsewhere for an agent that is not known here, and registers it if it is found."""
 
     def add(self, card: AgentCard, agent: Agent | Remote) -> None:
         """Register an agent under its card's name."""

@@ -79,6 +79,9 @@ class RootRuns:
 
         *once* is the single-use proof that came with it.
         """
+        registry = self._dispatch.parts.registry
+        if registry.find is not None and request.target not in registry.agents:
+            await registry.find(request.target)
         if once is not None:
             self._records.expect(request.run, once)
         light = is_light_request(request)

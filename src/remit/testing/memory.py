@@ -17,8 +17,6 @@ from remit.runtime.clock import SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
     ANYONES,
     MOST_EPOCHS,
-    MOST_FACTS,
-    MOST_NOTES,
     AcceptedRequest,
     ControlCommand,
     Decision,
@@ -39,9 +37,9 @@ from remit.runtime.ports import (
     TokenCounter,
     unknown_outcome,
 )
-from remit.testing.memory_inbox import MemoryControls, MemoryInbox, MemoryVault
+from remit.testing.memory_inbox import MemoryControls, MemoryInbox, MemoryKnowledge, MemoryVault
 from remit.testing.memory_records import Listener, MemoryCounters, MemoryRecords
-from remit.testing.memory_runs import SubmittedRun, key_of, system_ms
+from remit.testing.memory_runs import SubmittedRun, claimed_by, key_of, late_workers, system_ms
 
 
 class MemoryStore:
@@ -74,8 +72,7 @@ class MemoryStore:
         self._inbox = MemoryInbox()
         self._controls = MemoryControls()
         self._sessions: dict[str, SessionOwner] = {}
-        self._facts: dict[str, dict[str, str]] = {}
-        self._notes: dict[str, dict[tuple[str, str], Note]] = {}
+        self._knowledge = MemoryKnowledge()
         self._counters = MemoryCounters()
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
 
@@ -177,11 +174,10 @@ class MemoryStore:
         known, now_ms = self._running(run), self._wall_ms()
         if known is None or known.lease_until_ms > now_ms:
             return None
-        if not self._was_asking(known, lease_ms):
+        asked = self._inbox.was_asked_since(run, known.lease_until_ms - lease_ms)
+        if not (asked and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS):
             known.attempts += 1
-        known.epoch += 1
-        known.worker = worker
-        known.lease_until_ms = now_ms + lease_ms
+        known.epoch, known.worker, known.lease_until_ms = known.epoch + 1, worker, now_ms + lease_ms
         return known.epoch
 
     async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
@@ -193,39 +189,24 @@ class MemoryStore:
             known.waiting, known.attempts = False, 1
         return TakenRequest(epoch, known.request)
 
-    def _was_asking(self, known: SubmittedRun, lease_ms: int) -> bool:
-        asked = self._inbox.was_asked_since(known.run, known.lease_until_ms - lease_ms)
-        return asked and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS
-
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         for run, _ in await self.claimed(worker):
             self._submitted[run].lease_until_ms = self._wall_ms() + lease_ms
 
     async def claimed(self, worker: str) -> list[tuple[str, int]]:
         self._check_open()
-        mine = (each for each in self._submitted.values() if each.worker == worker and each.response is None)
-        return [(each.run, each.epoch) for each in mine]
+        return [(each.run, each.epoch) for each in claimed_by(worker, self._submitted.values())]
 
     async def late_workers(self, within_ms: int) -> list[str]:
         self._check_open()
-        now_ms = self._wall_ms()
-        return [worker for worker, until_ms in self._leases().items() if now_ms < until_ms <= now_ms + within_ms]
+        return late_workers(self._submitted.values(), self._wall_ms(), within_ms)
 
     async def end_leases(self, worker: str, within_ms: int) -> bool:
         if worker not in await self.late_workers(within_ms):
             return False
-        for known in self._submitted.values():
-            if known.worker == worker and known.response is None:
-                known.lease_until_ms = min(known.lease_until_ms, self._wall_ms())
+        for known in claimed_by(worker, self._submitted.values()):
+            known.lease_until_ms = min(known.lease_until_ms, self._wall_ms())
         return True
-
-    def _leases(self) -> dict[str, int]:
-        """Return when the last lease of each worker ends."""
-        leases: dict[str, int] = {}
-        for known in self._submitted.values():
-            if known.worker and known.response is None:
-                leases[known.worker] = max(leases.get(known.worker, 0), known.lease_until_ms)
-        return leases
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self._check_open()
@@ -291,12 +272,10 @@ class MemoryStore:
                 self._vault.forget(known.run)
 
     def _running(self, run: str) -> SubmittedRun | None:
-        known = self._submitted.get(run)
-        return known if known is not None and known.response is None else None
+        return known if (known := self._submitted.get(run)) is not None and known.response is None else None
 
     def _held(self, run: str, epoch: int) -> SubmittedRun | None:
-        known = self._running(run)
-        return known if known is not None and known.epoch == epoch else None
+        return known if (known := self._running(run)) is not None and known.epoch == epoch else None
 
     def _start(self, request: Request, at_ms: int) -> None:
         self.append(Kind.STARTED, at_ms, request.run, request.session or request.run, request)
@@ -361,23 +340,20 @@ class MemoryStore:
 
     async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
         self._check_open()
-        return select(self._conversation(session), wanted, now_ms=now_ms, tokens=tokens)
+        said = self._records.conversation(session, self._count)
+        return select(said, wanted, now_ms=now_ms, tokens=tokens)
 
     async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
         self._check_open()
-        return frozenset(messages).intersection(message.seq for message in self._conversation(session))
+        said = self._records.conversation(session, self._count)
+        return frozenset(messages).intersection(message.seq for message in said)
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
-        fresh = {(note.kind, note.text): note for note in notes}
-        kept = {at: note for at, note in self._notes.get(session, {}).items() if at not in fresh}
-        self._notes[session] = kept | fresh
+        self._knowledge.note(session, notes)
 
     async def notes(self, session: str) -> list[Note]:
         self._check_open()
-        return list(self._notes.get(session, {}).values())[-MOST_NOTES:]
-
-    def _conversation(self, session: str) -> list[Message]:
-        return self._records.conversation(session, self._count)
+        return self._knowledge.notes(session)
 
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 
@@ -463,13 +439,11 @@ class MemoryStore:
         return sorted(found, key=lambda state: (-state.changed_ms, -state.seq))[:limit]
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        known = self._facts.setdefault(user, {})
-        for text in facts:
-            known.setdefault(text, run)
+        self._knowledge.remember(user, run, facts)
 
     async def facts(self, user: str) -> tuple[str, ...]:
         self._check_open()
-        return tuple(self._facts.get(user, ()))[-MOST_FACTS:]
+        return self._knowledge.facts(user)
 
     def _check_open(self) -> None:
         if not self._is_open:

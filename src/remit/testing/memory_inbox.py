@@ -1,11 +1,12 @@
-"""The vault, inbox and controls of the store in memory."""
+"""The vault, inbox, controls, facts and notes of the store in memory."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from remit.runtime.ports import FACTS, ControlCommand, Decision, Question, SealedValue
+from remit.protocol.envelope import Note
+from remit.runtime.ports import FACTS, MOST_FACTS, MOST_NOTES, ControlCommand, Decision, Question, SealedValue
 
 # How long questions that are over and controls are kept.
 DAY_MS = 24 * 3_600_000
@@ -122,3 +123,27 @@ class MemoryControls:
         self._controls = [
             (at_ms, control) for at_ms, control in self._controls if at_ms > now_ms - DAY_MS or running(control.run)
         ]
+
+
+class MemoryKnowledge:
+    """Facts about users, and notes of conversations."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, dict[str, str]] = {}
+        self._notes: dict[str, dict[tuple[str, str], Note]] = {}
+
+    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
+        known = self._facts.setdefault(user, {})
+        for text in facts:
+            known.setdefault(text, run)
+
+    def facts(self, user: str) -> tuple[str, ...]:
+        return tuple(self._facts.get(user, ()))[-MOST_FACTS:]
+
+    def note(self, session: str, notes: Sequence[Note]) -> None:
+        fresh = {(note.kind, note.text): note for note in notes}
+        kept = {at: note for at, note in self._notes.get(session, {}).items() if at not in fresh}
+        self._notes[session] = kept | fresh
+
+    def notes(self, session: str) -> list[Note]:
+        return list(self._notes.get(session, {}).values())[-MOST_NOTES:]

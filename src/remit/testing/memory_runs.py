@@ -1,7 +1,7 @@
 """The requests that the store in memory has accepted, and how they are listed."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -119,3 +119,17 @@ def key_of(request: Request) -> tuple[str, str, str]:
 
 def _of_root(record: Record) -> bool:
     return not isinstance(record.body, Response) or not record.body.id.startswith(f"{record.run}.")
+
+
+def claimed_by(worker: str, runs: Iterable[SubmittedRun]) -> list[SubmittedRun]:
+    """Return the unfinished runs that a worker has claimed."""
+    return [each for each in runs if each.worker == worker and each.response is None]
+
+
+def late_workers(runs: Iterable[SubmittedRun], now_ms: int, within_ms: int) -> list[str]:
+    """Return the workers whose last lease ends *within_ms*."""
+    leases: dict[str, int] = {}
+    for known in runs:
+        if known.worker and known.response is None:
+            leases[known.worker] = max(leases.get(known.worker, 0), known.lease_until_ms)
+    return [worker for worker, until_ms in leases.items() if now_ms < until_ms <= now_ms + within_ms]
