@@ -204,7 +204,7 @@ async def there(device: MessageCipher, url: str) -> AsyncGenerator[MessageDelive
     """Have a device there, and its keys at the gateway: who asks for them earlier tries again only after a while."""
     link = GatewayConnection(url, gateway="g", key=device.device, pauses=ReconnectDelays(first_s=0.01, most_s=0.05))
     async with MessageDelivery(device, link) as post:
-        published = await post.do(device.device.publish)
+        published = await post.do(device.device.publish, 50)
         await link.publish(bundle=published.bundle, one_time=published.one_time)
         yield post
 

@@ -558,6 +558,7 @@ async def test_only_so_many_one_time_keys_are_kept(tmp_path: Path) -> None:
         assert isinstance(denied, Denied)
         assert denied.code == "full"
         assert await answer(b, Publish(request=2, one_time=(b"1", b"2"))) == Done(request=2, one_time_left=2)
+        assert await answer(b, Publish(request=3, one_time=(b"3",))) == Done(request=3, one_time_left=2)
 
 
 # ── the whole ─────────────────────────────────────────────────────────────────────────────────────────────────────────

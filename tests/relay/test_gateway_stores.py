@@ -173,6 +173,28 @@ async def test_keys_have_limits(maker: StoreMaker) -> None:
             assert denied.code == "full"
 
 
+async def test_the_newest_keys_take_the_place_of_the_oldest(maker: StoreMaker) -> None:
+    """A device that was started often has forgotten the secret halves of its first keys."""
+    async with open_store(maker.again(), GatewayLimits(one_time_keys=3)) as at:
+        for name in ("a", "b"):
+            await at.enter(name)
+
+        async def publish(*keys: bytes, replace: bool = False) -> Done | Denied:
+            asked = Publish(request=1, bundle=b"bundle", one_time=keys, replace=replace)
+            return await at.wait(lambda then: at.store.publish(at.keys["b"], asked, then))
+
+        async def fetch() -> bytes | None:
+            found = await at.fetch("a", "b")
+            assert isinstance(found.answer, BundleReply)
+            return found.answer.one_time
+
+        assert await publish(b"k1", b"k2") == Done(request=1, one_time_left=2)
+        assert await publish(b"k3", b"k4") == Done(request=1, one_time_left=3)
+        assert await fetch() == b"k2"
+        assert await publish(b"k5", replace=True) == Done(request=1, one_time_left=1)
+        assert [await fetch(), await fetch()] == [b"k5", None]
+
+
 async def test_a_look_says_how_a_device_stands(at: OpenStore) -> None:
     await at.put("a", "b", 1)
     await at.leave(1)

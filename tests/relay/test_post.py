@@ -10,11 +10,13 @@ from msgspec import structs
 from devices import gateway, introduce, linked, sealer
 from remit.protocol.errors import Code, Fault, fault
 from remit.relay.client import delivery as post_module
+from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery
+from remit.relay.client.key_publisher import MOST_KEYS, KeyPublisher
 from remit.relay.device.state import DeviceFile
 from remit.relay.e2e import channel as seal_module
 from remit.relay.e2e import inbox as receiving_module
-from remit.relay.e2e.account import Device
+from remit.relay.e2e.account import Device, keep_account, load_account
 from remit.relay.e2e.channel import Loss, MessageCipher, Opened
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
@@ -293,3 +295,59 @@ def _skip(sealer: MessageCipher, device: str, pieces: int) -> None:
         row, _ = sealer.peers.row(device)
         line = sender.streams(row)
         sender.keep(row, structs.replace(line, out=structs.replace(line.out, next=line.out.next + pieces)))
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_devices_that_were_started_300_times_before_they_met_can_talk(
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]
+) -> None:
+    """Each start left 50 more keys, the gateway handed out the oldest, and devices forget the oldest."""
+    async with gateway(tmp_path) as serving:
+        for each in pair:
+            for _ in range(300):
+                link = GatewayConnection(serving.url, gateway="g", key=each.device)
+                async with link, asyncio.timeout(PATIENCE_S):
+                    await KeyPublisher(each.device, link, asyncio.to_thread).publish()
+                    assert link.one_time_left == MOST_KEYS
+        anna, bob = pair
+        async with linked(anna, serving.url) as one, linked(bob, serving.url) as two:
+            await one.send(bob.device.id, b"at last")
+            assert [each.body for each in await taken(two, 1)] == [b"at last"]
+            await two.send(anna.device.id, b"hello")
+            assert [each.body for each in await taken(one, 1)] == [b"hello"]
+
+
+async def test_a_session_that_cannot_be_opened_is_mended_though_both_sides_have_lost_their_keys(
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both gave their keys to the gateway and were then restored from a backup that does not know them."""
+    async with gateway(tmp_path) as serving:
+        for each in pair:
+            before = load_account(each.device.state)
+            async with linked(each, serving.url) as post:
+                await eventually(lambda post=post: post.one_time_left == MOST_KEYS)
+            with each.device.state.writing():
+                keep_account(each.device.state, before)
+        # They know it only from what they are sent.
+        monkeypatch.setattr(KeyPublisher, "are_few", False)
+        monkeypatch.setattr(
+            "remit.relay.client.key_publisher.KeyPublisher.publish", silent_at_first(KeyPublisher.publish)
+        )
+        anna, bob = pair
+        async with linked(anna, serving.url) as one, linked(bob, serving.url) as two:
+            await one.send(bob.device.id, b"for bob")
+            await two.send(anna.device.id, b"for anna")
+            assert [each.body for each in await taken(two, 1)] == [b"for bob"]
+            assert [each.body for each in await taken(one, 1)] == [b"for anna"]
+
+
+def silent_at_first(publish: Any) -> Any:
+    """Return the method, without the publishing of a start, which would put a good fallback key in place."""
+
+    async def wanted(keys: KeyPublisher, *, replace: bool = False) -> None:
+        if replace:
+            await publish(keys, replace=True)
+
+    return wanted

@@ -209,6 +209,8 @@ class Publish(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
         tuple[Annotated[bytes, Meta(min_length=1, max_length=MAX_ONE_TIME)], ...],
         Meta(max_length=MAX_ONE_TIME_AT_ONCE),
     ] = ()
+    replace: bool = False
+    """Whether the one-time keys that the gateway has are replaced by these: the device cannot use them any more."""
 
 
 class Fetch(Struct, frozen=True, kw_only=True, tag_field="type", tag="fetch"):

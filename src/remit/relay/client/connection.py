@@ -171,6 +171,8 @@ class GatewayConnection:
         self.why = ""
         self.one_time_left: int | None = None
         """How many one-time keys of this device the gateway has left; None until it has said so."""
+        self.welcomed = asyncio.Event()
+        """Set once the gateway has said so."""
         self.expired: Callable[[Expired], None] = lambda _: None
         """Called when the gateway has deleted undelivered messages; perhaps more than once for the same."""
         self._queues = SendQueues(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
@@ -251,9 +253,16 @@ class GatewayConnection:
 
     # ── keys and access ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def publish(self, *, bundle: bytes | None = None, one_time: tuple[bytes, ...] = ()) -> Done | Denied:
-        """Publish keys for others: a signed bundle, and one-time keys that are handed out once each."""
-        answer = await self._calls.ask(lambda request: Publish(request=request, bundle=bundle, one_time=one_time))
+    async def publish(
+        self, *, bundle: bytes | None = None, one_time: tuple[bytes, ...] = (), replace: bool = False
+    ) -> Done | Denied:
+        """Publish keys for others: a signed bundle, and one-time keys that are handed out once each.
+
+        With *replace* they take the place of all one-time keys that the gateway has.
+        """
+        answer = await self._calls.ask(
+            lambda request: Publish(request=request, bundle=bundle, one_time=one_time, replace=replace)
+        )
         assert not isinstance(answer, BundleReply)
         return answer
 
@@ -310,6 +319,7 @@ class GatewayConnection:
             if isinstance(answer, Bye):
                 return answer
             self.one_time_left = answer.one_time_left
+            self.welcomed.set()
             self._heard = self._loop.time()
             self._become("connected", f"connected to {self._gateway}")
             if answer.is_new and self._allowed:

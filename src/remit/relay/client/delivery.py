@@ -18,10 +18,17 @@ from msgspec import Struct
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay import wire
 from remit.relay.client.connection import GatewayConnection
+from remit.relay.client.key_publisher import KeyPublisher
 from remit.relay.client.send_queue import Outcome
 from remit.relay.device.identity import PreKey, choose_prekey
 from remit.relay.device.writer import Commits, FailedWork, Work
-from remit.relay.e2e.channel import MessageCipher, Opened, OutboundMessage, RejectedMessageError
+from remit.relay.e2e.channel import (
+    MessageCipher,
+    Opened,
+    OutboundMessage,
+    RejectedMessageError,
+    RejectionReason,
+)
 from remit.relay.wire import Delivery, Receipt
 from remit.runtime.ports import StoreError
 
@@ -44,8 +51,6 @@ AGAIN_S = 1.0
 MOST_AGAIN_S = 30.0
 # After a start every peer is asked once for missing messages; those asked recently are asked after this time.
 ASK_S = 60.0
-# Below this many, new one-time keys are published.
-FEW_KEYS = 20
 
 Trouble = Callable[[str, Fault | None], None]
 
@@ -79,6 +84,7 @@ class MessageDelivery:
         self._link = link
         self._trouble: Trouble = trouble or _ignore
         self._works = Commits(sealer.device.state, self._company)
+        self._keys = KeyPublisher(sealer.device, link, self.do)
         self._news = asyncio.Event()
         """Set when there is something to send."""
         self._came = asyncio.Event()
@@ -180,6 +186,11 @@ class MessageDelivery:
             if not await self.do(self._sealer.outbox, 0, 1):
                 return
             await self._settled.wait()
+
+    @property
+    def one_time_left(self) -> int | None:
+        """How many one-time keys of this device the gateway has left; None until it has said so."""
+        return self._link.one_time_left
 
     def obstacle(self, device: str) -> str:
         """Return why messages to a device are delayed; empty: no reason is known."""
@@ -350,6 +361,8 @@ class MessageDelivery:
 
     async def _remedy(self, sender: str, refused: RejectedMessageError) -> None:
         if refused.remedy == "renew":
+            if refused.reason is RejectionReason.UNREADABLE:
+                await self._keys.replace()
             if await self.do(self._sealer.may_renew, sender):
                 await self._renew(sender)
             else:
@@ -372,11 +385,11 @@ class MessageDelivery:
 
     async def _tell(self) -> None:
         """Periodically acknowledge, ask for missing messages, and publish keys when few are left."""
-        await self._publish_keys()
+        await self._keys.publish()
         while True:
             await asyncio.sleep(TELL_S)
-            if self._link.one_time_left is not None and self._link.one_time_left < FEW_KEYS:
-                await self._publish_keys()
+            if self._keys.are_few:
+                await self._keys.publish()
             owed, self._owed = self._owed, set()
             for device in owed:
                 with suppress(RemitError):
@@ -391,14 +404,6 @@ class MessageDelivery:
                 if self._asks_from <= asyncio.get_running_loop().time() and self._link.state == "connected":
                     asked = await self.do(self._sealer.ask)
                     self._asks_from = math.inf if asked else asyncio.get_running_loop().time() + ASK_S
-
-    # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _publish_keys(self) -> None:
-        """Publish keys at the gateway with which others open sessions."""
-        published = await self.do(self._sealer.device.publish)
-        with suppress(RemitError):  # the connection has ended, and says why
-            await self._link.publish(bundle=published.bundle, one_time=published.one_time)
 
     # ── problems ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,7 +13,6 @@ from remit.transports.credentials.keys import SEED_BYTES, Pair
 
 # The key for the library's own serialisation; the state file encrypts the result with the device's key.
 PICKLE_KEY = bytes(32)
-_ONE_TIME = 50
 
 
 class _Self(Struct, frozen=True, kw_only=True):
@@ -80,7 +79,7 @@ class Device:
         self.card = card
         return card
 
-    def publish(self, count: int = _ONE_TIME) -> Published:
+    def publish(self, count: int) -> Published:
         """Return *count* new one-time keys and a new fallback key for the gateway, all signed.
 
         The secret keys are durable before this returns. The last two fallback keys are kept, so a key that the gateway

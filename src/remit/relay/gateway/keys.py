@@ -15,14 +15,24 @@ SELECT coalesce(length(bundle), 0), (SELECT coalesce(sum(length(body)), 0) FROM 
     (SELECT count(*) FROM one_time o WHERE o.device = d.key AND body IS NOT NULL)
 FROM device d WHERE d.key = ?
 """
+_OLDEST = "SELECT key, length(body) FROM one_time WHERE device = ? AND body IS NOT NULL ORDER BY key LIMIT ?"
 
 
 def publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:
-    """Store a bundle and one-time keys; publishing a key again changes nothing, even if it is used up."""
+    """Store a bundle and one-time keys; publishing a key again changes nothing, even if it is used up.
+
+    Beyond the limit the newest keys take the place of the oldest, which the device may have forgotten.
+    """
     ((bundle, one_time, count),) = queue.connection.execute(_SIZES, (device,)).fetchall()
+    over = count if asked.replace else max(0, count + len(asked.one_time) - queue.limits.one_time_keys)
+    old = queue.connection.execute(_OLDEST, (device, over)).fetchall()
     added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - bundle)
-    if reason := _objection(queue, count + len(asked.one_time), bundle + one_time, added):
+    added -= sum(size for _, size in old)
+    if reason := _objection(queue, len(asked.one_time), bundle + one_time, added):
         return Denied(request=asked.request, code="full", reason=reason)
+    for key, size in old:
+        queue.connection.execute("DELETE FROM one_time WHERE key = ?", (key,))
+        queue.kept -= ROW_BYTES + size
     if asked.bundle is not None:
         queue.connection.execute("UPDATE device SET bundle = ? WHERE key = ?", (asked.bundle, device))
         queue.kept += len(asked.bundle) - bundle

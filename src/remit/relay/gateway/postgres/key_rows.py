@@ -27,6 +27,10 @@ _TAKE = """
     UPDATE remit_gateway.one_time o SET body = NULL, used_ms = $2 FROM oldest WHERE o.key = oldest.key
     RETURNING oldest.body
 """
+_OLDEST = """
+    SELECT key, octet_length(body) FROM remit_gateway.one_time
+    WHERE device = $1 AND body IS NOT NULL ORDER BY key LIMIT $2
+"""
 LEFT = "SELECT count(*) FROM remit_gateway.one_time WHERE device = $1 AND body IS NOT NULL"
 
 
@@ -38,14 +42,23 @@ class KeyChange(NamedTuple):
 
 
 async def publish(connection: PgConnection, device: int, asked: Publish, limits: GatewayLimits, room: int) -> KeyChange:
-    """Store a bundle and one-time keys, if no more than *room* bytes are added."""
+    """Store a bundle and one-time keys, if no more than *room* bytes are added.
+
+    Beyond the limit the newest keys take the place of the oldest, which the device may have forgotten.
+    """
     row = await connection.fetchrow(_SIZES, device)
     assert row, "its device is connected"
     bundle, one_time, count = row
+    over = count if asked.replace else max(0, count + len(asked.one_time) - limits.one_time_keys)
+    old = await connection.fetch(_OLDEST, device, over) if over else []
     added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - bundle)
-    if reason := _objection(limits, count + len(asked.one_time), bundle + one_time, added, room):
+    added -= sum(size for _, size in old)
+    if reason := _objection(limits, len(asked.one_time), bundle + one_time, added, room):
         return KeyChange(Denied(request=asked.request, code="full", reason=reason))
     kept = 0
+    if old:
+        await connection.execute("DELETE FROM remit_gateway.one_time WHERE key = ANY($1)", [key for key, _ in old])
+        kept -= sum(ROW_BYTES + size for _, size in old)
     if asked.bundle is not None:
         await connection.execute("UPDATE remit_gateway.device SET bundle = $2 WHERE key = $1", device, asked.bundle)
         kept += len(asked.bundle) - bundle
