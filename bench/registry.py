@@ -21,6 +21,7 @@ from harness import Figure, at_most, main, rss_mb
 from remit.protocol.card import AgentCard, Capability
 from remit.transports.nats.connection import BusSettings, Connection
 from remit.transports.nats.presence import BEATS, Presence, present_hubs
+from remit.transports.nats.proofs import BusProofs
 from remit.transports.nats.subjects import HostedAgent, PresentHub, Subjects
 
 HUBS = 1_000
@@ -52,7 +53,10 @@ class RegisteredHub:
     def __init__(self, url: str, number: int, hosted: list[AgentCard], called: list[str]) -> None:
         self.connection = Connection(BusSettings(url=url), f"{TEAM} {number}")
         described = PresentHub(TEAM, tuple(HostedAgent(each, 4) for each in hosted))
-        self.presence = Presence(self.connection, Subjects(TEAM), f"hub-{number}", lambda: described, lambda _: None)
+        unsigned = BusProofs(None, lambda _what, _why: None)
+        self.presence = Presence(
+            self.connection, Subjects(TEAM), unsigned, f"hub-{number}", lambda: described, lambda _: None
+        )
         self.presence.expect(called, everyone=False)
         self._joined = asyncio.Event()
         self.connection.on_connected += [self.presence.connected, self._note_joined]

@@ -1,6 +1,7 @@
 """A device's connection to its gateway: what its user sees, whatever the network does."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,7 +17,8 @@ from multidict import CIMultiDict
 from devices import linked, sealer
 from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.client.connection import GatewayConnection, ReconnectDelays, unreached
+from remit.relay.client.connection import GatewayConnection, ReconnectDelays
+from remit.relay.client.handshake import unreached
 from remit.relay.client.receive_queue import ReceiveQueue
 from remit.relay.client.send_queue import Outcome, SendQueues
 from remit.relay.gateway.limits import GatewayLimits
@@ -319,6 +321,23 @@ async def test_a_silent_network_is_noticed_and_left(tmp_path: Path) -> None:
         network.flow()
         assert await outcome == Receipt(b.device, 1)
         assert await take(b, 1) == [(1, b"one")]
+
+
+async def test_a_gateway_that_stands_still_is_said_not_to_answer(tmp_path: Path) -> None:
+    states: list[tuple[str, str]] = []
+
+    def note(state: str, why: str) -> None:
+        states.append((state, why))
+
+    slow = {"ping_s": 0.05, "silence_s": 60.0, "changed": note}
+    async with gateway_at(tmp_path) as at, Proxy(at.url) as network, link_to(network.url, "a", **slow) as a:
+        await eventually(lambda: a.state == "connected")
+        network.stall()
+        await eventually(lambda: a.state == "silent")
+        assert re.fullmatch(r"the gateway was not heard from since \d\d:\d\d:\d\d", a.why)
+        network.flow()
+        await eventually(lambda: a.state == "connected")
+    assert [state for state, _ in states][:4] == ["connecting", "connected", "silent", "connected"]
 
 
 async def test_keys_are_left_and_fetched_and_each_one_time_key_once(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTime
 from remit.config.device_service import authority_of
 from remit.config.shared_agents import gateway_name
 from remit.protocol.errors import Code, fault
-from remit.relay.client.connection import ENDED, unreached
-from remit.relay.client.handshake import look
+from remit.relay.client.connection import ENDED
+from remit.relay.client.handshake import look, unreached
 from remit.relay.e2e.account import Device
 from remit.relay.wire import MAX_FRAME, PATH, Bye, DeviceStatus, Malformed
 from remit.transports.http import HubPeer

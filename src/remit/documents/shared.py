@@ -151,7 +151,7 @@ class _Shared(Struct, frozen=True, kw_only=True):
     ]
     decides: Annotated[Literal["agent", "person"], Meta(description="Who writes the next message.")]
     connection: Annotated[
-        Literal["connecting", "connected", "waiting", "ended"],
+        Literal["connecting", "connected", "silent", "waiting", "ended"],
         Meta(description="State of the connection to the gateway."),
     ]
     turn: Annotated[int, Meta(description="Number of messages sent.")]

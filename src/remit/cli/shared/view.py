@@ -152,6 +152,9 @@ class SharedRunDisplay:
             self._outage = True
             # The rest is technical detail; --verbose shows it.
             self._note(f"No connection: {one_line(re.split('[;:]', why)[0])}. Retrying.")
+        elif connection == "silent":
+            self._outage = True
+            self._note(f"{one_line(why[:1].upper() + why[1:])}. What you send waits until it answers.")
         elif connection == "connected":
             if self._outage:
                 self._note("Connected again.")

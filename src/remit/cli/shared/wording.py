@@ -14,7 +14,7 @@ from remit.relay.session.moves import Label, SessionState
 from remit.relay.session.run import Overlay, TimelineEntry
 from remit.text.terminal import one_line, several_lines
 
-Connection = Literal["connecting", "connected", "waiting", "ended"]
+Connection = Literal["connecting", "connected", "silent", "waiting", "ended"]
 
 SPEAKERS = {"local_agent": "Local agent", "remote_agent": "Remote agent", "user": "You"}
 COLOURS = {"local_agent": "cyan", "remote_agent": "magenta", "user": "green"}
@@ -27,6 +27,7 @@ MODES: dict[Mode, str] = {
 CONNECTIONS: dict[Connection, str] = {
     "connecting": "connecting",
     "connected": "connected",
+    "silent": "the gateway does not answer",
     "waiting": "no connection, retrying",
     "ended": "disconnected",
 }

@@ -18,27 +18,22 @@ import asyncio
 import logging
 import random
 import ssl as tls
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Literal
 
 from aiohttp import (
-    ClientConnectorCertificateError,
-    ClientConnectorError,
-    ClientConnectorSSLError,
     ClientError,
     ClientSession,
     ClientTimeout,
     ClientWebSocketResponse,
-    ConnectionTimeoutError,
-    ServerDisconnectedError,
     WSMsgType,
-    WSServerHandshakeError,
 )
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.client.handshake import DeviceSigner, greet
+from remit.relay.client.handshake import DeviceSigner, greet, unreached
 from remit.relay.client.receive_queue import ReceiveQueue
 from remit.relay.client.rpc import PendingCalls
 from remit.relay.client.send_queue import Outcome, SendQueue, SendQueues
@@ -71,15 +66,13 @@ from remit.relay.wire import (
     read_delivery,
     read_from_gateway,
 )
-from remit.transports.remote_calls import CONNECT_S, in_words
+from remit.transports.remote_calls import CONNECT_S
 
 # Sent to the gateway and not answered yet: enough for many messages in one commit.
 UNDERWAY_MESSAGES = 256
 UNDERWAY_BYTES = 16 * MAX_BODY
 # How long a gateway has to answer when this side closes the connection.
 CLOSING_S = 0.25
-# The longest wait that a gateway can ask for.
-MOST_AFTER_S = 600
 
 _log = logging.getLogger("remit.relay")
 ENDED: dict[ByeCode, tuple[Code, str]] = {
@@ -92,7 +85,8 @@ ENDED: dict[ByeCode, tuple[Code, str]] = {
     "malformed": (Code.MALFORMED_ENVELOPE, "Use the same version of Remit on this device and its gateway."),
 }
 
-State = Literal["connecting", "connected", "waiting", "ended"]
+State = Literal["connecting", "connected", "silent", "waiting", "ended"]
+"""`silent`: connected, and the gateway has not answered for a while."""
 
 
 class ReconnectDelays(Struct, frozen=True, kw_only=True):
@@ -104,36 +98,6 @@ class ReconnectDelays(Struct, frozen=True, kw_only=True):
     def bound_s(self, attempt: int) -> float:
         """The longest wait before an attempt, counted from 0."""
         return min(self.most_s, self.first_s * 2 ** min(attempt, 30))
-
-
-def unreached(error: Exception) -> Bye:
-    """Return why a gateway cannot be reached, and when to try again."""
-    match error:
-        case WSServerHandshakeError(status=429 | 503 as status):
-            who = " from this network address" if status == 429 else ""
-            after = error.headers.get("Retry-After", "") if error.headers else ""
-            after_ms = min(int(after), MOST_AFTER_S) * 1_000 if after.isdecimal() else 0
-            reason = f"the gateway accepts no more connections{who} for now (status {status})"
-            return Bye(code="full", reason=reason, retry_after_ms=after_ms)
-        case WSServerHandshakeError():
-            why = f"the server at this address is not a gateway (status {error.status})"
-        case ClientConnectorCertificateError(certificate_error=tls.SSLCertVerificationError(verify_message=said)):
-            if "mismatch" in said:
-                why = f"its certificate is for another host ({said.rstrip('.')}); check `gateway` in `[relay]`"
-            else:
-                why = (
-                    f"its certificate is not trusted ({said}); set `authority` in `[relay]` to the PEM file of the "
-                    "certificate authority to trust"
-                )
-        case ClientConnectorSSLError():
-            why = "it does not use TLS; use ws:// for a gateway without a certificate"
-        case ServerDisconnectedError():
-            why = "it closed the connection; use wss:// for a gateway with a certificate"
-        case ClientConnectorError() | ConnectionTimeoutError():
-            why = in_words(error)
-        case _:
-            why = str(error) or "no answer"
-    return Bye(code="trouble", reason=f"cannot reach the gateway: {why}")
 
 
 class GatewayConnection:
@@ -151,8 +115,8 @@ class GatewayConnection:
         key: DeviceSigner,
         kept: Mapping[str, int] | None = None,
         pauses: ReconnectDelays | None = None,
-        ping_s: float = 25.0,
-        silence_s: float = 40.0,
+        ping_s: float = 5.0,
+        silence_s: float = 20.0,
         ssl: tls.SSLContext | None = None,
         changed: Callable[[State, str], None] = lambda _state, _why: None,
         uniform: Callable[[float, float], float] = random.uniform,
@@ -356,10 +320,12 @@ class GatewayConnection:
         self._wake.set()
 
     async def _read(self, socket: ClientWebSocketResponse) -> Bye:
-        receive, time = socket.receive, self._loop.time
+        receive, now = socket.receive, self._loop.time
         while True:
             message = await receive()
-            self._heard = time()
+            self._heard = now()
+            if self.state == "silent":
+                self._become("connected", f"connected to {self._gateway}")
             match message.type:
                 case WSMsgType.BINARY:
                     self._attempt = 0
@@ -421,9 +387,15 @@ class GatewayConnection:
         """Send pings, so that silence means a broken connection; return when it is silent for too long."""
         while True:
             await asyncio.sleep(self._ping_s)
-            if self._loop.time() - self._heard > self._silence_s:
+            quiet_s = self._loop.time() - self._heard
+            if quiet_s > self._silence_s:
                 return Bye(code="trouble", reason="the gateway does not respond")
-            await socket.ping()
+            if quiet_s > 1.5 * self._ping_s and self.state == "connected":
+                since = time.strftime("%H:%M:%S", time.localtime(time.time() - quiet_s))
+                self._become("silent", f"the gateway was not heard from since {since}")
+            with suppress(TimeoutError):  # a gateway that stands still takes no ping either, once its buffers are full
+                async with asyncio.timeout(self._ping_s):
+                    await socket.ping()
 
     # ── state ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -196,6 +196,8 @@ class MessageDelivery:
         """Return why messages to a device are delayed; empty: no reason is known."""
         if self._link.state == "waiting":
             return self._link.why.rpartition("; ")[0]  # without the time of the next attempt
+        if self._link.state == "silent":
+            return self._link.why
         found = self._troubled.get(device)
         return "" if found is None else found.message
 

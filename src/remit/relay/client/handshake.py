@@ -1,8 +1,18 @@
-"""The handshake in which a device authenticates to its gateway."""
+"""The handshake in which a device authenticates to its gateway, and why there was none."""
 
+import ssl as tls
 from typing import Protocol
 
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorError,
+    ClientConnectorSSLError,
+    ClientWebSocketResponse,
+    ConnectionTimeoutError,
+    ServerDisconnectedError,
+    WSMsgType,
+    WSServerHandshakeError,
+)
 
 from remit.relay.device.identity import device_id
 from remit.relay.wire import (
@@ -19,6 +29,10 @@ from remit.relay.wire import (
     signed_text,
 )
 from remit.transports.credentials.keys import raw
+from remit.transports.remote_calls import in_words
+
+# The longest wait that a gateway can ask for.
+MOST_AFTER_S = 600
 
 CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR})
 
@@ -74,3 +88,33 @@ async def _control(socket: ClientWebSocketResponse) -> FromGateway:
     if message.type in CLOSED:
         raise ConnectionResetError("the gateway closed the connection")
     raise Malformed("a control frame must be text")
+
+
+def unreached(error: Exception) -> Bye:
+    """Return why a gateway cannot be reached, and when to try again."""
+    match error:
+        case WSServerHandshakeError(status=429 | 503 as status):
+            who = " from this network address" if status == 429 else ""
+            after = error.headers.get("Retry-After", "") if error.headers else ""
+            after_ms = min(int(after), MOST_AFTER_S) * 1_000 if after.isdecimal() else 0
+            reason = f"the gateway accepts no more connections{who} for now (status {status})"
+            return Bye(code="full", reason=reason, retry_after_ms=after_ms)
+        case WSServerHandshakeError():
+            why = f"the server at this address is not a gateway (status {error.status})"
+        case ClientConnectorCertificateError(certificate_error=tls.SSLCertVerificationError(verify_message=said)):
+            if "mismatch" in said:
+                why = f"its certificate is for another host ({said.rstrip('.')}); check `gateway` in `[relay]`"
+            else:
+                why = (
+                    f"its certificate is not trusted ({said}); set `authority` in `[relay]` to the PEM file of the "
+                    "certificate authority to trust"
+                )
+        case ClientConnectorSSLError():
+            why = "it does not use TLS; use ws:// for a gateway without a certificate"
+        case ServerDisconnectedError():
+            why = "it closed the connection; use wss:// for a gateway with a certificate"
+        case ClientConnectorError() | ConnectionTimeoutError():
+            why = in_words(error)
+        case _:
+            why = str(error) or "no answer"
+    return Bye(code="trouble", reason=f"cannot reach the gateway: {why}")
