@@ -175,8 +175,9 @@ def take_leases(folder: Path) -> None:
 
 def fall_silent(hub: Hub) -> None:
     """Keep a hub from telling the others that it is alive, and from looking at what they left behind."""
-    keeper, _ = hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
-    keeper.cancel()
+    heartbeat, keeper, _ = hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
+    for task in (heartbeat, keeper):
+        task.cancel()
 
 
 @pytest.fixture(autouse=True)
