@@ -80,19 +80,19 @@ async def test_what_the_agent_asks_its_user_is_part_of_the_run_and_answered_ther
             run = await eventually(lambda: pair.host.runs[0], when=lambda now: bool(now.questions))
             (question,) = run.questions
             assert (question.title, run.since_ms) == ("rm -rf", None)
-            await pair.host.act(run.id, moves.Answer(question.id, choice), by=Person("anna", "api"))
+            await pair.host.act(run.id, moves.Decide(question.id, choice), by=Person("anna", "api"))
         run = await eventually(lambda: pair.host.runs[0], when=lambda now: bool(now.questions))
         assert pair.local.permitted == ["yes", None]
         # Who stops the run ends the question, and the agent is told nothing.
         await pair.host.act(run.id, moves.Stop())
         assert pair.host.runs[0].questions == ()
     assert pair.local.permitted == ["yes", None]
-    answers = [(each.event, each.label, each.by) for each in pair.notes if each.event in ("Asked", "Answer")]
+    answers = [(each.event, each.label, each.by) for each in pair.notes if each.event in ("Asked", "Decide")]
     assert answers == [
         ("Asked", "", ""),
-        ("Answer", "allow_once", "anna"),
+        ("Decide", "allow_once", "anna"),
         ("Asked", "", ""),
-        ("Answer", "reject_once", "anna"),
+        ("Decide", "reject_once", "anna"),
         ("Asked", "", ""),
     ]
 

@@ -17,12 +17,12 @@ from remit.relay.session.moves import (
     ENDED,
     EVENTS,
     TABLE,
-    Answer,
     Approve,
     Arrived,
     Asked,
     AskPerson,
     Cancel,
+    Decide,
     Drafted,
     Effect,
     Ended,
@@ -816,7 +816,7 @@ def test_the_clock_stands_still_while_a_person_is_asked_for_a_permission() -> No
     assert host.says(Asked(LEAVE)) == ()
     assert (host.run.questions, host.run.since_ms) == ((LEAVE,), None)
     host.now += 9_000
-    assert host.says(Answer("q1", "yes")) == (Permit(question="q1", choice="yes", kind="allow_once"),)
+    assert host.says(Decide("q1", "yes")) == (Permit(question="q1", choice="yes", kind="allow_once"),)
     host.now += 500
     assert (host.run.questions, host.run.spent_ms(host.now)) == ((), 1_500)
 
@@ -825,10 +825,10 @@ def test_an_answer_names_a_request_that_waits_and_a_choice_that_is_offered() -> 
     host = started()
     assert "not possible while the run is planning" in host.refuses(Asked(LEAVE))
     host.says(Prompted("r.p1"))
-    assert host.refuses(Answer("q1")) == "the permission request q1 does not wait for an answer"
+    assert host.refuses(Decide("q1")) == "the permission request q1 does not wait for an answer"
     host.says(Asked(LEAVE))
-    assert host.refuses(Answer("q1", "maybe")) == "the agent does not offer the choice maybe; it offers yes, no"
-    assert host.says(Answer("q1")) == (Permit(question="q1", choice=None, kind=""),)
+    assert host.refuses(Decide("q1", "maybe")) == "the agent does not offer the choice maybe; it offers yes, no"
+    assert host.says(Decide("q1")) == (Permit(question="q1", choice=None, kind=""),)
 
 
 def test_what_was_asked_is_over_when_the_agent_has_answered_or_is_gone() -> None:
@@ -940,7 +940,7 @@ SAMPLES: dict[type[Event], Event] = {
         *(Prompted("r.p1"), Approve("r.p1"), Reject("r.p1"), Sent("r.m1"), Arrived("hi"), RemoteFailed("offline")),
         *(Drafted("r.p1", Draft(text="hello"), ()), LocalFailed("r.p1", DraftFailure(reason="busy", hard=False))),
         *(Say("hello"), SetObjective("another"), SetMode("manual")),
-        *(Asked(LEAVE), Answer(LEAVE.id, "yes"), Unasked(LEAVE.id)),
+        *(Asked(LEAVE), Decide(LEAVE.id, "yes"), Unasked(LEAVE.id)),
     )
 }
 
@@ -1010,7 +1010,7 @@ def something_for(run: Overlay, chance: random.Random) -> Event:
     moving: tuple[type[Event], ...] = (Prompted, Drafted, Sent, Arrived, Resume, Start)
     wanted: list[type[Event]] = [event for event in moving if (run.state, event) in TABLE]
     if run.questions:
-        wanted.append(Answer)
+        wanted.append(Decide)
     able = [event for event in EVENTS if (run.state, event) in TABLE and (event is not Stop or chance.random() < 0.1)]
     return samples[chance.choice(wanted if wanted and chance.random() < 0.5 else able)]
 
@@ -1167,7 +1167,7 @@ class OverlayMachine(RuleBasedStateMachine):
 
     @rule(choice=st.sampled_from(["yes", "no", "maybe", None]))
     def a_person_permits(self, choice: str | None) -> None:
-        self.happens(Answer(self.run.questions[0].id if self.run.questions else "q0", choice))
+        self.happens(Decide(self.run.questions[0].id if self.run.questions else "q0", choice))
 
     @rule(id=unknown)
     def a_permission_is_no_longer_asked_for(self, id: str) -> None:

@@ -149,7 +149,7 @@ def event_of(act: Act) -> moves.Event:
         case RejectRequest(draft=draft, reason=reason):
             return moves.Reject(draft, reason)
         case AnswerRequest(question=question, choice=choice):
-            return moves.Answer(question, choice)
+            return moves.Decide(question, choice)
         case SetObjectiveRequest(objective=objective):
             return moves.SetObjective(objective)
         case SetModeRequest(mode=mode):
@@ -167,7 +167,7 @@ ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
     "say": (SayRequest, moves.Say),
     "approve": (ApproveRequest, moves.Approve),
     "reject": (RejectRequest, moves.Reject),
-    "answer": (AnswerRequest, moves.Answer),
+    "answer": (AnswerRequest, moves.Decide),
     "set_objective": (SetObjectiveRequest, moves.SetObjective),
     "set_mode": (SetModeRequest, moves.SetMode),
 }

@@ -232,7 +232,7 @@ class SharedConversation:
         for question in run.questions:
             if question.id not in self._denied:
                 self._denied.add(question.id)
-                self._queue.put_nowait(moves.Answer(question.id))
+                self._queue.put_nowait(moves.Decide(question.id))
                 self._view.board.say(
                     f"Your agent asked for permission, but nobody is here to answer: {one_line(question.title, 300)}"
                 )
@@ -246,16 +246,16 @@ class _Typed(NamedTuple):
     """The permission request that was shown then."""
 
 
-def _answer(typed: _Typed, run: Overlay) -> moves.Answer | None:
+def _answer(typed: _Typed, run: Overlay) -> moves.Decide | None:
     """Return the answer to the permission request that was shown when the line was typed; None: it is none."""
     asks = next((each for each in run.questions if each.id == typed.question), None)
     if asks is None:
         return None
     word = typed.line.strip().lower()
     if word in ("n", "no"):
-        return moves.Answer(asks.id)
+        return moves.Decide(asks.id)
     if word.isdecimal() and 1 <= int(word) <= len(asks.choices):
-        return moves.Answer(asks.id, asks.choices[int(word) - 1].id)
+        return moves.Decide(asks.id, asks.choices[int(word) - 1].id)
     return None
 
 

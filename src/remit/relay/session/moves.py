@@ -83,8 +83,8 @@ class Asked(Struct, frozen=True, tag=True):
     question: PermissionRequest
 
 
-class Answer(Struct, frozen=True, tag=True):
-    """A person answers a permission request of the local agent."""
+class Decide(Struct, frozen=True, tag=True):
+    """A person decides a permission request of the local agent."""
 
     question: str
     choice: str | None = None
@@ -189,7 +189,7 @@ Event = (
     | Drafted
     | LocalFailed
     | Asked
-    | Answer
+    | Decide
     | Unasked
     | Approve
     | Reject
@@ -300,7 +300,7 @@ TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
         Drafted: "L>SPOCX Z>ZX",
         LocalFailed: "P>POEX L>POEX O>OEX Z>ZEX",
         Asked: "L>L Z>Z",
-        Answer: "L>L Z>Z",
+        Decide: "L>L Z>Z",
         Unasked: "L>L Z>Z",
         Approve: "S>SX",
         Reject: "S>POX",

@@ -24,10 +24,10 @@ from remit.relay.bridge.ports import PermissionRequest
 from remit.relay.session import transitions
 from remit.relay.session.moves import (
     TABLE,
-    Answer,
     Approve,
     Arrived,
     Asked,
+    Decide,
     Drafted,
     Event,
     HandBack,
@@ -108,7 +108,7 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
             return transitions.not_awaited(run, prompt) or transitions.local_failed(replace(run, prompt=None), failed)
         case Asked(question=question):
             return _asked(run, question)
-        case Answer(question=question, choice=choice):
+        case Decide(question=question, choice=choice):
             return _answered(run, question, choice)
         case Unasked(question=question):
             return Transition(_without(run, question))
