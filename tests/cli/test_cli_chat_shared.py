@@ -100,7 +100,7 @@ def opened(annas: Path, *arguments: str, **options: Any) -> Generator[Terminal]:
 def draft_waits(terminal: Terminal, turn: int, mode: str = "manual") -> str:
     """Return the screen once the draft of a turn waits at its bottom, and an answer can be typed."""
     ends = re.compile(
-        rf"\nDraft for turn {turn}; .*\n(.*\n)*a approve .*\ndraft needs review · {mode} .*\n(turn .*\n)?>$"
+        rf"\nDraft for turn {turn}; .*\n(.*\n)*a approve .*\n(.*\n)?draft needs review · {mode} .*\n(turn .*\n)?>$"
     )
     return terminal.wait_until(lambda screen: bool(ends.search(screen.rstrip())), f"the draft of turn {turn}")
 
@@ -362,7 +362,7 @@ def test_nothing_scrolls_the_question_out_of_sight_and_no_agent_moves_the_cursor
 def test_in_a_low_and_narrow_window_it_is_still_said_what_can_be_typed(annas: Path) -> None:
     """S12: and that there is more of the draft than can be seen."""
     with opened(annas, "--objective", "long", "--mode", "manual", width=40, height=10) as terminal:
-        screen = terminal.wait_for("a approve · e edit · r WHY reject ·\n/help\n", "more lines; /show shows all\n")
+        screen = terminal.wait_for("a approve · e edit · r WHY reject ·\n/pause", "more lines; /show shows all\n")
         assert screen.count("Draft for turn 1; ") == 1
         assert all(len(line) <= 40 for line in screen.splitlines()), "all was folded before it reached the terminal"
         terminal.type("/stop\r")

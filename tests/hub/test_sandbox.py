@@ -159,7 +159,7 @@ async def test_it_can_read_neither_the_store_nor_its_key_nor_any_file_that_is_no
         assert await came_of(hub, *changed) == ["PermissionError"] * 4
         assert await came_of(hub, ("link", str(store)), ("read", "linked")) == ["OSError", "FileNotFoundError"]
         assert (
-            await came_of(hub, ("list", str(tmp_path / "home")), ("list", "/tmp"), ("mkdir", "/tmp/x"))
+            await came_of(hub, ("list", str(tmp_path / "home")), ("list", "/tmp"), ("mkdir", str(tmp_path / "made")))
             == ["PermissionError"] * 3
         )
     assert store.stat().st_size > 0
