@@ -345,7 +345,7 @@ def test_nothing_scrolls_the_question_out_of_sight_and_no_agent_moves_the_cursor
     """S12. The terminal of the tests fails on every sequence that it does not know."""
     with opened(annas, "--objective", "long, rude", "--mode", "manual", width=60, height=20) as terminal:
         screen = draft_waits(terminal, 1)
-        assert "  … 55 more lines; /show shows all\n" in screen
+        assert "  … 56 more lines; /show shows all\n" in screen
         terminal.type("/show\r")
         terminal.wait_for("\n    line 59\n  manual: ")
         for _ in range(3):

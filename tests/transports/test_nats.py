@@ -83,8 +83,14 @@ class Hubs:
 
 
 async def known(hub: remit.Hub, agent: str) -> None:
-    """Wait until a hub has heard of an agent."""
-    await eventually(lambda: agent in hub.cards)
+    """Wait until a hub has found an agent."""
+
+    async def is_found() -> bool:
+        assert isinstance(hub.bus, Bus)
+        await hub.bus.find(agent)
+        return agent in hub.cards
+
+    await eventually(is_found)
 
 
 async def test_a_run_over_three_hubs_has_one_tree_one_budget_and_one_record(tmp_path: Path) -> None:

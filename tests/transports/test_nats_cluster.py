@@ -63,7 +63,12 @@ async def test_a_team_goes_on_when_a_node_of_its_cluster_is_killed(tmp_path: Pat
     far.add("helper", helper, concurrency=1)
     buses = [join_bus(hub, BusSettings(url=urls), name=name) for hub in (far, near)]
     async with asyncio.timeout(PATIENCE_S), far, near:
-        await eventually(lambda: "helper" in near.cards)
+
+        async def is_found() -> bool:
+            await buses[1].find("helper")
+            return "helper" in near.cards
+
+        await eventually(is_found)
 
         async def ask_six() -> list[str]:
             # One slot: five of them are queued.
@@ -72,7 +77,8 @@ async def test_a_team_goes_on_when_a_node_of_its_cluster_is_killed(tmp_path: Pat
 
         expected = [str(each) for each in range(6)]
         assert await ask_six() == expected
-        assert await streams_of(nodes[0]) == [(f"KV_remit-{name}-hosts", 3), (f"remit-{name}-queue", 3)]
+        streams = (f"KV_remit-{name}-agents", f"KV_remit-{name}-hosts", f"remit-{name}-queue")
+        assert await streams_of(nodes[0]) == [(stream, 3) for stream in streams]
         victim = used_by(buses[1], nodes)
         victim.kill()
         assert await ask_six() == expected

@@ -199,9 +199,9 @@ class Presence:
             await self._connection.unsubscribe(self._subjects.heartbeat(hub))
 
     async def was_present(self, hub: str) -> bool:
-        """Return whether a hub is on the bus, or was a moment ago: NATS keeps its last heartbeat for a while."""
+        """Return whether a hub is on the bus, or was a moment ago: NATS keeps its cards for a while."""
         try:
-            return bool(await self._entries(self._subjects.hosts, [self._subjects.heartbeat(hub)]))
+            return bool(await self._entries(self._subjects.agents, [self._subjects.hosted("*", hub)]))
         except LOST as error:
             log.debug("the heartbeat of %s cannot be read: %s", hub, in_words(error))
             return False
