@@ -127,7 +127,8 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     accounts = NatsAccounts("team")
     good = accounts.credentials(tmp_path / "good", "team").read_text()
     seed = good.split("SEED-----\n")[1].split("\n")[0]
-    for content in ("secret-content", good.replace(seed, NatsKey("account").seed), good.replace(seed, seed[:-1] + "A")):
+    misread = seed[:20] + ("B" if seed[20] == "A" else "A") + seed[21:]
+    for content in ("secret-content", good.replace(seed, NatsKey("account").seed), good.replace(seed, misread)):
         wrong.write_text(content)
         with pytest.raises(ValueError, match="does not hold the credentials of a NATS user") as caught:
             read_credentials(wrong)
