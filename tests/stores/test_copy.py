@@ -35,7 +35,6 @@ from remit.stores.copying.places import CopyPlace, DatabaseToCopy, copy_between
 from remit.stores.copying.sqlite_writer import SqliteWriter
 from remit.stores.copying.tables import CopyState
 from remit.stores.opening import copying_path
-from remit.stores.postgres.schema import MIGRATIONS as PG_MIGRATIONS
 from remit.stores.postgres.store import PostgresStore
 from remit.stores.prune import prune
 from remit.stores.restore import restore
@@ -147,13 +146,6 @@ def unheld(found: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any,
     return found | {"request": [(*row[:8], "", 0, *row[10:]) if row[6] == 0 else row for row in found["request"]]}
 
 
-def without_times(found: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
-    """Return rows without what a database of an early version does not know of facts and notes."""
-    if any("fact ADD COLUMN at_ms" in step for step in PG_MIGRATIONS):
-        return found
-    return found | {name: [row[:-1] for row in found[name]] for name in ("fact", "note")}
-
-
 def seen(verdict: AuditVerdict) -> tuple[Any, ...]:
     return verdict.rows, verdict.checkpoints, verdict.unprotected, verdict.findings, verdict.keys, verdict.removed
 
@@ -171,7 +163,7 @@ async def test_a_store_that_went_to_postgres_and_back_is_the_same_row_by_row(
         assert seen(await store.verify()) == seen(verify_file(path))
     again = await copy(url, back, key)
     assert (again.head, again.digest) == (there.head, there.digest)
-    assert without_times(unfenced(rows(back), 2)) == without_times(unheld(rows(path)))
+    assert unfenced(rows(back), 2) == unheld(rows(path))
     assert checkpoint_path(back).read_bytes() == checkpoint_path(path).read_bytes()
     assert key_path(back).read_bytes() == key_path(path).read_bytes()
     assert (back.stat().st_mode & 0o777, key_path(back).stat().st_mode & 0o777) == (0o600, 0o600)
@@ -297,7 +289,7 @@ async def test_a_copy_that_is_killed_over_and_over_is_complete_in_the_end(
     back = target if isinstance(target, Path) else tmp_path / "back" / "hub.db"
     if not isinstance(target, Path):
         await copy(target, back, key)
-    assert without_times(unfenced(rows(back), 2)) == without_times(unheld(rows(path)))
+    assert unfenced(rows(back), 2) == unheld(rows(path))
     assert seen(verify_file(back)) == seen(verify_file(path))
 
 
@@ -553,10 +545,6 @@ async def test_a_restored_store_keeps_its_fence(tmp_path: Path, server: Postgres
     back_up(path, tmp_path / "hub.backup")
     created = now_ms()
     restore(tmp_path / "hub.backup", again)
-    if engine == "postgres" and "remit.fence" not in "".join(PG_MIGRATIONS):
-        with pytest.raises(StoreError, match="cannot hold the fence"):
-            await copy(again, target, key)
-        return
     assert (await copy(again, target, key)).rows["fence"] == 1
     async with opened(target, key) as store:
         await asyncio.sleep(1.1)  # only an old request can have been accepted before

@@ -58,7 +58,6 @@ async def copy_store(source: CopyReader, target: CopyWriter, facts: StoreFacts, 
     source. Whenever this is killed, the next call goes on.
     """
     began = time.monotonic()
-    _check_tables(facts, target)
     new = CopyState(source=source.name, removals=facts.removals)
     state = await target.begin(new)
     try:
@@ -67,22 +66,6 @@ async def copy_store(source: CopyReader, target: CopyWriter, facts: StoreFacts, 
         why = error.fault
         advice = in_sentences(why.suggestion, "Then run the same command again: it goes on where it was.")
         raise StoreError(fault(why.code, why.message, suggestion=advice)) from error
-
-
-def _check_tables(facts: StoreFacts, target: CopyWriter) -> None:
-    """Raise `StoreError` if the target's engine cannot hold a part of the source."""
-    for table in TABLES:
-        if facts.counts[table.name] and not target.reader.stores(table):
-            raise refused(
-                f"{target.reader.name} cannot hold {_WHAT.get(table.name, table.name)}", "Copy to an SQLite file."
-            )
-    if facts.removed and not target.stores_removed:
-        raise refused(
-            f"{target.reader.name} cannot hold a record from which rows were removed", "Copy to an SQLite file."
-        )
-
-
-_WHAT = {"user_key": "encrypted texts", "fence": "the fence that a restore from a backup has set"}
 
 
 class _Copying:

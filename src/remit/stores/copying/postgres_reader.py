@@ -78,11 +78,13 @@ PG_TABLES: dict[str, PgTable] = {
     ),
     "session": PgTable(("id",), "id, by_user, agent", ("id", "by_user", "agent")),
     "journal": PgTable(("run", "step"), "run, step, value", ("run", "step", "value")),
-    "fact": PgTable(("id",), "id, by_user, text, run", ("id", "by_user", "digest", "text", "run"), "id"),
+    "fact": PgTable(
+        ("id",), "id, by_user, text, run, at_ms", ("id", "by_user", "digest", "text", "run", "at_ms"), "id"
+    ),
     "note": PgTable(
         ("id",),
-        "id, session, kind, text, by_agent",
-        ("id", "session", "kind", "digest", "text", "by_agent"),
+        "id, session, kind, text, by_agent, at_ms",
+        ("id", "session", "kind", "digest", "text", "by_agent", "at_ms"),
         "id",
     ),
     "counter": PgTable(("key",), "key, start_ms, end_ms, total", ("key", "start_ms", "end_ms", "total")),
@@ -107,7 +109,6 @@ PG_TABLES: dict[str, PgTable] = {
     "fence": PgTable(("one",), "backup_ms, restored_ms", ("one", "backup_ms", "restored_ms")),
 }
 _TEXTS = frozenset({"id", "run", "step", "key", "source", "scope", "token"})
-WITH_TIMES = frozenset({"fact", "note"})
 
 # The records of a piece of the chain.
 _BLOCKS = """
@@ -129,52 +130,24 @@ _REMOVED = """
 """
 _ANY_KEY = "SELECT 1 FROM remit.user_key"
 _WRITTEN = (
-    "stream, record, chain, checkpoint, request, session, journal, fact, note, counter, cell, transferred, sealed,"
-    " question, control, last_control"
+    "stream, record, chain, checkpoint, removed, request, session, journal, fact, note, counter, cell, transferred,"
+    " sealed, question, control, last_control, user_key, fence"
 )
-
-
-class DatabaseForm(NamedTuple):
-    """What the tables of a database have."""
-
-    removed: bool
-    """The digests of removed records."""
-    times: bool
-    """The times of facts and notes."""
-    user_keys: bool
-    """The keys of users, under which texts are encrypted."""
-    fence: bool
-    """What was refused since a restore from a backup."""
-
-
-async def form_of(connection: PgConnection) -> DatabaseForm:
-    row = await connection.fetchrow(
-        "SELECT to_regclass('remit.removed') IS NOT NULL, EXISTS (SELECT 1 FROM information_schema.columns"
-        " WHERE table_schema = 'remit' AND table_name = 'fact' AND column_name = 'at_ms'),"
-        " to_regclass('remit.user_key') IS NOT NULL, to_regclass('remit.fence') IS NOT NULL"
-    )
-    assert row
-    return DatabaseForm(*row)
 
 
 class PgCopyReader:
     """Reads a database to which nobody else writes."""
 
-    def __init__(
-        self, address: DatabaseAddress, connection: BulkConnection, key: CheckpointKey | None, form: DatabaseForm
-    ) -> None:
+    def __init__(self, address: DatabaseAddress, connection: BulkConnection, key: CheckpointKey | None) -> None:
         self._address = address
         self._connection = connection
         self.name = address.name
         self.key = key
-        self._form = form
         self._step = PAGE_ROWS
         self._sealed: frozenset[int] | None = None
 
     def stores(self, table: CopiedTable) -> int:
-        if (table.name == "user_key" and not self._form.user_keys) or (table.name == "fence" and not self._form.fence):
-            return 0
-        return table.stored if table.name in WITH_TIMES and not self._form.times else len(table.columns)
+        return len(table.columns)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -185,7 +158,7 @@ class PgCopyReader:
     async def _facts(self) -> StoreFacts:
         connection = self._connection
         head = await read_head(connection)
-        tables = [each.name for each in TABLES if each.name != "last_control" and self.stores(each)]
+        tables = [each.name for each in TABLES if each.name != "last_control"]
         counts = {name: await connection.fetchval(f"SELECT count(*) FROM remit.{name}") for name in tables}
         counts["last_control"] = await connection.fetchval("SELECT count(*) FROM remit.last_control WHERE seq > 0")
         return StoreFacts(
@@ -196,7 +169,7 @@ class PgCopyReader:
             removals=await connection.fetchval(
                 "SELECT count(*) FROM remit.record WHERE kind = $1", KINDS[Kind.REMOVED]
             ),
-            counts={each.name: counts.get(each.name, 0) for each in TABLES},
+            counts={each.name: counts[each.name] for each in TABLES},
             mark=await read_mark(connection),
             checkpoints=tuple(each for each in await read_checkpoints(connection) if each),
         )
@@ -239,14 +212,10 @@ class PgCopyReader:
         return RecordPage(digests[-1][0], records, await self._leaves(digests, frozenset(each.seq for each in records)))
 
     async def _removed(self) -> int:
-        if not self._form.removed:
-            return 0
         return await self._connection.fetchval("SELECT coalesce(sum(last - first + 1), 0)::bigint FROM remit.removed")
 
     async def _leaves(self, digests: list[tuple[int, int, int, bytes]], kept: frozenset[int]) -> list[RemovedDigest]:
         """Return what is kept of removed records among these rows of the chain."""
-        if not self._form.removed:
-            return []
         if self._sealed is None:
             rows = await self._connection.fetch("SELECT seq FROM remit.checkpoint")
             self._sealed = frozenset(seq for (seq,) in rows)
@@ -264,17 +233,12 @@ class PgCopyReader:
         return [RemovedDigest(seq, content, needed.get(seq)) for seq, content in sorted(leaves.items()) if seq <= last]
 
     async def rows(self, table: CopiedTable, after: Row) -> AsyncIterator[TablePage]:
-        if not self.stores(table):
-            return
         form = PG_TABLES[table.name]
-        select = form.select
-        if table.name in WITH_TIMES and self._form.times:
-            select += ", at_ms"
         order = ", ".join(f'{each} COLLATE "C"' if _is_text(table, each) else each for each in form.key)
         where = "seq > 0" if table.name == "last_control" else "TRUE"
         if after:
             where += f" AND ({order}) > ({', '.join(f'${place + 1}' for place in range(len(after)))})"
-        sql = f"SELECT {', '.join(form.key)}, {select} FROM remit.{table.name} WHERE {where} ORDER BY {order}"
+        sql = f"SELECT {', '.join(form.key)}, {form.select} FROM remit.{table.name} WHERE {where} ORDER BY {order}"
         width = len(form.key)
         async with translated(self._address), self._connection.transaction(isolation="repeatable_read", readonly=True):
             page: list[tuple[Any, ...]] = []
@@ -288,7 +252,7 @@ class PgCopyReader:
 
     async def _table_page(self, table: CopiedTable, page: list[tuple[Any, ...]], width: int) -> TablePage:
         rows: list[Row] = [tuple(row)[width:] for row in page]
-        if table is QUESTION and self._form.user_keys:
+        if table is QUESTION:
             rows = [(*row[:3], await self.plain(row[3]), *row[4:]) for row in rows]
         return TablePage(list(page[-1][:width]), [_common(table, row) for row in rows])
 
@@ -299,7 +263,7 @@ class PgCopyReader:
 
     async def encrypted(self, user: str, text: bytes) -> bytes:
         """Return a text as it is stored: encrypted under the key of its user, if there is one."""
-        if not self._form.user_keys or not await self._connection.fetchval(f"SELECT EXISTS ({_ANY_KEY})"):
+        if not await self._connection.fetchval(f"SELECT EXISTS ({_ANY_KEY})"):
             return text
         return (await self._cipher("by_user", user)).encrypt(text)
 
@@ -320,9 +284,6 @@ class PgCopyReader:
 def _common(table: CopiedTable, row: Row) -> Row:
     """Return a row in the form of the copy."""
     match table.name, row:
-        case (("fact" | "note"), _) if len(row) < len(table.columns):
-            # The database does not know it: it is kept from now on.
-            return *row, time.time_ns() // 1_000_000
         case "question", (number, id, run, content, over_ms, decision):
             asked = _read_question(content)
             texts = (asked.text, encode(asked.request), encode(asked.editable))
@@ -347,8 +308,8 @@ async def opened_database(
             await check_complete(connection, address)
             await check_unused(connection, address)
             await bring_up_to_date(connection)
-            mark, form = await read_mark(connection), await form_of(connection)
-            if key is None and form.user_keys and await connection.fetchval(f"SELECT EXISTS ({_ANY_KEY})"):
+            mark = await read_mark(connection)
+            if key is None and await connection.fetchval(f"SELECT EXISTS ({_ANY_KEY})"):
                 raise refused(
                     f"the key of {address.name} is gone, and with it the texts of its users: there is no {key_file}",
                     "Put it back from a backup, or give it with --key FILE.",
@@ -360,10 +321,8 @@ async def opened_database(
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             # Before anything is read: what is read was committed before the lock.
             names = [f"remit.{each}" for each in _WRITTEN.split(", ")]
-            names += ["remit.removed"] * form.removed + ["remit.user_key"] * form.user_keys
-            names += ["remit.fence"] * form.fence
             await connection.execute(f"LOCK TABLE {', '.join(names)} IN SHARE MODE")
-            yield PgCopyReader(address, connection, key, form)
+            yield PgCopyReader(address, connection, key)
     finally:
         await close_quietly(connection)
 

@@ -16,11 +16,8 @@ from remit.runtime.ports import Question
 from remit.runtime.signing import CheckpointKey
 from remit.stores.copying.postgres_reader import (
     PG_TABLES,
-    WITH_TIMES,
-    DatabaseForm,
     PgCopyReader,
     check_unused,
-    form_of,
     translated,
 )
 from remit.stores.copying.tables import (
@@ -54,20 +51,14 @@ class PgCopyWriter:
         address: DatabaseAddress,
         connection: BulkConnection,
         key: CheckpointKey | None,
-        form: DatabaseForm,
         facts: StoreFacts,
         write_key: Callable[[], None],
     ) -> None:
         self._address = address
         self._connection = connection
-        self._form = form
         self._facts = facts
         self._write_key = write_key
-        self.reader = PgCopyReader(address, connection, key, form)
-
-    @property
-    def stores_removed(self) -> bool:
-        return self._form.removed
+        self.reader = PgCopyReader(address, connection, key)
 
     async def begin(self, new: CopyState) -> CopyState:
         connection = self._connection
@@ -149,12 +140,8 @@ class PgCopyWriter:
             else:
                 if table is QUESTION:
                     rows = [(*row[:3], await self._content(row), *row[6:]) for row in rows]
-                columns = (*form.insert, "at_ms") if table.name in WITH_TIMES else form.insert
-                # A column that the database does not have is the last one.
-                width = len(form.insert) if not self._form.times else len(columns)
-                await _copy(
-                    connection, table.name, columns[:width], [_own(table, state.stream, row)[:width] for row in rows]
-                )
+                own = [_own(table, state.stream, row) for row in rows]
+                await _copy(connection, table.name, form.insert, own)
 
     async def _content(self, row: Row) -> bytes:
         """Return the content of a question as it is stored."""
@@ -175,12 +162,10 @@ class PgCopyWriter:
             for each in TABLES if table is None else (table,):
                 if each.name == "last_control":
                     await connection.execute("UPDATE remit.last_control SET seq = 0")
-                elif self.reader.stores(each):
+                else:
                     await connection.execute(f"TRUNCATE remit.{each.name}")
             if table is None:
-                await connection.execute("TRUNCATE remit.record, remit.chain, remit.stream")
-                if self._form.removed:
-                    await connection.execute("TRUNCATE remit.removed")
+                await connection.execute("TRUNCATE remit.record, remit.chain, remit.stream, remit.removed")
 
     async def seal(self, facts: StoreFacts) -> None:
         columns = ("number", "seq", "digest", "at_ms", "key", "signature")
@@ -298,7 +283,6 @@ async def created_database(
         async with translated(address):
             await migrate(connection, address)
             await check_unused(connection, address)
-            form = await form_of(connection)
-        yield PgCopyWriter(address, connection, key, form, facts, write_key)
+        yield PgCopyWriter(address, connection, key, facts, write_key)
     finally:
         await close_quietly(connection)

@@ -113,7 +113,7 @@ class SqliteReader:
         self._keys = UserKeys(connection, path, key)
 
     def stores(self, table: CopiedTable) -> int:
-        return table.stored if table is REQUEST else len(table.columns)
+        return table.stored
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

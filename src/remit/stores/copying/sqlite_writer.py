@@ -46,8 +46,6 @@ class _Many(Protocol):
 class SqliteWriter:
     """Writes a file, which has another name until the copy is finished."""
 
-    stores_removed = True
-
     def __init__(
         self, path: Path, connection: SqliteConnection, key: CheckpointKey | None, write_key: Callable[[], None]
     ) -> None:

@@ -56,8 +56,8 @@ TABLES: tuple[CopiedTable, ...] = (
     REQUEST,
     CopiedTable("session", ("id", "user", "agent")),
     CopiedTable("journal", ("run", "step", "value")),
-    CopiedTable("fact", ("id", "user", "text", "run", "at_ms"), derived=1),
-    CopiedTable("note", ("id", "session", "kind", "text", "by", "at_ms"), derived=1),
+    CopiedTable("fact", ("id", "user", "text", "run", "at_ms")),
+    CopiedTable("note", ("id", "session", "kind", "text", "by", "at_ms")),
     CopiedTable("counter", ("key", "start_ms", "end_ms", "total")),
     CopiedTable("cell", ("key", "revision", "value")),
     CopiedTable("transferred", ("source", "number")),
@@ -162,7 +162,7 @@ class CopyReader(Protocol):
         ...
 
     def stores(self, table: CopiedTable) -> int:
-        """Return how many columns of a table are stored, 0 if the engine does not have the table."""
+        """Return how many columns of a table are stored; the others are derived from records."""
         ...
 
     async def facts(self) -> StoreFacts: ...
@@ -183,11 +183,6 @@ class CopyWriter(Protocol):
 
     @property
     def reader(self) -> CopyReader: ...
-
-    @property
-    def stores_removed(self) -> bool:
-        """Whether the engine can keep what the chain needs of removed records."""
-        ...
 
     async def begin(self, new: CopyState) -> CopyState:
         """Return the state of an unfinished copy, or begin one; raises `StoreError` if the target is not empty."""
