@@ -271,6 +271,18 @@ async def test_a_forged_card_is_refused_where_hubs_have_keys(tmp_path: Path, sig
         assert (await team.near.ask("helper", "a", user="anna")).unwrap() == "a"
 
 
+async def test_a_hub_without_keys_remembers_nothing_of_hubs_that_somebody_invents(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with attacked(tmp_path, signed=False) as team:
+        for number in range(30):
+            await team.client.publish(team.subjects.hosted("helper", f"invented{number}"), b"no card")
+        await team.client.flush()
+        await eventually(lambda: caplog.text.count("invalid card of an agent on hub invented") >= 30)
+        # These are never forgotten: only a hub that was present is.
+        assert vars(vars(team.caller)["_presence"])["_signers"] == {}
+
+
 async def test_who_swallows_offers_is_found_out_and_the_request_goes_to_the_queue(tmp_path: Path) -> None:
     async with attacked(tmp_path) as team:
         team.go.set()
