@@ -185,3 +185,24 @@ def test_a_registry_knows_who_offers_a_capability() -> None:
     offering = [[entry.card.name for entry in registry.offering(code)] for code in ("SUM", "MEAN", "MODE")]
     assert offering == [["two", "three"], ["three"], []]
     assert registry.agents["one"].address == "one@hub"
+
+
+async def test_a_later_companion_that_looks_for_no_agents_leaves_an_earlier_one_looking() -> None:
+    class Follower:
+        async def open(self) -> None: ...
+
+        async def leave(self) -> None: ...
+
+        async def close(self) -> None: ...
+
+    looked: list[str] = []
+
+    async def find(agent: str) -> None:
+        looked.append(agent)
+
+    hub = Hub(store=MemoryStore())
+    hub.accompany(Follower(), find)
+    hub.accompany(Follower())
+    async with hub:
+        assert (await hub.ask("elsewhere", "hello", user="ann")).status == "refused"
+    assert looked == ["elsewhere"]

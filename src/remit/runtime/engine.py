@@ -233,7 +233,7 @@ class Engine:
     def accompany(self, companion: Companion, find: Callable[[str], Awaitable[None]] | None = None) -> None:
         """Open and close *companion* with this hub; *find* looks for agents that are asked and not known here."""
         self._companions.append(companion)
-        self._parts.registry.find = find
+        self._parts.registry.find = find or self._parts.registry.find
         self._closers.append(companion.close)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
