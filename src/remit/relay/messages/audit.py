@@ -16,6 +16,7 @@ from remit.policy.verdict import Detector
 from remit.protocol.errors import Fault
 from remit.protocol.records import Kind, SharedStep
 from remit.relay.device.state import DeviceFile
+from remit.relay.session.display import with_kinds
 from remit.relay.session.moves import AskPerson, Permit, Send
 from remit.relay.session.run import Transition
 from remit.runtime.ports import NumberedRecord, Recorder, StoreError
@@ -57,12 +58,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 def struck(text: str, detect: Detector) -> str:
     """Return a shortened reason in which each finding of the detector is replaced by its kind."""
     text = printable(text, LONGEST_REASON)
-    parts: list[str] = []
-    end = 0
-    for found in detect(text) if text else ():
-        parts += [text[end : found.start], f"[{found.kind}]"]
-        end = found.end
-    return "".join([*parts, text[end:]])
+    return with_kinds(text, detect(text)) if text else text
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:

@@ -1,10 +1,10 @@
 """A run as it may be displayed: keys, passwords and tokens in its texts are replaced by their kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from remit.policy.verdict import Detector
+from remit.policy.verdict import Detector, Finding
 from remit.relay.session.review import CREDENTIALS
 from remit.relay.session.run import Overlay, TimelineEntry
 
@@ -44,17 +44,20 @@ class CredentialFilter:
         if (known := self._known.get(text)) is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            known = self._known[text] = self._hidden(text)
+            credentials = (found for found in self._detect(text) if found.kind in CREDENTIALS)
+            known = self._known[text] = with_kinds(text, credentials)
         return known
 
-    def _hidden(self, text: str) -> str:
-        parts: list[str] = []
-        end = 0
-        for found in self._detect(text):
-            if found.kind in CREDENTIALS and found.start >= end:
-                parts += [text[end : found.start], f"[{found.kind}]"]
-                end = found.end
-        return "".join([*parts, text[end:]])
+
+def with_kinds(text: str, findings: Iterable[Finding]) -> str:
+    """Return a text in which each finding is replaced by its kind."""
+    parts: list[str] = []
+    end = 0
+    for found in findings:
+        if found.start >= end:
+            parts += [text[end : found.start], f"[{found.kind}]"]
+            end = found.end
+    return "".join([*parts, text[end:]])
 
 
 def _hidden(entries: tuple[TimelineEntry, ...], hide: Callable[[str], str]) -> tuple[TimelineEntry, ...]:
