@@ -1,10 +1,14 @@
 """`remit relay`: a gateway that forwards end-to-end encrypted messages."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remit.cli.options import CommandWithOldOptions, json_option
+
+if TYPE_CHECKING:
+    from remit.cli.drive.gateway import DatabaseOptions
 
 FOLDER = Path(".remit/relay")
 PORT = 8_765
@@ -173,22 +177,13 @@ def relay(
       remit relay --name relay.example.com --store postgresql://remit@db/remit --store-password '$DB_PASSWORD'
     """
     from remit.cli.drive import running
-    from remit.cli.drive.gateway import (
-        DatabaseOptions,
-        GatewayOptions,
-        certificate_of,
-        limits_of,
-        networks_of,
-        run_gateway,
-    )
+    from remit.cli.drive.gateway import GatewayOptions, certificate_of, limits_of, networks_of, run_gateway
     from remit.cli.drive.running import data_only, logging_to
 
     if name is None and host in EVERYWHERE:
         raise click.UsageError("give the host name that devices use, as in --name relay.example.com")
     if (certificate is None) != (private_key is None):
         raise click.UsageError("--certificate and --private-key must be given together")
-    if store is None and (store_password is not None or store_pooler):
-        raise click.UsageError("--store-password and --store-pooler need --store")
     limits = limits_of(
         GatewayOptions(
             message_retention=message_retention,
@@ -200,14 +195,13 @@ def relay(
             max_new_devices_per_address=max_new_devices_per_address,
         )
     )
+    database = _database(store, store_password, pooler=store_pooler)
     trusted = networks_of("--behind-proxy", proxies)
     watching = networks_of("--metrics-for", watchers)
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         work = run_gateway(
             folder,
-            database=None
-            if store is None
-            else DatabaseOptions(url=store, password=store_password, pooler=store_pooler),
+            database=database,
             name=name or host,
             host=host,
             port=port,
@@ -221,3 +215,14 @@ def relay(
         if stuck:
             running.leave(code)
         raise SystemExit(code)
+
+
+def _database(store: str | None, password: str | None, *, pooler: bool) -> "DatabaseOptions | None":
+    """Return the database that the options name; raises `UsageError` for options of a database that is not named."""
+    from remit.cli.drive.gateway import DatabaseOptions
+
+    if store is not None:
+        return DatabaseOptions(url=store, password=password, pooler=pooler)
+    if password is not None or pooler:
+        raise click.UsageError("--store-password and --store-pooler need --store")
+    return None
