@@ -4,11 +4,13 @@ from collections.abc import Iterable
 
 from msgspec import NODEFAULT, structs
 
-from remit.relay.bridge.ports import PromptConstraints
+from remit.relay.bridge.ports import Draft, DraftFailure, PromptConstraints
 from remit.relay.session import moves
-from remit.relay.session.moves import SessionState
+from remit.relay.session.moves import Event, SessionState
 from remit.relay.session.profile import Profile, ProfileLimits
+from remit.relay.session.reducer import step
 from remit.relay.session.review import RULES, ReviewRules
+from remit.relay.session.run import MoveRefused, Overlay, Transition
 
 HEAD = """\
 # Profiles
@@ -115,6 +117,16 @@ others from a person. A run that was going when its process ended comes back `pa
 again: it asks the agent anew, or puts the message that was lost before you once more.
 """
 
+ACTS = """
+### Pausing and taking over
+
+Two things are independent: whether a run goes on (`pause`, `resume`), and who writes its next message (`take over`,
+`hand back`). No act changes both. So a run that you take over while it is paused stays paused: you write once you have
+resumed it. The same holds for a run in `error`. A draft that waits, or is being written, is set aside when you take
+over; the terminal prints it. Each row is a situation, each cell what an act makes of it:
+
+"""
+
 LIMITS = {
     "max_turns": "messages sent",
     "max_duration_ms": "time at work; in the team file `max_duration`",
@@ -153,8 +165,56 @@ def profiles_page() -> str:
             TABLE,
             moves.as_markdown(),
             TAIL,
+            ACTS,
+            _table(("state", "who writes", *(f"`{type(act).__name__}`" for act in CONTROLS)), _combinations()),
         )
     )
+
+
+CONTROLS = (moves.Pause(), moves.Resume(), moves.TakeOver(), moves.HandBack(), moves.Say("hello"), moves.Stop())
+_PROMPT, _TAKEN = moves.Prompted("r.p1"), moves.TakeOver()
+_DRAFTED = moves.Drafted("r.p1", Draft(text="hello"), ())
+_SENT, _REPLY = moves.Sent("r.m1"), moves.Arrived("hi")
+_FAILED = moves.LocalFailed("r.p1", DraftFailure(reason="it crashed", hard=True))
+SITUATIONS: dict[str, tuple[Event, ...]] = {
+    "`planning`": (),
+    "`waiting_local`": (_PROMPT,),
+    "`ready_to_send`, a draft waits": (moves.SetMode("manual"), _PROMPT, _DRAFTED),
+    "`ready_to_send`, a message is on its way": (_PROMPT, _DRAFTED),
+    "`waiting_remote`": (_PROMPT, _DRAFTED, _SENT),
+    "`processing_remote`": (_PROMPT, _DRAFTED, _SENT, _REPLY),
+    "`paused` while the agent drafts": (_PROMPT, moves.Pause()),
+    "`paused` while a draft waits": (moves.SetMode("manual"), _PROMPT, _DRAFTED, moves.Pause()),
+    "`paused` while a reply is awaited": (_PROMPT, _DRAFTED, _SENT, moves.Pause()),
+    "`error`": (_FAILED,),
+}
+
+
+def _combinations() -> Iterable[tuple[str, ...]]:
+    """Yield what each act of a person makes of each state, while the agent writes and after a person took over."""
+    for writer, more in (("agent", ()), ("you", (_TAKEN,))):
+        for name, events in SITUATIONS.items():
+            run = _after(Overlay(id="r", profile="p", device="d", session="s", objective="o", mode="full_auto"), events)
+            run = _after(run, more)
+            # Taking over sets a draft aside, which leaves a situation that has a row of its own.
+            if f"`{run.state}`" == name.partition(",")[0].partition(" ")[0]:
+                yield name, writer, *(_result(run, act) for act in CONTROLS)
+
+
+def _after(run: Overlay, events: tuple[Event, ...]) -> Overlay:
+    for event in events if run.state is not SessionState.IDLE else (moves.Start(), *events):
+        taken = step(run, event, 0)
+        assert isinstance(taken, Transition), taken
+        run = taken.overlay
+    return run
+
+
+def _result(run: Overlay, act: Event) -> str:
+    taken = step(run, act, 0)
+    if isinstance(taken, MoveRefused):
+        return "–"
+    after = taken.overlay
+    return f"{after.state}, {'you' if after.decides == 'person' else 'agent'}"
 
 
 MEANING = {

@@ -240,6 +240,36 @@ def test_who_takes_over_writes_until_they_hand_back(annas: Path) -> None:
     assert "Your agent writes again.\n" in terminal.screen
 
 
+def test_a_paused_run_that_is_taken_over_is_paused_until_it_is_resumed(annas: Path) -> None:
+    """S8: each act does one thing, and the draft that is set aside can still be read."""
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/pause\r")
+        terminal.wait_for("\n/resume · /take over · /stop · Ctrl-C exits · /help\npaused; a draft is pending · manual")
+        terminal.type("/take over\r")
+        terminal.wait_for(
+            "You write now: /resume first; then each line that you type is sent.",
+            "The draft was set aside:\n    message 1 about it\n",
+            "\n/resume · /hand back · /stop · Ctrl-C exits · /help\npaused; you write next · manual",
+        )
+        terminal.type("hello\r")
+        terminal.wait_for("Not sent: paused; you write next; /resume first.\n", "\n> hello")
+        terminal.type("\x15/resume\r")
+        terminal.wait_for(
+            "Resumed.\nYou write now: each line", "\ntype to send · /hand back · /pause · /stop · /help\n"
+        )
+        terminal.type("hello\r")
+        terminal.wait_for("You (turn 1, yours)\n    hello\n", "heard: hello\n")
+        terminal.type("/pause\r")
+        terminal.wait_for("\npaused; you write next · manual")
+        terminal.type("/hand back\r")
+        terminal.wait_for("Your agent writes again, once you /resume.\n", "\npaused · manual")
+        terminal.type("/resume\r")
+        draft_waits(terminal, 2)
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
 def test_an_answer_is_none_to_a_draft_that_has_come_since(annas: Path) -> None:
     with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
         draft_waits(terminal, 1)
@@ -288,7 +318,9 @@ def test_an_error_stays_in_sight_with_what_to_do(annas: Path) -> None:
     """S4: a crashed agent puts the run in error, and the user must act."""
     with opened(annas, "--objective", "crash", "--mode", "full_auto") as terminal:
         terminal.wait_until(
-            lambda screen: screen.count("→ /resume retries, /take over lets you write, /stop ends it.\n") == 2
+            lambda screen: (
+                screen.count("→ /resume retries, /take over and then /resume lets you write, /stop ends it.\n") == 2
+            )
         )
         screen = terminal.wait_for("\nstopped by an error · ")
         assert screen.count("Stopped by an error: the local agent's process ended") == 2

@@ -1,6 +1,6 @@
 """How a run of two agents reads in a terminal, and what is typed there means."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import example, given
@@ -21,6 +21,7 @@ from remit.cli.shared.wording import (
     heading,
     meters,
     trouble,
+    writer,
 )
 from remit.relay.bridge.ports import Choice, PermissionRequest
 from remit.relay.session import moves
@@ -162,10 +163,14 @@ def test_a_face_of_several_parts_takes_no_more_room_than_is_kept_for_it() -> Non
         (replace(RUN, state=SessionState.WAITING_LOCAL), "/pause · /take over · /stop · /help"),
         (
             replace(RUN, state=SessionState.PROCESSING_REMOTE, decides="person"),
-            "type to send · /hand back · /help",
+            "type to send · /hand back · /pause · /stop · /help",
         ),
         (replace(RUN, state=SessionState.WAITING_REMOTE, decides="person"), "/pause · /hand back · /stop · /help"),
-        (replace(ASKED, state=SessionState.PAUSED), "/resume · /stop · Ctrl-C exits · /help"),
+        (replace(ASKED, state=SessionState.PAUSED), "/resume · /take over · /stop · Ctrl-C exits · /help"),
+        (
+            replace(RUN, state=SessionState.PAUSED, decides="person"),
+            "/resume · /hand back · /stop · Ctrl-C exits · /help",
+        ),
         (ASKED, "a approve · e edit · r WHY reject · /pause · /take over · /stop · /help"),
         (replace(RUN, state=SessionState.ERROR), ""),
     ],
@@ -174,6 +179,33 @@ def test_what_can_be_typed_is_always_in_sight(run: Overlay, says: str) -> None:
     """S8, S12."""
     assert able(run) == says
     assert not says or shown(run)[-2] == says
+
+
+@pytest.mark.parametrize(
+    ("state", "decides", "writes", "does"),
+    [
+        (SessionState.PLANNING, "person", "You write now: each line that you type is sent.", "your turn to write"),
+        (SessionState.PAUSED, "person", "You write now: /resume first; then each line that", "paused; you write next"),
+        (SessionState.ERROR, "person", "You write now: /resume first; then each line that", "stopped by an error"),
+        (SessionState.PLANNING, "agent", "Your agent writes again.", "your agent is writing"),
+        (SessionState.PAUSED, "agent", "Your agent writes again, once you /resume.", "paused"),
+        (SessionState.ERROR, "agent", "Your agent writes again, once you /resume.", "stopped by an error"),
+    ],
+)
+def test_who_writes_and_whether_it_goes_on_are_said_apart(
+    state: SessionState, decides: Literal["agent", "person"], writes: str, does: str
+) -> None:
+    run = replace(RUN, state=state, decides=decides)
+    assert writer(run).startswith(writes)
+    assert doing(run) == does
+
+
+def test_what_to_do_after_an_error_depends_on_who_writes() -> None:
+    failed = replace(RUN, state=SessionState.ERROR, failure="the agent ended")
+    _, todo = trouble(failed)
+    assert todo == "→ /resume retries, /take over and then /resume lets you write, /stop ends it."
+    _, todo = trouble(replace(failed, decides="person"))
+    assert todo == ("→ /resume lets you write again, /hand back and then /resume lets your agent write, /stop ends it.")
 
 
 def test_who_waits_long_is_told_for_how_long_and_what_may_be() -> None:
@@ -269,7 +301,7 @@ def test_a_limit_has_a_banner_and_an_error_says_what_to_do() -> None:
     assert (first, banner, meter) == (last, ended.banner, "turn 0 of 8 · 0 s of 10 min.")
     assert set(first) == {"═"}
     failed = replace(RUN, state=SessionState.ERROR, failure="the agent ended")
-    todo = "→ /resume retries, /take over lets you write, /stop ends it."
+    todo = "→ /resume retries, /take over and then /resume lets you write, /stop ends it."
     assert list(trouble(failed)) == ["Stopped by an error: the agent ended.", todo]
     assert shown(failed)[1:3] == list(trouble(failed))
 

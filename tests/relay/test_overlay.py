@@ -585,19 +585,34 @@ def test_taking_over_while_a_message_is_under_way_lets_it_go_on() -> None:
     assert host.run.state is SessionState.PROCESSING_REMOTE
 
 
-def test_a_paused_run_can_be_taken_over() -> None:
+def test_a_paused_run_that_is_taken_over_stays_paused_until_it_is_resumed() -> None:
     host = started()
     host.says(Prompted("r.p1"))
     host.says(Pause())
     assert host.says(TakeOver()) == (Cancel("r.p1"),)
+    assert (host.run.state, host.run.back, host.run.decides) == (SessionState.PAUSED, SessionState.PLANNING, "person")
+    assert host.refuses(Say("hello")).startswith("Say is not possible while the run is paused")
+    assert host.says(Resume()) == ()
     assert (host.run.state, host.run.back, host.run.decides) == (SessionState.PLANNING, None, "person")
+
+
+def test_a_paused_run_that_is_handed_back_lets_its_agent_write_once_it_is_resumed() -> None:
+    host = started()
+    for event in (Prompted("r.p1"), Pause(), TakeOver()):
+        host.says(event)
+    assert host.says(HandBack()) == ()
+    assert (host.run.state, host.run.decides) == (SessionState.PAUSED, "agent")
+    (prompt,) = host.says(Resume())
+    assert isinstance(prompt, Prompt)
 
 
 def test_a_run_can_be_taken_over_after_its_agent_has_failed() -> None:
     host = started().turns(1)
     host.says(LocalFailed("r.p2", DraftFailure(reason="it crashed", hard=True)))
     assert host.says(TakeOver()) == ()
-    assert host.run.state is SessionState.PROCESSING_REMOTE
+    assert host.run.state is SessionState.ERROR, "taking over says who writes, and resuming that it goes on"
+    assert host.says(Resume()) == ()
+    assert (host.run.state, host.run.decides) == (SessionState.PROCESSING_REMOTE, "person")
 
 
 def test_another_objective_cancels_the_draft_that_is_made_for_the_old_one() -> None:

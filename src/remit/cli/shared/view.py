@@ -77,8 +77,9 @@ class SharedRunDisplay:
         if run.mode != before.mode:
             self._note(f"Mode {run.mode}: {wording.MODES[run.mode]}.")
         if run.decides != before.decides:
-            taken = "You write now: each line that you type is sent. /hand back lets your agent write."
-            self._note(taken if run.decides == "person" else "Your agent writes again.")
+            self._note(wording.writer(run))
+            if before.draft is not None and run.pending is None and not run.sending:
+                self._note("The draft was set aside:", *wording.text_lines(before.draft.text))
         if before.pending is not None and run.pending is None and run.guidance and run.guidance != before.guidance:
             self._note("Not sent. Your agent receives the reason and writes another draft.")
 
@@ -97,7 +98,9 @@ class SharedRunDisplay:
                 fg = "yellow" if run.banner else "green" if run.state is SessionState.COMPLETED else None
                 self.board.tell(wording.ending(run), fg=fg, bold=True)
             case _ if was in {SessionState.PAUSED, SessionState.ERROR}:
-                self._note("Resumed.")
+                self._note("Resumed.", *([wording.writer(run)] if run.decides == "person" else []))
+            case _ if was is None and run.decides == "person":
+                self._note(wording.writer(run))
             case _:
                 pass
 

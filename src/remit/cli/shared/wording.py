@@ -66,14 +66,19 @@ def entry_lines(entry: TimelineEntry) -> Iterator[str]:
     label = f", {LABELS[entry.label]}" if entry.label else ""
     turn = f"turn {entry.turn}" if entry.turn else "before the first turn"
     yield f"{clock_time(entry.at_ms)}  {SPEAKERS[entry.role]} ({turn}{label})"
-    yield from (f"    {line}" for line in several_lines(entry.text).splitlines() or [""])
+    yield from text_lines(entry.text)
+
+
+def text_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text that somebody wrote, indented."""
+    yield from (f"    {line}" for line in several_lines(text).splitlines() or [""])
 
 
 def draft_lines(run: Overlay) -> Iterator[str]:
     """Yield the whole pending draft and the reasons for its review."""
     assert run.pending is not None, "asked only of a run with a draft"
     yield f"Draft for turn {run.turn + 1}, not sent yet:"
-    yield from (f"    {line}" for line in several_lines(run.pending.text).splitlines() or [""])
+    yield from text_lines(run.pending.text)
     yield from why_lines(run)
 
 
@@ -107,7 +112,20 @@ def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[s
     if typed:
         unclear = not run.agent and run.failure.startswith(Code.AGENT_NOT_FOUND)
         again = "/resume AGENT continues with that agent" if unclear else "/resume retries"
-        yield f"→ {again}, /take over lets you write, /stop ends it."
+        if run.decides == "person":
+            again = "/resume lets you write again, /hand back and then /resume lets your agent write"
+        else:
+            again += ", /take over and then /resume lets you write"
+        yield f"→ {again}, /stop ends it."
+
+
+def writer(run: Overlay) -> str:
+    """Return who writes the next message, and when."""
+    stands = run.state in {SessionState.PAUSED, SessionState.ERROR}
+    if run.decides == "person":
+        when = "/resume first; then each line" if stands else "each line"
+        return f"You write now: {when} that you type is sent. /hand back lets your agent write."
+    return "Your agent writes again, once you /resume." if stands else "Your agent writes again."
 
 
 def permission_lines(question: PermissionRequest) -> Iterator[str]:
@@ -174,17 +192,18 @@ def footer(
 
 def able(run: Overlay) -> str:
     """Return the commands that are possible now; nothing if the pending question already lists them."""
+    other = "/hand back" if run.decides == "person" else "/take over"
     match run.state:
         case SessionState.READY_TO_SEND if run.pending is not None:
             return _KEYS_AND_CONTROLS
         case SessionState.ERROR | SessionState.COMPLETED | SessionState.STOPPED:
             return ""
         case SessionState.PAUSED:
-            return "/resume · /stop · Ctrl-C exits · /help"
+            return f"/resume · {other} · /stop · Ctrl-C exits · /help"
         case SessionState.PLANNING | SessionState.PROCESSING_REMOTE if run.decides == "person":
-            return "type to send · /hand back · /help"
+            return f"type to send · {other} · /pause · /stop · /help"
         case _:
-            return f"/pause · {'/hand back' if run.decides == 'person' else '/take over'} · /stop · /help"
+            return f"/pause · {other} · /stop · /help"
 
 
 def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
@@ -294,7 +313,7 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
             return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
         case SessionState.PAUSED:
             waits = "; a reply arrived" if run.kept else "; a draft is pending" if run.pending else ""
-            return f"paused{waits}"
+            return f"paused{waits}{'; you write next' if run.decides == 'person' else ''}"
         case SessionState.ERROR:
             return "stopped by an error"
         case SessionState.COMPLETED | SessionState.STOPPED:

@@ -150,11 +150,11 @@ class Stop(Struct, frozen=True, tag=True):
 
 
 class TakeOver(Struct, frozen=True, tag=True):
-    """A person will write the next message."""
+    """A person will write the next message; a run that is paused or in error stays so."""
 
 
 class HandBack(Struct, frozen=True, tag=True):
-    """The agent will write the next message."""
+    """The agent will write the next message; a run that is paused or in error stays so."""
 
 
 class Say(Struct, frozen=True, tag=True):
@@ -311,7 +311,7 @@ TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
         Pause: "P>Z L>Z S>Z R>Z O>Z",
         Resume: "Z>PLSROCX E>PSROX",
         Stop: "I>X P>X L>X S>X R>X O>X Z>X E>X",
-        TakeOver: "P>PO L>PO S>SPO R>R O>O Z>PSROX E>PROX",
+        TakeOver: "P>PO L>PO S>SPO R>R O>O Z>Z E>E",
         HandBack: "P>POX S>S R>R O>OX Z>Z E>E",
         Say: "P>SX O>SX",
         Tick: "I>I P>PX L>LX S>SX R>RX O>OX Z>Z E>E",

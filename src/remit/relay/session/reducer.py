@@ -8,6 +8,7 @@ The caller (`SessionService`) does this:
   it reports `Sent`. So a message is in the outbox if and only if the overlay says so: it is never sent twice, and not
   again after a restart.
 - After `Pause` no `Send` comes until someone resumes the run; a message that was released before is still sent.
+  `Pause` and `Resume` say whether the run goes on, `TakeOver` and `HandBack` who writes: neither changes the other.
 - After a start it reports `Restarted` to each run that it changes (`is_changed_by_restart`), and then `Sent` to those
   that still have `sending`: their message is in the outbox. All of them are then paused (or in error) until a person
   resumes them.
@@ -249,11 +250,7 @@ def _undraft(run: Overlay) -> Overlay:
 def _take_over(run: Overlay) -> Transition | MoveRefused:
     if run.decides == "person":
         return MoveRefused("a person has already taken over")
-    taken = replace(_undraft(run), decides="person")
-    if run.back is None:
-        return Transition(taken, transitions.cancel(run))
-    resumed = _resume(taken)
-    return Transition(resumed.overlay, (*transitions.cancel(run), *resumed.effects))
+    return Transition(replace(_undraft(run), decides="person"), transitions.cancel(run))
 
 
 def _hand_back(run: Overlay) -> Transition | MoveRefused:
