@@ -84,6 +84,22 @@ RULES_AFTER = """
 {numbers}.
 In any mode you see a draft first that came while the run was paused, or that was sent before and got lost.
 
+### Editing a draft
+
+`e` opens `$EDITOR` if it is set; else the draft comes into the input line. A terminal that has no cursor keys
+(`TERM=dumb`), or a person who hears the screen, edits row by row: `e` there, and `/rows` anywhere, shows the draft in
+numbered rows of at most 60 characters. What you do not change stays as it is.
+
+| typed | effect |
+|---|---|
+| `2 TEXT`, `2-4 TEXT` | replaces row 2, or rows 2 to 4 |
+| `d 2`, `d 2-4` | deletes them |
+| `i 2 TEXT` | inserts before row 2 |
+| `show`, `send`, `cancel` | shows all rows; sends the draft; leaves it as it was |
+
+A text that could not be sent, because the run was paused meanwhile or there is a newer draft, comes back into the input
+line; where there is none, `/again` enters it once more.
+
 ## Limits
 
 A run ends at a limit whatever its agents say, and shows a banner that says which.

@@ -151,6 +151,71 @@ def test_without_an_editor_a_draft_is_changed_in_the_line_below(annas: Path) -> 
         assert "(turn 2, edited)\n    wholly new\n" in terminal.screen
 
 
+PLAIN = {"EDITOR": "", "VISUAL": "", "TERM": "dumb"}
+
+
+def test_a_terminal_without_cursor_keys_changes_a_row_and_keeps_the_rest(annas: Path) -> None:
+    with opened(annas, "--objective", "long", "--mode", "manual", env=PLAIN) as terminal:
+        terminal.wait_for("a approve · e edit")
+        terminal.type("e\r")
+        terminal.wait_for(
+            "The draft in rows", "\n  1  message 1 about long\n", "\n 61  line 59\n", "send sends the draft"
+        )
+        terminal.type("31 line twenty-nine\r")
+        terminal.wait_for("\n 31  line twenty-nine\n")
+        terminal.type("3000 nothing\r")
+        terminal.wait_for("There are rows 1 to 61.\n")
+        terminal.type("hello\r")
+        terminal.wait_for("N TEXT replaces row N")
+        terminal.type("send\r")
+        screen = terminal.wait_for("(turn 1, edited)\n", "heard: message 1 about long\n")
+        assert re.search(r"edited\)\n    message 1 about long\n(    line \d+\n){29}    line twenty-nine\n", screen)
+        assert re.search(r"    line 30\n(    line \d+\n){28}    line 59\n", screen), "the rest is as it was"
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+    assert b"\x1b" not in terminal.raw
+
+
+def test_rows_that_were_changed_are_shown_if_the_draft_is_gone_meanwhile(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual", env=PLAIN) as terminal:
+        terminal.wait_for("a approve · e edit")
+        terminal.type("/rows\r")
+        terminal.wait_for("\n  1  message 1 about it\n")
+        terminal.type("1 much better\r")
+        terminal.wait_for("\n  1  much better\n")
+        terminal.type("/pause\rsend\r")
+        terminal.wait_for("Failed: STATE_CONFLICT: Approve is not possible while the run is paused")
+        draft = document("pending", "list", folder=annas)["drafts"][-1]["draft"]
+        terminal.type("/resume\r")
+        terminal.wait_for("Resumed.\n")
+        assert remit("pending", "approve", draft, folder=annas).returncode == 0
+        terminal.wait_for("The draft that you edited is not pending any more.\nYour text was:\n    much better\n")
+        terminal.wait_for("message 2 about it\n")
+        terminal.type("/pause\r/edit my words\r")
+        terminal.wait_for(
+            "Not possible now: paused; a draft is pending.", "Your text is kept: /again enters it once more.\n"
+        )
+        terminal.type("/resume\r")
+        terminal.wait_until(lambda screen: screen.count("Resumed.\n") == 2)
+        terminal.type("/again\r")
+        terminal.wait_for("(turn 2, edited)\n    my words\n")
+        assert terminal.wait() == 0
+
+
+def test_a_line_that_the_terminal_cut_is_not_sent_in_part(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual", env=PLAIN) as terminal:
+        terminal.wait_for("a approve · e edit")
+        terminal.type(f"/edit {'word ' * 1_000}\r")
+        terminal.wait_for(
+            "The terminal cut this line after 4,095 bytes, so it was not entered.\n", "End a line with \\"
+        )
+        terminal.type(f"/edit {'word ' * 500}\\\r{'more ' * 500}\r")
+        screen = terminal.wait_for("(turn 1, edited)\n", "heard: word")
+        assert screen.count("more ") >= 500
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
 def test_semi_auto_asks_when_a_rule_does_and_says_which(annas: Path) -> None:
     """S6."""
     with opened(annas, "--objective", "hello") as terminal:

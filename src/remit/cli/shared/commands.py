@@ -16,6 +16,8 @@ from remit.text.terminal import one_line
 COMMANDS = {
     "approve": "send the draft unchanged; also: a",
     "edit": "edit the draft in $EDITOR or in the input line, then send it; /edit TEXT sends TEXT; also: e",
+    "rows": "edit the draft row by row, without cursor keys, then send it",
+    "again": "enter once more what was not sent",
     "reject": "reject the draft, and tell your agent why: /reject WHY; also: r WHY",
     "show": "show the whole pending draft",
     "pause": "pause the run; also: Ctrl-C",
@@ -57,6 +59,14 @@ class Edit(Struct, frozen=True):
     """Edit the draft."""
 
 
+class EditRows(Struct, frozen=True):
+    """Edit the draft row by row."""
+
+
+class Again(Struct, frozen=True):
+    """Enter once more what could not be sent."""
+
+
 class Show(Struct, frozen=True):
     """Show the whole draft."""
 
@@ -65,22 +75,44 @@ class Leave(Struct, frozen=True):
     """Exit the chat."""
 
 
-Meaning = Do | Tell | Edit | Show | Leave
+Meaning = Do | Tell | Edit | EditRows | Again | Show | Leave
 
 
 def understood(text: str, run: Overlay) -> Meaning | None:
     """Return the meaning of a typed line; None if it is empty."""
-    text = text.strip()
+    typed, text = text, text.strip()
     if not text:
         return None
     if text.startswith("/") and not text.startswith("//"):
-        return _command(text[1:], run)
+        meaning = _replaced(typed.lstrip()[1:], run) or _command(text[1:], run)
+        return _kept(meaning, text)
     if run.decides == "person":
         return _say(text.removeprefix("/"), run)
     word, _, rest = text.partition(" ")
     if run.pending is not None and (meaning := _key(word.lower(), rest.strip(), run)) is not None:
         return meaning
     return Tell(("Your agent writes the messages. /take over lets you write; /help lists the commands.",))
+
+
+def _kept(meaning: Meaning, text: str) -> Meaning:
+    """Return the meaning of a command; a text that was typed with one that is not possible now is kept."""
+    name, _, rest = text[1:].partition(" ")
+    if isinstance(meaning, Tell) and name.lower() in ("edit", "reject", "objective") and rest.strip():
+        return Tell(meaning.lines, again=text)
+    return meaning
+
+
+def _replaced(typed: str, run: Overlay) -> Meaning | None:
+    """Return the meaning of /edit TEXT, in which spaces and line breaks of the text count; None: it is another line."""
+    name, text = typed[:4], typed[5:]
+    if name.lower() != "edit" or not typed[4:5].isspace() or not text.strip():
+        return None
+    if run.pending is None:
+        return _no_draft(run)
+    # A text that differs in the space around it only was not edited.
+    return _possible(
+        moves.Approve(run.pending.id, None if text.strip() == run.pending.text.strip() else text.rstrip()), run
+    )
 
 
 def _key(word: str, rest: str, run: Overlay) -> Meaning | None:
@@ -107,6 +139,7 @@ def _command(typed: str, run: Overlay) -> Meaning:
     known: dict[str, Callable[[str, Overlay], Meaning]] = {
         "approve": _approve,
         "edit": _edit,
+        "rows": _rows,
         "reject": _reject,
         "objective": _objective,
         "mode": _mode,
@@ -116,6 +149,7 @@ def _command(typed: str, run: Overlay) -> Meaning:
         return known[name](rest.strip(), run)
     alone: dict[str, Meaning] = {
         "show": Show(),
+        "again": Again(),
         "help": Tell(tuple(HELP)),
         "quit": Leave(),
         "exit": Leave(),
@@ -150,9 +184,16 @@ def _approve(rest: str, run: Overlay) -> Meaning:
 def _edit(rest: str, run: Overlay) -> Meaning:
     if run.pending is None:
         return _no_draft(run)
-    event = moves.Approve(run.pending.id, rest or None)
-    possible = _possible(event, run)
-    return Edit() if not rest and isinstance(possible, Do) else possible
+    assert not rest, "a text was understood before"
+    possible = _possible(moves.Approve(run.pending.id), run)
+    return Edit() if isinstance(possible, Do) else possible
+
+
+def _rows(rest: str, run: Overlay) -> Meaning:
+    if rest:
+        return Tell(("/rows takes no argument.",))
+    meaning = _edit("", run)
+    return EditRows() if isinstance(meaning, Edit) else meaning
 
 
 def _reject(rest: str, run: Overlay) -> Meaning:

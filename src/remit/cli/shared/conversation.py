@@ -10,8 +10,11 @@ from msgspec import Struct
 from remit.cli.drive.approver import in_editor
 from remit.cli.drive.running import INTERRUPTED
 from remit.cli.places import current_user
-from remit.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
+from remit.cli.shared import row_edits
+from remit.cli.shared.commands import Again, Do, Edit, EditRows, Leave, Meaning, Show, Tell, understood
+from remit.cli.shared.row_edits import Edited, Finished, RowEditor
 from remit.cli.shared.view import SharedRunDisplay
+from remit.cli.shared.wording import text_lines
 from remit.cli.show.screen import worded
 from remit.cli.talk.input_line import InputLine
 from remit.protocol.errors import TABLE, Code, RemitError, fault
@@ -71,6 +74,10 @@ class SharedConversation:
         """Permission requests that were answered with no, because nobody can type here."""
         self._pausing = False
         self._editing = False
+        self._rows: RowEditor | None = None
+        """The draft while it is edited row by row."""
+        self._unsent = ""
+        """The last line that could not be sent, for /again."""
         self.is_leaving = False
         self.code = 0
         """The exit code."""
@@ -107,6 +114,7 @@ class SharedConversation:
     def _check(self) -> None:
         run = self._view.run
         assert run is not None, "shown before it is looked at"
+        self._close_rows(run)
         self._pausing = self._pausing and run.state is not SessionState.PAUSED
         if run.ended is not None:
             self.code = EXIT[run.ended]
@@ -158,7 +166,8 @@ class SharedConversation:
             except RemitError as error:
                 self._view.board.say(*f"Failed: {worded(error.fault)}".splitlines())
                 self._pausing = False
-            self._view.remind()
+            if self._rows is None:
+                self._view.remind()
 
     async def _take(self, typed: "_Typed | Event | Leave") -> None:
         run, board = self._view.run, self._view.board
@@ -166,17 +175,24 @@ class SharedConversation:
         if isinstance(typed, _Typed) and (answer := _answer(typed, run)) is not None:
             await self._do(answer)
             return
+        if isinstance(typed, _Typed) and self._rows is not None and not typed.line.lstrip().startswith("/"):
+            # A line that starts with / is a command of the chat, as always.
+            await self._edit_row(self._rows, typed.line, run)
+            return
         match _meant(typed, run) if isinstance(typed, _Typed) else typed:
             case None:
                 pass
             case Tell(lines=lines, again=again):
                 board.say(*lines)
-                if self._line is not None and again:
-                    self._line.begin(again)
+                self._keep(again)
+            case Again():
+                self._enter_again()
             case Show():
                 self._view.show_draft()
             case Edit():
                 await self._edit(run)
+            case EditRows():
+                self._open_rows(run)
             case Leave():
                 await self._leave(run)
             case Do(event=event):
@@ -205,7 +221,7 @@ class SharedConversation:
             if self._line is not None and self._view.board.redraws:
                 self._line.begin(f"/edit {run.pending.text}")
             else:
-                self._view.board.say("$EDITOR is not set. Type the new text: /edit TEXT")
+                self._open_rows(run)
             return
         self._editing = True
         try:
@@ -224,6 +240,58 @@ class SharedConversation:
             self._view.board.say("Nothing was changed. The draft is still pending.")
             return
         await self._do(moves.Approve(run.pending.id, text))
+
+    def _open_rows(self, run: Overlay) -> None:
+        assert run.pending is not None, "a draft is edited"
+        self._rows = row_edits.opened(run.pending.id, run.pending.text)
+        self._view.board.say("The draft in rows; those that you do not change stay:", *row_edits.shown(self._rows))
+        self._view.board.say(*row_edits.HELP)
+
+    async def _edit_row(self, editor: RowEditor, line: str, run: Overlay) -> None:
+        board = self._view.board
+        match row_edits.edit(editor, line):
+            case Edited(editor=changed, lines=lines):
+                self._rows = changed
+                board.say(*lines)
+            case Finished(sends=True):
+                self._rows = None
+                try:
+                    await self._do(moves.Approve(editor.draft, editor.text if editor.changed else None))
+                except RemitError:  # it stays to be edited, and to be sent later
+                    self._rows = editor
+                    self._close_rows(run)
+                    raise
+            case Finished():
+                self._rows = None
+                board.say("Nothing was changed. The draft is still pending.")
+            case unclear:
+                board.say(*unclear.lines)
+
+    def _close_rows(self, run: Overlay) -> None:
+        """Stop editing a draft that is not pending any more, and show what was typed."""
+        rows = self._rows
+        if rows is None or (run.pending is not None and run.pending.id == rows.draft):
+            return
+        self._rows = None
+        said = ("Your text was:", *text_lines(rows.text)) if rows.changed else ()
+        self._view.board.say("The draft that you edited is not pending any more.", *said)
+
+    def _keep(self, text: str) -> None:
+        """Give a line that could not be sent back to the person who typed it."""
+        if not text:
+            return
+        self._unsent = text
+        if self._line is not None and self._view.board.redraws:
+            self._line.begin(text)
+        else:
+            self._view.board.say("Your text is kept: /again enters it once more.")
+
+    def _enter_again(self) -> None:
+        text, self._unsent = self._unsent, ""
+        if text:
+            self.entered(text)
+        else:
+            self._view.board.say("Nothing is kept that was not sent.")
 
     # ── permission requests of the local agent ────────────────────────────────────────────────────────────────────────
 
@@ -262,9 +330,11 @@ def _answer(typed: _Typed, run: Overlay) -> moves.Decide | None:
 def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
     """Return the meaning of a line; an answer applies only to the draft that was shown when it was typed."""
     meaning = understood(typed.line, run)
-    answers = isinstance(meaning, Edit) or (isinstance(meaning, Do) and isinstance(meaning.event, _ANSWERS))
+    answers = isinstance(meaning, Edit | EditRows) or (isinstance(meaning, Do) and isinstance(meaning.event, _ANSWERS))
     if answers and run.pending is not None and run.pending.id != typed.draft:
-        return Tell(("There is a newer draft. Read it first.",))
+        # A text, as in /edit TEXT, was long to type; an answer of a word could be entered again without reading.
+        is_text = typed.line.lstrip().startswith("/") and " " in typed.line.strip()
+        return Tell(("There is a newer draft. Read it first.",), again=typed.line if is_text else "")
     return meaning
 
 

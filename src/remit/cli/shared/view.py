@@ -115,7 +115,9 @@ class SharedRunDisplay:
             return
         # Text that was typed before the question appeared is not an answer, and neither is a command.
         if run.decides == "agent" and not self._line.text.startswith("/"):
-            self._line.take()
+            taken = self._line.take().strip()
+            if len(taken) > 1:
+                self._note("What you typed before this draft came was not entered; Ctrl-P brings it back.")
         if not self.board.redraws:
             self.board.tell([*wording.draft_lines(run), wording.KEYS])
 

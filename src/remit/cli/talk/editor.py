@@ -82,10 +82,13 @@ class LineEditor:
         text = self._buffer.text
         if self._app.layout.is_searching:
             stop_search()
-        self._buffer.reset()
+        # Not lost: the keys for earlier lines (Up, or Ctrl-P) bring it back.
+        self._buffer.reset(append_to_history=True)
         return text
 
     def begin(self, text: str) -> None:
+        if self._buffer.text.strip():
+            self._buffer.append_to_history()
         self._buffer.document = Document(text)
 
     def ask(self) -> None:

@@ -12,6 +12,9 @@ import click
 from remit.cli.show.display import can_redraw
 from remit.cli.talk.input_line import PROMPT, Entered, Fragments, InputLine
 
+# A terminal that edits lines itself drops what is typed beyond this, with the line break (N_TTY_BUF_SIZE of Linux).
+LONGEST_LINE = 4_096
+
 
 class PipedLines:
     """Reads one request per line from stdin."""
@@ -140,6 +143,14 @@ class PlainLine:
         except OSError:
             raw = b""
         self._asking = False
+        if len(raw) >= LONGEST_LINE:
+            self._begun = ""
+            self._write(
+                f"The terminal cut this line after {LONGEST_LINE - 1:,} bytes, so it was not entered.\n"
+                "→ End a line with \\ and go on in the next one.\n"
+            )
+            self.ask()
+            return
         if not raw:  # Ctrl-D, or the terminal is gone
             self._ignore()
             self._entered(None)
