@@ -23,7 +23,7 @@ _SHARED = {
 
 
 @click.command()
-@click.argument("agent", shell_complete=chat_names)
+@click.argument("agent", required=False, shell_complete=chat_names)
 @click.argument("device", required=False, shell_complete=device_names)
 @click.option(
     "--agent",
@@ -65,7 +65,7 @@ _SHARED = {
 @click.pass_context
 def chat(
     ctx: click.Context,
-    agent: str,
+    agent: str | None,
     device: str | None,
     shared_agent: str | None,
     objective: str | None,
@@ -95,20 +95,25 @@ def chat(
     request.
 
     With a DEVICE, AGENT is a profile of the team. Its agent works with the agent that the device shares, towards
-    --objective, while you watch. You approve, edit or reject drafts (`a`, `e`, `r WHY`). Further commands are /pause,
-    /resume, /stop, /take over (you write), /hand back, /objective and /mode; /help lists all. Ctrl-C pauses. A second
-    Ctrl-C exits: the run stays paused until you resume it with --continue. Without a terminal, messages are printed as
-    lines on stdout, and you answer drafts with `remit pending`. The exit code is 0 if the run was completed or stopped,
-    5 or 6 if it reached a limit, and 1 if something failed.
+    --objective, while you watch. Without both, the only profile and the only paired device are taken; you are asked if
+    there are several, and for the objective. You approve, edit or reject drafts (`a`, `e`, `r WHY`). Further commands
+    are /pause, /resume, /stop, /take over (you write), /hand back, /objective and /mode; /help lists all. Ctrl-C
+    pauses. A second Ctrl-C exits: the run stays paused until you resume it with --continue. Without a terminal,
+    messages are printed as lines on stdout, and you answer drafts with `remit pending`. The exit code is 0 if the run
+    was completed or stopped, 5 or 6 if it reached a limit, and 1 if something failed.
 
     \b
     Example:
       remit chat assistant
       remit chat assistant --session chat-5f0c2d81e9a4
       printf 'Sort my receipts\\nAnd the tax?\\n' | remit chat assistant --jsonl
+      remit chat
       remit chat reviewer bobs-laptop --objective "Review the API" --mode semi_auto
       remit chat reviewer bobs-laptop --continue
     """
+    if device is None:
+        agent, device = _chosen(agent, team_file, overrides)
+    assert agent is not None, "one was named or chosen"
     foreign = _SHARED if device is None else _ALONE
     if wrong := [option for name, option in foreign.items() if ctx.params[name]]:
         where = "needs a DEVICE: remit chat PROFILE DEVICE" if device is None else "is for a chat without DEVICE"
@@ -116,7 +121,9 @@ def chat(
     if device is None:
         _alone(agent, session, user, max_tokens, deadline_ms, verbose, as_jsonl, team_file, overrides)
     if objective is None and continued is None:
-        raise click.UsageError("give --objective TEXT to start a run, or --continue to resume one")
+        from remit.cli.shared.choosing import ask_objective
+
+        objective = ask_objective()
     if objective is not None and not objective.strip():
         raise click.BadParameter("must not be empty", param_hint="--objective")
     if as_json and as_jsonl:
@@ -140,6 +147,13 @@ def chat(
         named_team=team_file,
     )
     raise SystemExit(chat_with_shared_agent(order))
+
+
+def _chosen(agent: str | None, team_file: Path | None, overrides: tuple[str, ...]) -> tuple[str | None, str | None]:
+    """Return the profile and the device of a chat without DEVICE, or the agent alone."""
+    from remit.cli.shared.choosing import choose_pair
+
+    return choose_pair(agent, team_file, overrides) or (agent, None)
 
 
 def _alone(
