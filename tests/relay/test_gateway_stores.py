@@ -9,8 +9,12 @@ import pytest
 from gateway_stores import Kind, OpenStore, StoreMaker, empty_database, open_store
 from gateways import id_of
 from remit.relay.gateway.limits import DAY_S, GatewayLimits
-from remit.relay.gateway.ports import ROW_BYTES, CleanupResult, NoRoom, Placed, StoredDevice, StoreSize
-from remit.relay.wire import AllowSenders, BundleReply, Delivery, Denied, Done, Expired, Publish, Refused
+from remit.relay.gateway.ports import ROW_BYTES, CleanupResult, NoRoom, Placed, SentMessage, StoredDevice, StoreSize
+from remit.relay.gateway.queue import open_queue
+from remit.relay.gateway.server import FILE
+from remit.relay.gateway.sqlite_store import SqliteGatewayStore
+from remit.relay.wire import AllowSenders, BundleReply, Delivery, Denied, Done, Expired, Publish, Put, Refused
+from remit.stores.connection import write_lock
 from remit.testing import ManualClock
 
 A, B = id_of("a"), id_of("b")
@@ -64,6 +68,30 @@ async def test_a_number_is_stored_once_also_after_it_was_delivered_and_after_a_r
         await at.enter("b")
         again = await at.put("a", "b", 7)
         assert (isinstance(again, Placed) and again.is_new, await at.bodies("b")) == (False, [])
+
+
+async def test_what_is_acknowledged_before_it_is_written_leaves_only_its_number(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    async with open_store(SqliteGatewayStore(path, durability="process")) as at:
+        await at.enter("a")
+        await at.enter("b")
+    queue = open_queue(path, "process", GatewayLimits(), lambda: 0)
+    with write_lock(queue.connection):
+        for number in (1, 2, 3):
+            placed = queue.put(SentMessage(1, 1, A, Put(B, number, b"sealed"), number))
+            assert placed == Placed(number, is_new=True)
+        queue.acknowledge(2, 2)
+        assert (queue.all.messages, queue.all.size) == (1, 6)
+        before = queue.connection.total_changes()
+        queue.write()
+        assert queue.connection.total_changes() - before == 2  # the third message, and the last number of the pair
+    queue.connection.close()
+    async with open_store(SqliteGatewayStore(path, durability="process")) as at:
+        await at.enter("a")
+        await at.enter("b")
+        assert await at.bodies("b") == [b"sealed"]
+        again = [await at.put("a", "b", number) for number in (1, 2, 3, 4)]
+        assert [isinstance(each, Placed) and each.is_new for each in again] == [False, False, False, True]
 
 
 async def test_a_page_has_as_much_as_was_asked_for_and_at_least_one(at: OpenStore) -> None:

@@ -40,7 +40,6 @@ class DeviceConnection:
         "_window_bytes",
         "access",
         "acked",
-        "acking",
         "closing",
         "device",
         "heard",
@@ -80,8 +79,6 @@ class DeviceConnection:
         """Counts how often the device changed its list of allowed senders."""
         self.routes: dict[str, DeliveryRoute] | None = None
         """The routes on which messages of this device were accepted recently."""
-        self.acking = False
-        """Whether the last acknowledgement is not written yet."""
         self.unstored = 0
         """How many bytes it has sent that are not durable yet."""
         self.room: asyncio.Future[None] | None = None

@@ -350,24 +350,10 @@ class Exchange:
         # An honest device does not acknowledge a place that was not sent yet.
         if not connection.acknowledge(min(place, connection.sent), connection.heard):
             return
-        if not connection.acking:
-            self._write_ack(connection)
+        # The current place: what was delivered after it may not be in the store yet, and would stay there.
+        self._store.acknowledge(connection.key, connection.acked, _done)
         if not connection.live:
             self._next_page(connection)
-
-    def _write_ack(self, connection: DeviceConnection) -> None:
-        """Delete what is acknowledged so far; later acknowledgements follow together."""
-        connection.acking = True
-        place = connection.acked
-
-        def written(_: None) -> None:
-            if connection.acked > place:
-                self._write_ack(connection)
-            else:
-                connection.acking = False
-
-        # The current place: what was delivered after it may not be in the file yet, and would stay there.
-        self._store.acknowledge(connection.key, place, written)
 
     def _next_page(self, connection: DeviceConnection) -> None:
         """Read the next page, if the window has room and no page is being read."""
@@ -420,3 +406,6 @@ class Exchange:
         dirty, self._dirty = self._dirty, {}
         for connection in dirty.values():
             connection.flush(now)
+
+
+def _done(_: None) -> None: ...

@@ -4,7 +4,7 @@ Everything here runs in the writer's thread, inside a transaction, in the order 
 of messages and durability are decided in one place.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -99,6 +99,9 @@ _INSERT_MANY = _INSERT + ", ".join(["(?, ?, ?, ?, ?, ?)"] * _ROWS)
 # Allowed routes between two devices that are remembered.
 _MOST_ROUTES = 20_000
 
+_Row = tuple[int, int, int, int, int, bytes]
+"""A row of `message`."""
+
 
 class _Route:
     """A receiver that a sender may reach, and the last number that the sender used."""
@@ -175,8 +178,8 @@ class Queue:
         self._shut: dict[int, set[str]] = {}
         """For each connection the receivers for which a message was refused, until one is put `anew`."""
         self._routes: dict[tuple[int, str], _Route] = {}
-        self._new: list[tuple[int, int, int, int, int, bytes]] = []
-        """The rows that are not written yet; `_used` has their last numbers."""
+        self._new: defaultdict[int, deque[_Row]] = defaultdict(deque)
+        """For each receiver the rows that are not written yet, by place; `_used` has their last numbers."""
         self._used: dict[tuple[int, int], int] = {}
         counted = "SELECT receiver, sender, count(*), sum(length(body)) FROM message GROUP BY receiver, sender"
         for receiver, sender, messages, size in self.connection.execute(counted):
@@ -285,13 +288,13 @@ class Queue:
         if not route.number:
             self.kept += ROW_BYTES
         route.number = self._used[route.receiver, sender] = put.number
-        self._new.append((place, route.receiver, sender, put.number, self.wall_ms(), put.body))
+        self._new[route.receiver].append((place, route.receiver, sender, put.number, self.wall_ms(), put.body))
         self.count(route.receiver, sender, 1, len(put.body))
         return Placed(place, is_new=True)
 
     def write(self) -> None:
         """Write the queued rows: before each query on them, and at the end of each transaction."""
-        new, used = self._new, self._used
+        new, used = sorted(chain.from_iterable(self._new.values())), self._used
         whole = len(new) - len(new) % _ROWS
         for start in range(0, whole, _ROWS):
             self.connection.execute(_INSERT_MANY, tuple(chain.from_iterable(new[start : start + _ROWS])))
@@ -304,7 +307,7 @@ class Queue:
                 " ON CONFLICT DO UPDATE SET number = ?3, used_ms = ?4, expired = 0",
                 (receiver, sender, number, now_ms),
             )
-        new.clear()
+        self._new.clear()
         used.clear()
 
     def forget_routes(self) -> None:
@@ -347,8 +350,19 @@ class Queue:
         return Page(found, more=False)
 
     def acknowledge(self, receiver: int, place: int) -> None:
-        """Delete what the receiver has acknowledged."""
-        self.write()
+        """Delete what the receiver has acknowledged.
+
+        A message that is not written yet is never written: its receiver has stored it. Its number is written in this
+        transaction, and only then its sender gets a receipt. If the gateway dies before that, the sender sends it
+        again, and the receiver recognises the number.
+        """
+        new = self._new[receiver]
+        while new and new[0][0] <= place:
+            row = new.popleft()
+            self.count(receiver, row[2], -1, -len(row[5]))
+        whole = self._receivers.get(receiver)
+        if whole is None or whole.messages == len(new):
+            return  # nothing of it is in the file
         gone = (
             "SELECT sender, count(*), sum(length(body)) FROM message WHERE receiver = ? AND place <= ? GROUP BY sender"
         )
