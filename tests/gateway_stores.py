@@ -1,7 +1,7 @@
 """Stores of gateways for tests: a file, and a database that gateways share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -59,6 +59,9 @@ class Events:
 
     def settled(self) -> None:
         pass
+
+    def placed(self, messages: Sequence[SentMessage], results: Sequence[Placed | Refused]) -> None:
+        self._tell("placed", [message.put.number for message in messages], list(results))
 
     def failed(self) -> None:
         self._tell("failed")

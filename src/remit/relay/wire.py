@@ -77,7 +77,7 @@ class Welcome(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """Whether the device was unknown, so that its list of allowed senders is unknown too."""
 
 
-class Receipt(Struct, frozen=True, array_like=True):
+class Receipt(Struct, frozen=True, array_like=True, gc=False):
     """One message that is durable at the gateway."""
 
     to: DeviceId
@@ -113,7 +113,7 @@ class Expired(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     reason: str = ""
 
 
-class Delivery(Struct, frozen=True, array_like=True, tag="delivery"):
+class Delivery(Struct, frozen=True, array_like=True, gc=False, tag="delivery"):
     """An encrypted message for the device. It may be repeated until its place is acknowledged."""
 
     place: Place
@@ -184,7 +184,7 @@ class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
     """Whether it only asks for its status; this changes nothing, and its other connection continues."""
 
 
-class Put(Struct, frozen=True, array_like=True, tag="put"):
+class Put(Struct, frozen=True, array_like=True, gc=False, tag="put"):
     """An encrypted message; its number is larger than that of any earlier message to the same device."""
 
     to: DeviceId

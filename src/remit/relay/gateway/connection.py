@@ -1,8 +1,8 @@
 """The gateway's side of one device connection: what was sent, what was acknowledged, what waits to be written."""
 
 import asyncio
+import struct
 from collections import deque
-from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -10,6 +10,7 @@ from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.wire import Bye, Delivery, Receipt, Stored, encode_binary, encode_text
 
 _TEXT, _BINARY, _CLOSE, _PONG = 0x1, 0x2, 0x8, 0xA
+_MEDIUM, _LARGE = struct.Struct("!BBH").pack, struct.Struct("!BBQ").pack
 _GOING_AWAY = (1001).to_bytes(2)
 
 
@@ -102,18 +103,17 @@ class DeviceConnection:
     def pong(self, payload: bytes) -> None:
         self._add(_PONG, payload)
 
-    def deliver(self, deliveries: Iterable[Delivery]) -> None:
-        """Send messages; they stay in the window until they are acknowledged."""
+    def deliver(self, delivery: Delivery) -> None:
+        """Send a message; it stays in the window until it is acknowledged."""
         window = self._window
         if window is None:
             # Most devices have no unacknowledged messages, and an empty deque takes 600 bytes.
             window = self._window = deque()
-        for delivery in deliveries:
-            size = len(delivery.body)
-            window.append((delivery.place, size))
-            self._window_bytes += size
-            self.sent = delivery.place
-            self._add(_BINARY, encode_binary(delivery))
+        size = len(delivery.body)
+        window.append((delivery.place, size))
+        self._window_bytes += size
+        self.sent = delivery.place
+        self._add(_BINARY, encode_binary(delivery))
 
     def flush(self, now: float) -> None:
         """Send everything that was added."""
@@ -141,12 +141,12 @@ class DeviceConnection:
         # Frames of a server are not masked (RFC 6455, 5.1), and these are neither fragmented nor compressed.
         size = len(payload)
         if size < 126:
-            self._out.append(bytes((0x80 | opcode, size)) + payload)
+            self._out.append(bytes((0x80 | opcode, size)))
         elif size < 65_536:
-            self._out.append(bytes((0x80 | opcode, 126)) + size.to_bytes(2) + payload)
+            self._out.append(_MEDIUM(0x80 | opcode, 126, size))
         else:
-            self._out.append(bytes((0x80 | opcode, 127)) + size.to_bytes(8))
-            self._out.append(payload)
+            self._out.append(_LARGE(0x80 | opcode, 127, size))
+        self._out.append(payload)
 
     # ── acknowledgements ──────────────────────────────────────────────────────────────────────────────────────────────
 

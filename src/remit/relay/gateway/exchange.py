@@ -4,6 +4,7 @@ Everything here runs in the event loop without waiting: work goes to the store, 
 """
 
 import asyncio
+from collections.abc import Sequence
 from itertools import count
 
 from remit.relay.gateway.connection import DeliveryRoute, DeviceConnection
@@ -158,6 +159,26 @@ class Exchange:
 
     # ── events of the store ───────────────────────────────────────────────────────────────────────────────────────────
 
+    def placed(self, messages: Sequence[SentMessage], results: Sequence[Placed | Refused]) -> None:
+        """Give their senders the receipts of messages, if they are still connected."""
+        for (number, _, sender, put, _), result in zip(messages, results, strict=True):
+            size = len(put.body)
+            self._unstored -= size
+            connection = self.devices.get(sender)
+            if connection is not None and connection.number != number:
+                connection = None  # it has connected again meanwhile
+            if connection is not None:
+                connection.unstored -= size
+            if isinstance(result, Refused):
+                self.metrics.refuse("message", result.code)
+                if connection is not None:
+                    self._refused(connection, result)
+                continue
+            self.metrics.stored += result.is_new
+            if connection is not None:
+                connection.receipt(Receipt(put.to, put.number, not result.is_new))
+                self._dirty[number] = connection
+
     def failed(self) -> None:
         """Disconnect everyone after a failed write: devices send again whatever has no receipt."""
         self.troubled = True
@@ -253,36 +274,26 @@ class Exchange:
         size = len(put.body)
         connection.unstored += size
         self._unstored += size
+        message = SentMessage(connection.number, connection.key, connection.device, put, place)
         receiver = self.devices.get(put.to)
-        at_once = place is not None and receiver is not None and self._is_known(connection, receiver, put)
-        if at_once and place is not None and receiver is not None:
-            receiver.deliver((Delivery(place, connection.device, put.number, put.body),))
+        if place is not None and receiver is not None and self._is_known(connection, receiver, put):
+            receiver.deliver(Delivery(place, connection.device, put.number, put.body))
             self._soon(receiver)
-        else:
-            self._slow[put.to] = self._slow.get(put.to, 0) + 1
+            self._store.put_delivered(message)
+            return
+        self._slow[put.to] = self._slow.get(put.to, 0) + 1
         access = receiver.access if receiver is not None else 0
 
         def placed(result: Placed | Refused) -> None:
-            connection.unstored -= size
-            self._unstored -= size
-            if not at_once:
-                self._count_down(put.to)
-            if isinstance(result, Refused):
-                self.metrics.refuse("message", result.code)
-                self._refused(connection, result)
-                return
-            self.metrics.stored += result.is_new
-            if not connection.closing:
-                connection.receipt(Receipt(put.to, put.number, not result.is_new))
-                self._dirty[connection.number] = connection
-            if result.is_new and not at_once:
+            self._count_down(put.to)
+            self.placed((message,), (result,))
+            if isinstance(result, Placed) and result.is_new:
                 if receiver is not None:
                     self._learn(connection, put.to, DeliveryRoute(receiver, access, put.number))
                 if now := self.devices.get(put.to):
                     self._pass_on(now, Delivery(result.place, connection.device, put.number, put.body))
 
-        message = SentMessage(connection.number, connection.key, connection.device, put, place)
-        self._store.put(message, placed, urgent=not at_once)
+        self._store.put(message, placed)
 
     def _is_known(self, connection: DeviceConnection, receiver: DeviceConnection, put: Put) -> bool:
         """Return whether a message will certainly be accepted, and no earlier message is still being written."""
@@ -329,7 +340,7 @@ class Exchange:
             receiver.stale = True
             return
         if receiver.has_room(self._limits):
-            receiver.deliver((delivery,))
+            receiver.deliver(delivery)
             self._dirty[receiver.number] = receiver
         else:
             receiver.live = False
@@ -371,7 +382,8 @@ class Exchange:
             # A file calls back in the order of the calls, so what it stores after this page is delivered after it.
             connection.live = not more
             if page.deliveries:
-                connection.deliver(page.deliveries)
+                for delivery in page.deliveries:
+                    connection.deliver(delivery)
                 self._dirty[connection.number] = connection
             if not page.more:
                 connection.sent = max(connection.sent, page.upto)

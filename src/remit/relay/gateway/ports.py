@@ -4,7 +4,7 @@
 share. One conformance suite tests both.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from remit.relay.gateway.limits import GatewayLimits
@@ -121,6 +121,9 @@ class StoreEvents(Protocol):
     def settled(self) -> None:
         """Several callbacks have been called: send what they left."""
 
+    def placed(self, messages: Sequence[SentMessage], results: Sequence[Placed | Refused]) -> None:
+        """Several calls of `put_delivered` are durable, or refused."""
+
     def failed(self) -> None:
         """Writing or reading failed; callbacks of earlier calls may never be called."""
 
@@ -177,12 +180,15 @@ class GatewayStore(Protocol):
         """Return the place that the next message will have, if that can be known before it is stored."""
         ...
 
-    def put(self, message: SentMessage, then: Callable[[Placed | Refused], None], *, urgent: bool = True) -> None:
+    def put(self, message: SentMessage, then: Callable[[Placed | Refused], None]) -> None:
         """Queue a message for its receiver, unless it is a repeat.
 
         After a refusal nothing more is accepted for the same receiver on the same connection until the sender confirms
         the refusal (`anew`): no message overtakes an earlier one.
         """
+
+    def put_delivered(self, message: SentMessage) -> None:
+        """Queue a message at its reserved place that its receiver was sent already: see `StoreEvents.placed`."""
 
     def acknowledge(self, receiver: int, place: int, then: Callable[[None], None]) -> None:
         """Delete the messages of a receiver up to a place."""

@@ -5,7 +5,7 @@ of messages and durability are decided in one place.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -269,7 +269,7 @@ class Queue:
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def put(self, message: SentMessage) -> Placed | Refused:
+    def put(self, message: SentMessage, at_ms: int | None = None) -> Placed | Refused:
         """Queue a message at its reserved place, unless it is a repeat."""
         connection, sender, sender_id, put, place = message
         assert place is not None
@@ -288,9 +288,15 @@ class Queue:
         if not route.number:
             self.kept += ROW_BYTES
         route.number = self._used[route.receiver, sender] = put.number
-        self._new[route.receiver].append((place, route.receiver, sender, put.number, self.wall_ms(), put.body))
+        at_ms = at_ms or self.wall_ms()
+        self._new[route.receiver].append((place, route.receiver, sender, put.number, at_ms, put.body))
         self.count(route.receiver, sender, 1, len(put.body))
         return Placed(place, is_new=True)
+
+    def put_all(self, messages: Iterable[SentMessage]) -> list[Placed | Refused]:
+        """Queue messages in their order."""
+        at_ms = self.wall_ms()
+        return [self.put(message, at_ms) for message in messages]
 
     def write(self) -> None:
         """Write the queued rows: before each query on them, and at the end of each transaction."""
@@ -401,9 +407,12 @@ class Queue:
     def count(self, receiver: int, sender: int, messages: int, size: int) -> None:
         """Add a number of messages and bytes from one device to another to the counters."""
         whole, pair = self._receivers[receiver], self._pairs[receiver, sender]
-        for held in (whole, pair, self.all):
-            held.messages += messages
-            held.size += size
+        whole.messages += messages
+        whole.size += size
+        pair.messages += messages
+        pair.size += size
+        self.all.messages += messages
+        self.all.size += size
         if not whole.messages:
             del self._receivers[receiver]
         if not pair.messages:

@@ -69,6 +69,8 @@ class DeviceRateLimit:
         self._fill(now)
         self._frames -= frames
         self._bytes -= size
+        if self._frames >= 0 and self._bytes >= 0:
+            return 0.0
         return max(0.0, -self._frames / self._limits.frames_per_s, -self._bytes / self._limits.bytes_per_s)
 
     def left(self, now: float) -> RateAllowance:
@@ -84,8 +86,12 @@ class DeviceRateLimit:
     def _fill(self, now: float) -> None:
         passed, self._at = now - self._at, now
         limits = self._limits
-        self._frames = min(limits.frames_burst, self._frames + passed * limits.frames_per_s)
-        self._bytes = min(limits.bytes_burst, self._bytes + passed * limits.bytes_per_s)
+        # Not `min`: this runs for each frame.
+        if (frames := self._frames + passed * limits.frames_per_s) > limits.frames_burst:
+            frames = limits.frames_burst
+        if (size := self._bytes + passed * limits.bytes_per_s) > limits.bytes_burst:
+            size = limits.bytes_burst
+        self._frames, self._bytes = frames, size
 
 
 class Gateway:

@@ -60,7 +60,12 @@ class SqliteGatewayStore:
         self._queue = queue
         self._place = queue.last_place()
         self._writer = GatewayWriter(
-            self.path, queue, settled=events.settled, troubled=events.failed, commit_hook=self._commit_hook
+            self.path,
+            queue,
+            placed=events.placed,
+            settled=events.settled,
+            troubled=events.failed,
+            commit_hook=self._commit_hook,
         )
 
     async def close(self) -> None:
@@ -79,8 +84,11 @@ class SqliteGatewayStore:
         self._place += 1
         return self._place
 
-    def put(self, message: SentMessage, then: Callable[[Placed | Refused], None], *, urgent: bool = True) -> None:
-        self._writer.do(lambda queue: queue.put(message), then, urgent=urgent)
+    def put(self, message: SentMessage, then: Callable[[Placed | Refused], None]) -> None:
+        self._writer.do(lambda queue: queue.put(message), then)
+
+    def put_delivered(self, message: SentMessage) -> None:
+        self._writer.put_delivered(message)
 
     def acknowledge(self, receiver: int, place: int, then: Callable[[None], None]) -> None:
         self._writer.do(lambda queue: queue.acknowledge(receiver, place), then, urgent=False)

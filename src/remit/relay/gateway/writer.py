@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
+from remit.relay.gateway.ports import Placed, SentMessage
 from remit.relay.gateway.queue import Queue
+from remit.relay.wire import MAX_BODY, Refused
 from remit.stores.connection import write_lock
 from remit.stores.group_commit import GroupCommit, resolve
 
@@ -16,8 +18,12 @@ T = TypeVar("T")
 # The event loop writes this few jobs itself while the disk is fast.
 FEW = 32
 
-# Jobs that are not urgent wait this long for others: a commit costs more than its content.
-PATIENCE_S = 0.003
+# Jobs that are not urgent wait this long for others: a commit costs more than its content. Receivers have these
+# messages already and acknowledge many of them meanwhile, so that they need not be written.
+PATIENCE_S = 0.01
+# Half of what a device sends without receipts: it never waits for a commit that waits for others.
+MOST_DELIVERED = 128
+MOST_DELIVERED_BYTES = 8 * MAX_BODY
 
 _log = logging.getLogger("remit.relay")
 
@@ -37,18 +43,29 @@ class GatewayWriter:
         path: Path,
         queue: Queue,
         *,
+        placed: Callable[[Sequence[SentMessage], Sequence[Placed | Refused]], None],
         settled: Callable[[], None],
         troubled: Callable[[], None],
         commit_hook: Callable[[], None] | None = None,
     ) -> None:
         self._path = path
         self._queue = queue
+        self._placed = placed
         self._settled = settled
         self._troubled = troubled
         self._commit_hook = commit_hook
         self._failed = False
         self._miscounted = False
         self._waiting: set[asyncio.Future[Any]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._staged: list[Job] = []
+        """The jobs that the thread does not know yet."""
+        self._run: list[SentMessage] | None = None
+        """The messages of the last staged job, if it may get more of them."""
+        self._delivered = self._delivered_bytes = 0
+        """How many messages in staged jobs were delivered already, and their size."""
+        self._planned = False
+        self._timer: asyncio.TimerHandle | None = None
         # In the queue, None marks the end of a failure. A hook simulates slow or failing disks, which must not block
         # the event loop.
         self._group = GroupCommit[Job | None](
@@ -63,11 +80,47 @@ class GatewayWriter:
 
     def do(self, run: Callable[[Queue], T], then: Callable[[T], None], *, urgent: bool = True) -> None:
         """Queue *run*; *then* gets its result once that is durable, and is never called if it fails."""
-        self._group.queue.append(Job(run, then))
+        self._run = None
+        self._staged.append(Job(run, then))
         if urgent:
-            self._group.wake_soon()
+            self._pass_soon()
         else:
-            self._group.wake_within(PATIENCE_S)
+            self._pass_later()
+
+    def put_delivered(self, message: SentMessage) -> None:
+        """Queue a message that its receiver was sent already; it shares a job with others before and after it."""
+        if self._run is None:
+            self._run = run = []
+            self._staged.append(Job(partial(_put_all, run), partial(self._placed, run)))
+            self._pass_later()
+        self._run.append(message)
+        self._delivered += 1
+        self._delivered_bytes += len(message.put.body)
+        if self._delivered >= MOST_DELIVERED or self._delivered_bytes >= MOST_DELIVERED_BYTES:
+            self._pass_soon()
+
+    def _pass_soon(self) -> None:
+        """Pass all staged jobs to the thread after all ready tasks have run: jobs that they queue share the commit."""
+        if not self._planned:
+            self._planned = True
+            self._loop.call_soon(self._pass)
+
+    def _pass_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(PATIENCE_S, self._pass)
+
+    def _pass(self) -> None:
+        self._unstage()
+        self._group.wake()
+
+    def _unstage(self) -> None:
+        self._planned, self._run = False, None
+        self._delivered = self._delivered_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._group.queue.extend(self._staged)
+        self._staged.clear()
 
     async def ask(self, run: Callable[[Queue], T]) -> T:
         """Return the result of *run* once it is durable; raises `OSError` if writing fails."""
@@ -81,6 +134,7 @@ class GatewayWriter:
 
     async def stop(self) -> None:
         """Finish all jobs, and end the thread."""
+        self._unstage()
         await self._group.stop()
         self._give_up("the gateway is closed")
 
@@ -97,6 +151,7 @@ class GatewayWriter:
         _log.error("cannot write to %s: %s", self._path, error)
         self._give_up(str(error))
         self._troubled()
+        self._unstage()
         self._group.queue.append(None)
         self._group.wake()
 
@@ -139,3 +194,7 @@ class GatewayWriter:
             elif not self._failed:
                 jobs.append(job)
         return jobs
+
+
+def _put_all(messages: list[SentMessage], queue: Queue) -> list[Placed | Refused]:
+    return queue.put_all(messages)

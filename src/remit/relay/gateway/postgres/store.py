@@ -176,8 +176,11 @@ class PostgresGatewayStore:
         """Return None: the place is taken under the lock of the receiver."""
         return None
 
-    def put(self, message: SentMessage, then: Callable[[Placed | Refused], None], *, urgent: bool = True) -> None:
-        self._do(message, then, urgent=urgent)
+    def put(self, message: SentMessage, then: Callable[[Placed | Refused], None]) -> None:
+        self._do(message, then)
+
+    def put_delivered(self, message: SentMessage) -> None:
+        raise AssertionError(f"no place is reserved: {message.place}")
 
     def acknowledge(self, receiver: int, place: int, then: Callable[[None], None]) -> None:
         self._do(Acknowledging(receiver, place), then, urgent=False)
