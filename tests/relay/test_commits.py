@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from remit.relay.device.state import DeviceFile
+from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.device.writer import MOST_AT_ONCE, Commits, FailedWork, Work
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
@@ -130,3 +130,36 @@ async def test_the_company_of_a_commit_hears_of_it_before_the_next_one_begins(de
     await desk.commits.do(desk.keep("two"))
     assert isinstance(heard[-1][0], FailedWork)
     assert desk.kept() == ["extra", "one", "two"]
+
+
+def test_changes_of_a_file_are_seen_once_whoever_made_them(tmp_path: Path) -> None:
+    here, there = (DeviceFile.open(tmp_path / "device.db", HubKeys(b"k" * 32), "process") for _ in range(2))
+    changes = FileChanges(here)
+    assert [changes.look(), changes.look()] == [True, False]
+    for each in (here, there):
+        each.keep("name", 1)
+        assert [changes.look(), changes.look()] == [True, False]
+    with here.writing():  # a commit without changes
+        pass
+    assert not changes.look()
+    here.close()
+    there.close()
+
+
+def test_a_file_that_another_thread_writes_counts_as_changed(tmp_path: Path) -> None:
+    state = DeviceFile.open(tmp_path / "device.db", HubKeys(b"k" * 32), "process")
+    changes, held, go = FileChanges(state), threading.Event(), threading.Event()
+    assert [changes.look(), changes.look()] == [True, False]
+
+    def write() -> None:
+        with state.writing():
+            held.set()
+            go.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    held.wait(PATIENCE_S)
+    assert [changes.look(), changes.look()] == [True, True]
+    go.set()
+    thread.join()
+    state.close()

@@ -29,6 +29,7 @@ from remit.relay.client import connection
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery, Trouble
 from remit.relay.device.key_file import LOCK_FILE
+from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import MessageCipher
 from remit.relay.messages.audit import Recording
@@ -178,7 +179,7 @@ async def _start(
         stack.enter_context(access.provide(calls))
     if runs is not None:
         await stack.enter_async_context(runs)
-    watch = _ChangeWatcher(known, post, device.gateway)
+    watch = _ChangeWatcher(device.device.state, known, post, device.gateway)
     watch.ended.add_done_callback(lambda ended: calls.end(ended.result()) if not ended.cancelled() else None)
     reading = partial(
         route_messages,
@@ -217,7 +218,10 @@ def _after(wake: Callable[[], None], listener: Callable[[T], None]) -> Callable[
 class _ChangeWatcher:
     """Keeps a device up to date with changes by other processes, and notices when it stops."""
 
-    def __init__(self, known: PeerSnapshot, post: MessageDelivery, gateway: GatewayConnection) -> None:
+    def __init__(
+        self, state: DeviceFile, known: PeerSnapshot, post: MessageDelivery, gateway: GatewayConnection
+    ) -> None:
+        self._changes = FileChanges(state)
         self._known = known
         self._post = post
         self._gateway = gateway
@@ -228,7 +232,8 @@ class _ChangeWatcher:
         """Read changes of the known devices periodically."""
         while True:
             await asyncio.sleep(LOOK_S)
-            await self._post.do(self._known.look)
+            if self._changes.look():
+                await self._post.do(self._known.look)
 
     async def tell(self) -> None:
         """Send the allowed senders to the gateway, which refuses others; raise the reason if the link has ended."""

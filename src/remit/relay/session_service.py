@@ -20,6 +20,7 @@ from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, LocalAgent, Mode
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.peers import PeerDevice
+from remit.relay.device.state import FileChanges
 from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.local_turns import LocalTurns
 from remit.relay.messages import audit, types
@@ -36,8 +37,10 @@ from remit.relay.session.review import Review, ReviewFacts, reviews
 from remit.relay.session.run import MoveRefused, Overlay, Transition
 from remit.runtime.ports import StoreError
 
-# The precision of a run's time limit, and how soon commands of other processes are noticed.
+# The precision of a run's time limit, and how soon commands of other processes are noticed; without a run whose time
+# passes, a little later.
 TICK_S = 0.25
+IDLE_TICK_S = 0.5
 # After a start, messages that were waiting have arrived within this time.
 NEWS_S = 2.0
 
@@ -73,6 +76,7 @@ class SessionService:
         self._changed = changed
         self._recorded = recorded
         self._unable = unable
+        self._changes = FileChanges(self._state)
         self._kept = RunRepository(self._state)
         self._runs: dict[str, Overlay] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -372,24 +376,30 @@ class SessionService:
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _tick(self) -> None:
+        waiting = True
         while True:
-            await asyncio.sleep(TICK_S)
+            timed = [each for each in self._runs.values() if each.since_ms is not None]
+            await asyncio.sleep(TICK_S if timed else IDLE_TICK_S)
             for run in [each for each in self._runs.values() if each.since_ms is not None]:
                 if run.spent_ms(self._now_ms()) >= run.limits.max_duration_ms:
                     with suppress(RemitError):
                         await self._do(run.id, moves.Tick())
             # A file that cannot be read now can be read later: a command stays until it is done.
-            with suppress(RemitError, msgspec.DecodeError):
-                await self._run_commands()
+            waiting = self._changes.look() or waiting
+            if waiting:
+                with suppress(RemitError, msgspec.DecodeError):
+                    waiting = await self._run_commands()
 
     # ── from other processes ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _run_commands(self) -> None:
-        """Run the commands of other processes; refuse those that are no longer possible."""
+    async def _run_commands(self) -> bool:
+        """Run the commands of other processes; refuse those that are no longer possible; return whether some wait."""
+        waiting = False
         # Not by `MessageDelivery.do`, which would read the outbox each time.
         for name, command in await asyncio.to_thread(repository.left, self._state):
             run = self._runs.get(command.run)
             if run is not None and repository.is_early(command, run):
+                waiting = True
                 continue
             by = Person(command.by, "pending")
             refused = None if run is None else await self._do(command.run, command.event, command=name, by=by)
@@ -398,6 +408,7 @@ class SessionService:
                 _log.info("a command for run %s was refused: %s", command.run, why)
                 await self._delivery.do(repository.refuse, self._state, name, why)
                 self._unable(command, why)
+        return waiting
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

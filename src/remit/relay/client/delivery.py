@@ -21,6 +21,7 @@ from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.key_publisher import KeyPublisher
 from remit.relay.client.send_queue import Outcome
 from remit.relay.device.identity import PreKey, choose_prekey
+from remit.relay.device.state import FileChanges
 from remit.relay.device.writer import Commits, FailedWork, Work
 from remit.relay.e2e.channel import (
     MessageCipher,
@@ -298,6 +299,8 @@ class MessageDelivery:
         while True:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MOST_AGAIN_S) if self._resting else AGAIN_S
+            if not (self._resting or self._refused):
+                continue
             again, self._refused = self._refused, {}
             for rows in again.values():
                 for row in sorted(rows, key=lambda row: row.id):
@@ -388,6 +391,7 @@ class MessageDelivery:
     async def _tell(self) -> None:
         """Periodically acknowledge, ask for missing messages, and publish keys when few are left."""
         await self._keys.publish()
+        changes, stuck = FileChanges(self._sealer.device.state), list[str]()
         while True:
             await asyncio.sleep(TELL_S)
             if self._keys.are_few:
@@ -400,7 +404,8 @@ class MessageDelivery:
                 if await self.do(self._sealer.may_renew, device) and await self._renew(device):
                     self._later.discard(device)
             if not owed:  # nothing came for a while: missing messages do not come by themselves
-                for device in await self.do(self._sealer.stuck):
+                stuck = await self.do(self._sealer.stuck) if changes.look() or stuck else []
+                for device in stuck:
                     if await self.do(self._sealer.may_renew, device):
                         await self._renew(device)
                 if self._asks_from <= asyncio.get_running_loop().time() and self._link.state == "connected":

@@ -111,6 +111,20 @@ class DeviceFile:
             raise
         self.execute("RELEASE apart")
 
+    def version(self) -> tuple[int, int] | None:
+        """Return a value that changes with each commit, of this process or another; None if that cannot be told now.
+
+        It takes microseconds and does not wait, so that an event loop can ask often.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._connection.pragma("data_version"), self._connection.total_changes()
+        except TROUBLE:
+            return None
+        finally:
+            self._lock.release()
+
     def execute(self, statement: str, *bindings: Any) -> Rows:
         return self._connection.execute(statement, bindings)
 
@@ -191,6 +205,19 @@ class DeviceFile:
                 f"wrong key for {self.path}",
                 "Use the key file or passphrase that it was created with; without it the file cannot be read.",
             )
+
+
+class FileChanges:
+    """Tells whether a file has changed since the last look: most of the time nothing has, and nothing need be read."""
+
+    def __init__(self, state: DeviceFile) -> None:
+        self._state = state
+        self._seen: tuple[int, int] | None = None
+
+    def look(self) -> bool:
+        """Return whether the file may have changed since the last call."""
+        before, self._seen = self._seen, self._state.version()
+        return self._seen is None or self._seen != before
 
 
 class DecryptedCache(Generic[T]):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Fault
 from remit.protocol.records import Kind, SharedStep
-from remit.relay.device.state import DeviceFile
+from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.session.display import with_kinds
 from remit.relay.session.moves import AskPerson, Permit, Send
 from remit.relay.session.run import Transition
@@ -172,6 +172,7 @@ class Recording:
         self._forgotten = 0
         self._troubled = False
         self._news = asyncio.Event()
+        self._changes = FileChanges(file)
 
     async def __aenter__(self) -> "Recording":
         self._brought = await self._recorder.transfer(self._source, ())
@@ -199,6 +200,8 @@ class Recording:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._news.wait()
+            if not (self._changes.look() or self._news.is_set()):
+                continue
             self._news.clear()
             try:
                 await self._bring()
