@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from remit.policy import redaction
 from remit.runtime.frames import Frame
@@ -22,43 +23,46 @@ class Watchdog:
     def __init__(self, running: Callable[[], list[Frame]], report: Callable[[Frame], None]) -> None:
         self._running = running
         self._report = report
-        self._turned = 0.0
+        self._asked = self._answered = 0
+        """The last question of the thread to the loop, and the last one that the loop has answered."""
         self._loop_thread = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Watch the running loop."""
         loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._stop.clear()
-        self._tick(loop)
         self._thread = threading.Thread(target=self._watch, args=(loop,), name="remit-watchdog", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop watching."""
         self._stop.set()
-        if self._timer is not None:
-            self._timer.cancel()
         if self._thread is not None:
             self._thread.join()
 
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._turned = time.monotonic()
-        self._timer = loop.call_later(BLOCKED_S / 2, self._tick, loop)
+    def _answer(self, question: int) -> None:
+        self._answered = question
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        reported = 0.0
+        asked_at, reported = 0.0, 0
         while not self._stop.wait(BLOCKED_S):
-            turned = self._turned
-            if time.monotonic() - turned < 2 * BLOCKED_S or turned == reported:
+            if self._answered == self._asked:
+                # Without an agent at work there is nobody to report, and an idle loop is not woken.
+                if self._running():
+                    self._asked += 1
+                    asked_at = time.monotonic()
+                    with suppress(RuntimeError):  # the loop was closed without `stop`
+                        loop.call_soon_threadsafe(self._answer, self._asked)
+                continue
+            if time.monotonic() - asked_at < BLOCKED_S or self._asked == reported:
                 continue
             task = asyncio.current_task(loop)
             blocking = next((frame for frame in self._running() if frame.task is task), None)
             if blocking is not None and not _is_redacting(self._loop_thread):
-                reported = turned
+                reported = self._asked
                 log.warning("agent %s blocks the event loop in %s", blocking.card.name, blocking.path)
                 loop.call_soon_threadsafe(self._report, blocking)
 
