@@ -32,6 +32,8 @@ MAX_ATTEMPTS = 3
 KEEP_MS = 24 * 3_600_000
 # A person who cancels a run from another terminal should see it end at once: within a fifth of a second in all.
 LISTEN_S = 0.1
+# Without a run here there is nothing to cancel, and a team file can be reloaded a moment later.
+IDLE_LISTEN_S = 0.5
 # Taking a request takes far less time than it takes to send so many commands.
 MOST_UNHEEDED = 1_000
 # How many heartbeats a hub sends during a lease.
@@ -110,7 +112,7 @@ class Leases:
         store, turn = self._dispatch.parts.store, asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             while True:
-                await asyncio.sleep(LISTEN_S)
+                await asyncio.sleep(LISTEN_S if len(self._runs.active) else IDLE_LISTEN_S)
                 try:
                     for control in await store.controls(heard):
                         heard = control.seq

@@ -332,6 +332,12 @@ def claimed(worker: str) -> Query[list[tuple[str, int]]]:
     return lambda connection: [(run, epoch) for run, epoch in connection.execute(sql, (worker,))]
 
 
+def has_claims(worker: str) -> Query[bool]:
+    """Return the query for whether a worker has unfinished runs."""
+    sql = "SELECT 1 FROM request WHERE state = 0 AND worker = ? LIMIT 1"
+    return lambda connection: connection.execute(sql, (worker,)).fetchone() is not None
+
+
 def late_workers(now_ms: int, within_ms: int) -> Query[list[str]]:
     """Return the query for the workers with claims whose leases end *within_ms*."""
     sql = (

@@ -215,7 +215,9 @@ class SqliteStore:
         return await self._do(lambda transaction: transaction.take(run, worker, lease_ms, begin=begin))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
-        await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
+        # A hub without runs has no lease to renew, and need not take the lock of the file for it every second.
+        if self._glance_at(queries.has_claims(worker), failed=True):
+            await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
 
     async def claimed(self, worker: str) -> list[tuple[str, int]]:
         return await self._read(queries.claimed(worker))
