@@ -15,12 +15,13 @@ from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict
 
 from devices import linked, sealer
-from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
+from gateways import NAME, QUICK, GatewayProcess, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.connection import GatewayConnection, ReconnectDelays
 from remit.relay.client.handshake import unreached
 from remit.relay.client.receive_queue import ReceiveQueue
 from remit.relay.client.send_queue import Outcome, SendQueues
+from remit.relay.client.status import ConnectionStatus
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.listener import GatewayListener
 from remit.relay.gateway.server import Gateway
@@ -338,6 +339,32 @@ async def test_a_gateway_that_stands_still_is_said_not_to_answer(tmp_path: Path)
         network.flow()
         await eventually(lambda: a.state == "connected")
     assert [state for state, _ in states][:4] == ["connecting", "connected", "silent", "connected"]
+
+
+async def test_a_connection_says_since_when_it_is_what_it_is_and_why(tmp_path: Path) -> None:
+    heard: list[ConnectionStatus] = []
+    async with GatewayProcess(tmp_path) as gateway, Proxy(await gateway.start()) as network:
+        gateway.networks.append(network)
+        async with link_to(network.url, "a", ping_s=0.05, silence_s=1.0) as a:
+            stop = a.listen(heard.append)
+            await eventually(lambda: a.state == "connected")
+            connected = a.status
+            await gateway.pause()
+            silent = await eventually(lambda: a.status, when=lambda status: status.state == "silent")
+            assert silent.since_ms >= connected.since_ms
+            assert silent.why.startswith("the gateway was not heard from since ")
+            lost = await eventually(lambda: a.status, when=lambda status: status.state in ("waiting", "connecting"))
+            assert lost.since_ms > silent.since_ms
+            # Every further attempt fails, and it is without a connection since the same time.
+            await eventually(lambda: sum(each.state == "waiting" for each in heard) > 1)
+            assert a.status.since_ms == lost.since_ms
+            await gateway.resume()
+            again = await eventually(lambda: a.status, when=lambda status: status.state == "connected")
+            assert again.since_ms > lost.since_ms
+            stop()
+            count = len(heard)
+        assert len(heard) == count
+        assert (a.status.state, a.status.why) == ("ended", "closed by its user")
 
 
 async def test_keys_are_left_and_fetched_and_each_one_time_key_once(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ import ssl as tls
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from typing import Literal
 
 from aiohttp import (
     ClientError,
@@ -37,6 +36,7 @@ from remit.relay.client.handshake import DeviceSigner, greet, unreached
 from remit.relay.client.receive_queue import ReceiveQueue
 from remit.relay.client.rpc import PendingCalls
 from remit.relay.client.send_queue import Outcome, SendQueue, SendQueues
+from remit.relay.client.status import ConnectionStatus, Hear, State, StatusListeners
 from remit.relay.device.identity import device_id
 from remit.relay.wire import (
     FINAL,
@@ -68,6 +68,8 @@ from remit.relay.wire import (
 )
 from remit.transports.remote_calls import CONNECT_S
 
+__all__ = ["ENDED", "ConnectionStatus", "GatewayConnection", "ReconnectDelays", "State"]
+
 # Sent to the gateway and not answered yet: enough for many messages in one commit.
 UNDERWAY_MESSAGES = 256
 UNDERWAY_BYTES = 16 * MAX_BODY
@@ -85,9 +87,6 @@ ENDED: dict[ByeCode, tuple[Code, str]] = {
     "malformed": (Code.MALFORMED_ENVELOPE, "Use the same version of Remit on this device and its gateway."),
 }
 
-State = Literal["connecting", "connected", "silent", "waiting", "ended"]
-"""`silent`: connected, and the gateway has not answered for a while."""
-
 
 class ReconnectDelays(Struct, frozen=True, kw_only=True):
     """How long a connection waits before it reconnects: a random part of a bound that doubles each time."""
@@ -104,7 +103,8 @@ class GatewayConnection:
     """The connection of one device to one gateway; `async with` opens it, and it lasts until the block ends.
 
     *gateway* is the expected name of the gateway: a server with another name gets no signature. *kept* has the last
-    number of each sender (see the module). *changed* is called with each new `state` and a sentence for people.
+    number of each sender (see the module). *changed* is called with each new `state` and a sentence for people;
+    `listen` adds others.
     """
 
     def __init__(
@@ -129,10 +129,9 @@ class GatewayConnection:
         self._ping_s = ping_s
         self._silence_s = silence_s
         self._ssl = ssl
-        self._changed = changed
         self._uniform = uniform
-        self.state: State = "connecting"
-        self.why = ""
+        self._status = StatusListeners()
+        self.listen(lambda status: changed(status.state, status.why))
         self.one_time_left: int | None = None
         """How many one-time keys of this device the gateway has left; None until it has said so."""
         self.welcomed = asyncio.Event()
@@ -392,17 +391,35 @@ class GatewayConnection:
                 return Bye(code="trouble", reason="the gateway does not respond")
             if quiet_s > 1.5 * self._ping_s and self.state == "connected":
                 since = time.strftime("%H:%M:%S", time.localtime(time.time() - quiet_s))
-                self._become("silent", f"the gateway was not heard from since {since}")
+                self._become("silent", f"the gateway was not heard from since {since}", ago_s=quiet_s)
             with suppress(TimeoutError):  # a gateway that stands still takes no ping either, once its buffers are full
                 async with asyncio.timeout(self._ping_s):
                     await socket.ping()
 
     # ── state ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _become(self, state: State, why: str) -> None:
-        self.state, self.why = state, why
+    @property
+    def status(self) -> ConnectionStatus:
+        """The state of the connection, since when, and why."""
+        return self._status.now
+
+    @property
+    def state(self) -> State:
+        """The state alone."""
+        return self._status.now.state
+
+    @property
+    def why(self) -> str:
+        """A sentence for people about the state."""
+        return self._status.now.why
+
+    def listen(self, hear: Hear) -> Callable[[], None]:
+        """Call *hear* with each new status; return how to stop that."""
+        return self._status.listen(hear)
+
+    def _become(self, state: State, why: str, *, ago_s: float = 0.0) -> None:
         _log.debug("%s: %s", self.device, why)
-        self._changed(state, why)
+        self._status.become(state, why, ago_s=ago_s)
 
     def _finish(self, why: str, error: RemitError) -> None:
         if self._end:
