@@ -15,11 +15,12 @@ from typing import ParamSpec, TypeVar
 
 from msgspec import Struct
 
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.errors import Code, RemitError, fault
 from remit.relay import wire
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.key_publisher import KeyPublisher
 from remit.relay.client.send_queue import Outcome
+from remit.relay.client.troubles import Trouble, Troubles, fault_of
 from remit.relay.device.identity import PreKey, choose_prekey
 from remit.relay.device.state import FileChanges
 from remit.relay.device.writer import Commits, FailedWork, Work
@@ -32,6 +33,8 @@ from remit.relay.e2e.channel import (
 )
 from remit.relay.wire import Delivery, Receipt
 from remit.runtime.ports import StoreError
+
+__all__ = ["MessageDelivery", "Trouble"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,8 +55,6 @@ AGAIN_S = 1.0
 MOST_AGAIN_S = 30.0
 # After a start every peer is asked once for missing messages; those asked recently are asked after this time.
 ASK_S = 60.0
-
-Trouble = Callable[[str, Fault | None], None]
 
 _log = logging.getLogger("remit.relay")
 
@@ -83,7 +84,7 @@ class MessageDelivery:
     def __init__(self, sealer: MessageCipher, link: GatewayConnection, *, trouble: Trouble | None = None) -> None:
         self._sealer = sealer
         self._link = link
-        self._trouble: Trouble = trouble or _ignore
+        self._troubles = Troubles(trouble)
         self._works = Commits(sealer.device.state, self._company)
         self._keys = KeyPublisher(sealer.device, link, self.do)
         self._news = asyncio.Event()
@@ -112,9 +113,6 @@ class MessageDelivery:
         self._is_direct = False
         """Whether `_ready` has all messages that were not passed on; otherwise the inbox is read."""
         self._owed: set[str] = set()
-        self._troubled: dict[str, Fault] = {}
-        self._resting: set[str] = set()
-        """Devices that wait for the next retry."""
         self._later: set[str] = set()
         """Devices whose messages could not be accepted, and which must send them again."""
         self._asks_from = 0.0
@@ -199,8 +197,7 @@ class MessageDelivery:
             return self._link.why.rpartition("; ")[0]  # without the time of the next attempt
         if self._link.state == "silent":
             return self._link.why
-        found = self._troubled.get(device)
-        return "" if found is None else found.message
+        return self._troubles.why(device)
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -212,7 +209,7 @@ class MessageDelivery:
                 if self._unseen is not None:
                     raise self._unseen
             for device in self._wanting:
-                if device not in self._resting:
+                if device not in self._troubles.resting:
                     await self._begin(device)
             while self._rows:
                 row = self._rows.popleft()
@@ -248,7 +245,7 @@ class MessageDelivery:
         self._after = look.rows[-1].id if look.rows else self._after
         self._more = len(look.rows) == max(0, look.room)
         self._wanting = look.wanting
-        if self._more or look.rows or not self._resting.issuperset(look.wanting):
+        if self._more or look.rows or not self._troubles.resting.issuperset(look.wanting):
             self._news.set()
 
     def _put(self, row: OutboundMessage) -> None:
@@ -261,10 +258,10 @@ class MessageDelivery:
         if isinstance(outcome, Receipt):
             self._done.append(row.id)
             self._settled.set()
-            self._right(row.to)
+            self._troubles.right(row.to)
         else:
             self._refused.setdefault(row.to, []).append(row)
-            self._wrong(row.to, _fault(outcome))
+            self._troubles.wrong(row.to, fault_of(outcome))
 
     async def _begin(self, device: str) -> None:
         key = await self._key_of(device)
@@ -275,9 +272,9 @@ class MessageDelivery:
         except StoreError:
             raise
         except RemitError as error:  # sending to it is no longer allowed
-            self._wrong(device, error.fault)
+            self._troubles.wrong(device, error.fault)
         else:
-            self._right(device)
+            self._troubles.right(device)
 
     async def _key_of(self, device: str) -> PreKey | None:
         """Return a key to open a session with; None if there is none, which is reported."""
@@ -287,25 +284,25 @@ class MessageDelivery:
                 peer = await self.do(self._sealer.peers.get, device)
                 assert peer is not None, "messages are held only for known devices"
                 return choose_prekey(peer.card, found.bundle, found.one_time)
-            self._wrong(device, _fault(found))
+            self._troubles.wrong(device, fault_of(found))
         except StoreError:
             raise
         except RemitError as error:
-            self._wrong(device, error.fault)
+            self._troubles.wrong(device, error.fault)
         return None
 
     async def _try_again(self) -> None:
         pause_s = AGAIN_S
         while True:
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, MOST_AGAIN_S) if self._resting else AGAIN_S
-            if not (self._resting or self._refused):
+            pause_s = min(2 * pause_s, MOST_AGAIN_S) if self._troubles.resting else AGAIN_S
+            if not (self._troubles.resting or self._refused):
                 continue
             again, self._refused = self._refused, {}
             for rows in again.values():
                 for row in sorted(rows, key=lambda row: row.id):
                     self._put(row)
-            self._resting.clear()
+            self._troubles.resting.clear()
             self._news.set()
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -336,7 +333,7 @@ class MessageDelivery:
             # If it stayed at the gateway it would block messages of others. Its sender holds it, and is asked for it.
             if delivery.sender not in self._later:
                 self._later.add(delivery.sender)
-                self._wrong(delivery.sender, refused.fault)
+                self._troubles.wrong(delivery.sender, refused.fault)
         else:
             with suppress(StoreError):  # the remedy will be needed again
                 await self._remedy(delivery.sender, refused)
@@ -400,7 +397,7 @@ class MessageDelivery:
             for device in owed:
                 with suppress(RemitError):
                     await self.do(self._sealer.acknowledge, device)
-            for device in self._later - self._resting:
+            for device in self._later - self._troubles.resting:
                 if await self.do(self._sealer.may_renew, device) and await self._renew(device):
                     self._later.discard(device)
             if not owed:  # nothing came for a while: missing messages do not come by themselves
@@ -418,32 +415,8 @@ class MessageDelivery:
         # It is still held here, and is sent again with the next message, or when that device starts and asks for it.
         why = f"the gateway deleted messages to this device: {expired.reason or 'not fetched for too long'}"
         suggestion = "Ask its owner if it is still used. They are sent again when it starts, or with the next message."
-        self._wrong(expired.to, fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion))
-
-    def _wrong(self, device: str, why: Fault) -> None:
-        self._resting.add(device)
-        self._troubled[device] = why
-        self._trouble(device, why)
-
-    def _right(self, device: str) -> None:
-        if self._troubled.pop(device, None) is not None:
-            self._trouble(device, None)
+        self._troubles.wrong(expired.to, fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion))
 
 
 def _nothing() -> None:
     """Do nothing: used to start a commit for what `_company` adds."""
-
-
-def _ignore(_device: str, _why: Fault | None) -> None: ...
-
-
-def _fault(answer: wire.Refused | wire.Denied | wire.Done) -> Fault:
-    if isinstance(answer, wire.Done):
-        return fault(Code.RESULT_VALIDATION_FAILED, "unexpected answer from the gateway")
-    if answer.code == "full":
-        return fault(Code.OVERLOADED, answer.reason or "the gateway accepts no more messages for this device for now")
-    return fault(
-        Code.DELEGATION_UNAVAILABLE,
-        answer.reason or "the gateway cannot reach this device",
-        suggestion="The other device must have connected once, and must allow this device.",
-    )
