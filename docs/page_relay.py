@@ -131,6 +131,25 @@ TAIL = """
 `Prompted`, `Drafted`, `LocalFailed`, `Sent`, `Arrived`, `RemoteFailed`, `Tick` and `Restarted` come from the host; the
 others from a person. A run that was going when its process ended comes back `paused`. `Resume` after an error tries
 again: it asks the agent anew, or puts the message that was lost before you once more.
+
+## How far a message has come
+
+| state | meaning | shown in a chat as |
+|---|---|---|
+| `waiting` | it is in the outbox of your device, and will be sent | sent |
+| `taken` | the gateway has stored it | taken by the gateway |
+| `delivered` | the other device has opened it and keeps it | delivered |
+| `read` | the shared agent was given it | read |
+| `answered` | its reply has arrived | |
+| `failed` | the gateway deleted it, or it was declined; the reason is shown | not delivered |
+
+A state is stored before it is shown and never goes back, whichever process is killed. A later state implies the
+earlier ones, so some may be skipped: a quick answer is the receipt for all of them. `read` comes as a message of its
+own, inside the encryption, if the answer takes longer than a second; `delivered` comes with the acknowledgements that
+devices send each other in any case. A message that the gateway deleted because nobody fetched it is still held by
+your device: if the other one comes back, it is sent again, and is `delivered` after all. A device of an earlier
+version sends no `read`. The record has no entry for these states: it has what was sent and what was answered in each
+turn.
 """
 
 ACTS = """

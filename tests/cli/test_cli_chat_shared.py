@@ -719,8 +719,10 @@ def test_programs_get_what_happens_and_nothing_secret(annas: Path) -> None:
     done = remit("chat", "mine", "bob", "--objective", "it", "--mode", "full_auto", "--jsonl", folder=annas)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    kinds = {"remit.shared-state/1", "remit.shared-turn/1"}
+    kinds = {"remit.shared-state/1", "remit.shared-turn/1", "remit.shared-delivery/1"}
     assert {each["schema"] for each in events} == kinds
+    moved = [(each["turn"], each["state"]) for each in events if each["schema"] == "remit.shared-delivery/1"]
+    assert {(1, "waiting"), (1, "answered"), (2, "waiting"), (2, "answered")} <= set(moved)
     said = [each for each in events if each["schema"] == "remit.shared-turn/1"]
     assert [(each["speaker"], each["label"], each["text"]) for each in said] == [
         ("local_agent", "auto_sent", "message 1 about it"),

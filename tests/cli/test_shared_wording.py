@@ -28,7 +28,7 @@ from remit.relay.session import moves
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review
-from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
+from remit.relay.session.run import DeliveryState, MessageProgress, Overlay, PendingDraft, TimelineEntry
 from remit.text.terminal import several_lines
 
 RUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")
@@ -401,3 +401,33 @@ def test_every_command_is_understood_and_explained() -> None:
         unknown = isinstance(meaning, Tell) and meaning.lines[0].startswith("No such command")
         assert not unknown, name
     assert all(cell_len(line) < 120 for line in HELP)
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [("waiting", "sent"), ("taken", "taken by the gateway"), ("delivered", "delivered"), ("read", "read")],
+)
+def test_a_run_that_waits_says_how_far_its_message_has_come(state: DeliveryState, shown: str) -> None:
+    said = TimelineEntry(
+        role="local_agent",
+        text="hi",
+        turn=1,
+        at_ms=0,
+        id="r.m1",
+        delivery=MessageProgress(state=state, since_ms=0),
+    )
+    run = Overlay(
+        id="r",
+        profile="p",
+        device="d",
+        session="s",
+        objective="o",
+        state=SessionState.WAITING_REMOTE,
+        turn=1,
+        timeline=(said,),
+    )
+    assert doing(run) == f"waiting for the other agent ({shown})"
+    away = "waiting to be sent" if state == "waiting" else f"waiting for the other agent ({shown})"
+    assert doing(run, "waiting") == away
+    lines = footer(run, connection="connected", asks=None, now_ms=60_000, width=100, height=40)
+    assert any("may be offline" in line for line in lines) == (state in ("waiting", "taken"))

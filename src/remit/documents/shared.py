@@ -103,6 +103,15 @@ class SharedDraft(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
     ] = False
 
 
+MessageDeliveryState = Annotated[
+    Literal["waiting", "taken", "delivered", "read", "answered", "failed"],
+    Meta(
+        description="`waiting` in the outbox of this device, `taken` by the gateway, `delivered` to the other device, "
+        "`read` by the shared agent, `answered`, or `failed`."
+    ),
+]
+
+
 class SharedTurn(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-turn/1"):
     """A message between two agents. Printed by `remit chat PROFILE DEVICE --jsonl` as it arrives."""
 
@@ -120,6 +129,20 @@ class SharedTurn(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     at_ms: AtMs
     took_ms: Annotated[int, Meta(description="Time to write it; for a reply, time until it arrived.")] = 0
     failed: Annotated[str, Meta(description="Why there will be no reply.")] = ""
+    delivery: Annotated[
+        MessageDeliveryState | None,
+        Meta(description="How far it had come when this was printed. Null: received, or not known."),
+    ] = None
+
+
+class SharedDelivery(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-delivery/1"):
+    """The new state of a message that was sent. Printed by `remit chat PROFILE DEVICE --jsonl` when it changes."""
+
+    run: SharedRunId
+    turn: Annotated[int, Meta(description="The turn of the message.")]
+    state: MessageDeliveryState
+    since_ms: AtMs
+    why: Annotated[str, Meta(description="Why it has failed.")] = ""
 
 
 class _Shared(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from remit.protocol.errors import RemitError
 from remit.relay.call_shared import RemoteCalls
 from remit.relay.client.delivery import MessageDelivery
+from remit.relay.delivery_follower import awaits
 from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import catalog, types
 from remit.relay.messages.types import (
@@ -17,12 +18,13 @@ from remit.relay.messages.types import (
     OffersMessage,
     PeerMessage,
     QuestionMessage,
+    ReadReceipt,
     WithdrawMessage,
 )
 from remit.relay.serve_shared import NOTHING_SHARED, Sharing, decline
 from remit.relay.session import repository
 from remit.relay.session.moves import ENDED
-from remit.relay.session_service import SessionService, awaits
+from remit.relay.session_service import SessionService
 
 _log = logging.getLogger("remit.relay")
 
@@ -46,7 +48,10 @@ async def route_messages(
         try:
             message = types.decode_message(opened.body)
         except RemitError as error:
-            _log.warning("%s: %s", opened.sender, error.fault.message)
+            if types.is_of_later_version(opened.body):
+                _log.info("dropping a message of the device %s: it is of a later version", opened.sender)
+            else:
+                _log.warning("%s: %s", opened.sender, error.fault.message)
             await delivery.taken(opened)
         else:
             await reading.take(opened, message)
@@ -72,6 +77,8 @@ class _Reading:
         self._calls = calls
         self._left: set[str] = set()
         """The questions whose answers stay in the inbox, one for each."""
+        self._read_left: set[str] = set()
+        """The same for receipts."""
 
     async def take(self, opened: Opened, message: PeerMessage) -> None:
         match message:
@@ -83,6 +90,8 @@ class _Reading:
                 await self._answer(opened, message)
             case WithdrawMessage():
                 await self._withdraw(opened, message)
+            case ReadReceipt():
+                await self._read(opened, message)
 
     async def _ask(self, opened: Opened, asks: QuestionMessage) -> None:
         if self._sharing is not None:
@@ -110,6 +119,14 @@ class _Reading:
             _log.info("dropping an answer of the device %s: nothing waits for it", opened.sender)
             await self._delivery.taken(opened)
 
-    def _is_awaited(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
+    async def _read(self, opened: Opened, message: ReadReceipt) -> None:
+        if self._service is not None:
+            await self._service.messages.note_read(opened, message)
+        elif message.to in self._read_left or not await self._delivery.do(self._is_awaited, opened, message):
+            await self._delivery.taken(opened)  # else it waits for the process that has the run
+        else:
+            self._read_left.add(message.to)
+
+    def _is_awaited(self, opened: Opened, message: AnswerMessage | DeclineMessage | ReadReceipt) -> bool:
         kept = repository.kept_runs(self._sealer.device.state)
         return any(run.state not in ENDED and awaits(run, opened, message) for run in kept)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import takewhile
 from typing import Literal
 
@@ -26,6 +27,7 @@ from remit.relay.messages.types import (
     AnswerMessage,
     DeclineMessage,
     QuestionMessage,
+    ReadReceipt,
     WithdrawMessage,
 )
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_incoming
@@ -41,6 +43,9 @@ NOTHING_SHARED = fault(
 
 # Enough to see what happens. A device that is refused more often must not fill the record, which is permanent.
 RECORDED_REFUSALS = Rate(calls=60, seconds=60)
+
+# A quick answer is a receipt too, and so costs no further message. That of the encryption layer comes after this time.
+RECEIPT_S = 1.0
 
 _log = logging.getLogger("remit.relay")
 
@@ -216,12 +221,21 @@ class Sharing:
             question.going = going
             if question.withdrawn:
                 await self._call_off(question, going)
-            response = await asyncio.shield(going.task)
+            response = await self._responded(question, going)
         question.task = response.run
         if response.result is None and response.fault is not None:
             why = declined(asks, response.fault)
             return structs.replace(why, status=response.status.value, tokens=response.usage.total)
         return answered(asks, response)
+
+    async def _responded(self, question: "_Question", going: ActiveRun) -> Response:
+        """Return the response of the agent; if it takes long, first tell the asker that the agent has the question."""
+        opened, asks = question.opened, question.asks
+        if asks.receipt and not (await asyncio.wait({going.task}, timeout=RECEIPT_S))[0]:
+            read = types.write(ReadReceipt(to=asks.id, session=asks.session))
+            with suppress(RemitError):  # a receipt is worth no failure
+                await self._delivery.do(self._sealer.seal, opened.sender, read)
+        return await asyncio.shield(going.task)
 
     def _judged(self, question: "_Question") -> Shared | Fault:
         opened, asks, name = question.opened, question.asks, question.name

@@ -19,6 +19,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, LocalAgent, Mode
 from remit.relay.client.delivery import MessageDelivery
+from remit.relay.delivery_follower import DeliveryFollower, awaits
 from remit.relay.device.peers import PeerDevice
 from remit.relay.device.state import FileChanges
 from remit.relay.e2e.channel import MessageCipher, Opened
@@ -27,7 +28,7 @@ from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Person
 from remit.relay.messages.catalog import choose, latest_offers
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
-from remit.relay.session import moves, repository
+from remit.relay.session import delivery_states, moves, repository
 from remit.relay.session.display import CredentialFilter
 from remit.relay.session.moves import ENDED, Event, SessionState
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
@@ -82,6 +83,8 @@ class SessionService:
         self._locks: dict[str, asyncio.Lock] = {}
         self._local = LocalTurns(agent_of, self._do, self._drafted)
         self._windows: dict[tuple[str, str], Window] = {}
+        self.messages = DeliveryFollower(sealer, delivery, self._runs, self._locks, self._kept, changed, now_ms)
+        """Follows the messages of the runs."""
 
     async def __aenter__(self) -> "SessionService":
         await self._delivery.do(repository.forget_refusals, self._state)
@@ -92,6 +95,7 @@ class SessionService:
                 await self._do(run.id, moves.Restarted())
             if run.sending is not None:
                 await self._do(run.id, moves.Sent(run.sending))
+        await self.messages.__aenter__()
         self._ticking = asyncio.create_task(self._tick())
         self._settled_at = asyncio.get_running_loop().time() + NEWS_S
         return self
@@ -99,6 +103,7 @@ class SessionService:
     async def __aexit__(self, *_: object) -> None:
         self._ticking.cancel()
         await asyncio.wait([self._ticking])
+        await self.messages.__aexit__()
         await self._local.close()
 
     # ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,8 +242,8 @@ class SessionService:
             while True:
                 send = next((each for each in taken.effects if isinstance(each, moves.Send)), None)
                 entry = self._audit_entry(taken, type(event).__name__, by)
-                why = await self._keep(taken, entry, send, opened, command)
-                run = self._runs[run_id] = taken.overlay
+                run, why = await self._keep(taken, entry, send, opened, command)
+                self._runs[run_id] = run
                 opened = command = by = None
                 self._recorded(entry.step)
                 self._changed(run)
@@ -253,7 +258,7 @@ class SessionService:
 
     async def _keep(
         self, taken: Transition, entry: AuditEntry, send: moves.Send | None, opened: Opened | None, command: str | None
-    ) -> Fault | None:
+    ) -> tuple[Overlay, Fault | None]:
         """Store a run together with its message; or without it, and return why it may not be sent."""
         run, why = taken.overlay, None
         if send is not None and (why := self._refusal(run)) is not None:
@@ -261,10 +266,15 @@ class SessionService:
         if send is not None and why is None:
             key = (run.profile, run.device)
             message = QuestionMessage(
-                id=send.id, session=run.session, text=send.text, control=self._control(run), agent=run.agent
+                id=send.id,
+                session=run.session,
+                text=send.text,
+                control=self._control(run),
+                agent=run.agent,
+                receipt=True,
             )
             try:
-                await self._delivery.do(self._commit, run, entry, message, opened, command)
+                run = await self._delivery.do(self._commit, run, entry, message, opened, command)
             except StoreError:
                 raise
             except RemitError as error:
@@ -273,16 +283,16 @@ class SessionService:
                 self._windows[key] = counted(
                     self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
                 )
-                return None
+                return run, None
         asked = run.asked if run.state in ENDED else None
         if asked is not None:
             with suppress(RemitError):  # nothing is sent to a device that was revoked meanwhile
                 await self._delivery.do(
                     self._commit, run, entry, WithdrawMessage(to=asked, session=run.session), opened, command
                 )
-                return why
+                return run, why
         await self._delivery.do(self._commit, run, audit.unsent(entry) if why else entry, None, opened, command)
-        return why
+        return run, why
 
     def _commit(
         self,
@@ -291,16 +301,19 @@ class SessionService:
         message: QuestionMessage | WithdrawMessage | None,
         opened: Opened | None,
         command: str | None,
-    ) -> None:
+    ) -> Overlay:
         with self._state.writing():
             audit.keep(self._state, entry)
             if message is not None:
-                self._sealer.seal(run.device, types.write(message), requester=self._requester)
+                sealed = self._sealer.seal(run.device, types.write(message), requester=self._requester)
+                if isinstance(message, QuestionMessage):
+                    run = delivery_states.released(run, message.id, sealed, self._now_ms())
             self._kept.keep(run)
             if opened is not None:
                 self._sealer.taken(opened.id)
             if command is not None:
                 repository.forget(self._state, command)
+        return run
 
     def _refusal(self, run: Overlay) -> Fault | None:
         profile = self._profile(run.profile)
@@ -423,8 +436,3 @@ class SessionService:
         await self._delivery.do(audit.keep, self._state, entry)
         self._recorded(entry.step)
         raise RemitError(why)
-
-
-def awaits(run: Overlay, opened: Opened, message: AnswerMessage | DeclineMessage) -> bool:
-    """Return whether a run waits for this answer: the first one to its last message, from the device that it asked."""
-    return run.session == message.session and run.device == opened.sender and message.to == run.asked

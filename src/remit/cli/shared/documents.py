@@ -1,9 +1,10 @@
 """A run of two agents as JSON documents, without keys, tokens or encrypted text."""
 
 from remit.cli.shared.wording import Connection
-from remit.documents.shared import SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
+from remit.documents.shared import SharedDelivery, SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
+from remit.relay.session.delivery_states import delivery_of
 from remit.relay.session.moves import SessionState
-from remit.relay.session.run import Overlay, TimelineEntry
+from remit.relay.session.run import MessageProgress, Overlay, TimelineEntry
 
 
 def turn(run: Overlay, entry: TimelineEntry) -> SharedTurn:
@@ -17,7 +18,13 @@ def turn(run: Overlay, entry: TimelineEntry) -> SharedTurn:
         at_ms=entry.at_ms,
         took_ms=entry.took_ms,
         failed=entry.failed,
+        delivery=None if (found := delivery_of(run, entry)) is None else found.state,
     )
+
+
+def delivery(run: Overlay, turn: int, progress: MessageProgress) -> SharedDelivery:
+    """Return the new state of the message of a turn."""
+    return SharedDelivery(run=run.id, turn=turn, state=progress.state, since_ms=progress.since_ms, why=progress.why)
 
 
 def draft(run: Overlay, device_name: str) -> SharedDraft | None:

@@ -11,6 +11,7 @@ from remit.cli.show.screen import now_ms
 from remit.cli.talk.input_line import InputLine
 from remit.protocol.errors import Fault
 from remit.relay.bridge.ports import PermissionRequest
+from remit.relay.session.delivery_states import last_delivery
 from remit.relay.session.moves import ENDED, SessionState
 from remit.relay.session.repository import RemoteCommand
 from remit.relay.session.run import Overlay, TimelineEntry
@@ -55,6 +56,7 @@ class SharedRunDisplay:
             self._show_entry(run, entry)
         self._told = len(said)
         if before is not None:
+            self._document_delivery(before, run)
             self._note_changes(before, run)
         self._note_state(before, run)
         self._note_question(before, run)
@@ -217,6 +219,11 @@ class SharedRunDisplay:
         if tells != self._documented:
             self._documented = tells
             self._document(state)
+
+    def _document_delivery(self, before: Overlay, run: Overlay) -> None:
+        delivery = last_delivery(run)
+        if self._as_jsonl and delivery is not None and delivery != last_delivery(before):
+            self._document(documents.delivery(run, run.turn, delivery))
 
     def _document(self, document: object) -> None:
         if self._data.is_terminal:

@@ -10,8 +10,9 @@ from rich.cells import cell_len
 from remit.cli.show.screen import clock_time, cut, spoken
 from remit.protocol.errors import Code
 from remit.relay.bridge.ports import Mode, PermissionRequest
+from remit.relay.session.delivery_states import last_delivery
 from remit.relay.session.moves import Label, SessionState
-from remit.relay.session.run import Overlay, TimelineEntry
+from remit.relay.session.run import DeliveryState, Overlay, TimelineEntry
 from remit.text.terminal import one_line, several_lines
 
 Connection = Literal["connecting", "connected", "silent", "waiting", "ended"]
@@ -30,6 +31,14 @@ CONNECTIONS: dict[Connection, str] = {
     "silent": "the gateway does not answer",
     "waiting": "no connection, retrying",
     "ended": "disconnected",
+}
+DELIVERIES: dict[DeliveryState, str] = {
+    "waiting": "sent",
+    "taken": "taken by the gateway",
+    "delivered": "delivered",
+    "read": "read",
+    "answered": "answered",
+    "failed": "not delivered",
 }
 KEYS = "a approve · e edit · r WHY reject · /help"
 _KEYS_AND_CONTROLS = "a approve · e edit · r WHY reject · /pause · /take over · /stop · /help"
@@ -183,7 +192,7 @@ def footer(
     elif run.state is SessionState.ERROR:
         why, todo = (folded(line, width) for line in trouble(run, device))
         asked = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
-    elif run.state is SessionState.WAITING_REMOTE and connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS:
+    elif connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS and not _has_arrived(run):
         asked = folded("Its device may be offline, or may not allow this one. The message waits at the gateway.", width)
     else:
         asked = []
@@ -310,7 +319,7 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
         case SessionState.READY_TO_SEND:
             return "sending" if run.pending is None else "draft needs review"
         case SessionState.WAITING_REMOTE:
-            return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
+            return _awaited(run, connection)
         case SessionState.PAUSED:
             waits = "; a reply arrived" if run.kept else "; a draft is pending" if run.pending else ""
             return f"paused{waits}{'; you write next' if run.decides == 'person' else ''}"
@@ -320,11 +329,24 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
             return "ended"
 
 
+def _awaited(run: Overlay, connection: Connection) -> str:
+    """Return how far the message has come for which a run waits."""
+    delivery = last_delivery(run)
+    if delivery is not None and (delivery.state != "waiting" or connection == "connected"):
+        return f"waiting for the other agent ({DELIVERIES[delivery.state]})"
+    return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
+
+
 def _waiting(run: Overlay, connection: Connection, now_ms: int) -> str:
     """Return what a run is waiting for, and for how long, if that is long."""
     waited_ms = _waited_ms(run, now_ms)
     said = doing(run, connection)
     return f"{said} for {spoken(waited_ms)}" if waited_ms >= _SHOWN_MS and connection == "connected" else said
+
+
+def _has_arrived(run: Overlay) -> bool:
+    delivery = last_delivery(run)
+    return delivery is not None and delivery.state in ("delivered", "read")
 
 
 def _waited_ms(run: Overlay, now_ms: int) -> int:

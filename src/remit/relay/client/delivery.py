@@ -56,6 +56,8 @@ MOST_AGAIN_S = 30.0
 # After a start every peer is asked once for missing messages; those asked recently are asked after this time.
 ASK_S = 60.0
 
+Moved = Callable[[wire.Expired | None], None]
+
 _log = logging.getLogger("remit.relay")
 
 
@@ -92,6 +94,7 @@ class MessageDelivery:
         self._came = asyncio.Event()
         self._settled = asyncio.Event()
         """Set when the gateway has stored something."""
+        self._listeners: list[Moved] = []
         self._after = 0
         """The last id of the outbox that was read."""
         self._rows: deque[OutboundMessage] = deque()
@@ -173,6 +176,11 @@ class MessageDelivery:
             else:
                 self._ready += await self.do(self._sealer.inbox, self._seen)
                 self._is_direct = not self._ready and self._newest <= self._seen
+
+    def listen(self, moved: Moved) -> Callable[[], None]:
+        """Call *moved* whenever messages on their way may have moved, or have expired; return how to stop that."""
+        self._listeners.append(moved)
+        return lambda: self._listeners.remove(moved)
 
     async def taken(self, opened: Opened) -> None:
         """Delete a message from the inbox after it was handled."""
@@ -259,6 +267,7 @@ class MessageDelivery:
             self._done.append(row.id)
             self._settled.set()
             self._troubles.right(row.to)
+            self._moved()
         else:
             self._refused.setdefault(row.to, []).append(row)
             self._troubles.wrong(row.to, fault_of(outcome))
@@ -324,6 +333,7 @@ class MessageDelivery:
         for delivery in deliveries[: came.count]:
             self._owed.add(delivery.sender)
             self._link.acknowledge(delivery)
+        self._moved()
         self._hand_on(came.opened)
         if (refused := came.refused) is None:
             return came.count
@@ -416,6 +426,11 @@ class MessageDelivery:
         why = f"the gateway deleted messages to this device: {expired.reason or 'not fetched for too long'}"
         suggestion = "Ask its owner if it is still used. They are sent again when it starts, or with the next message."
         self._troubles.wrong(expired.to, fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion))
+        self._moved(expired)
+
+    def _moved(self, expired: wire.Expired | None = None) -> None:
+        for moved in self._listeners:
+            moved(expired)
 
 
 def _nothing() -> None:

@@ -22,6 +22,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -41,6 +42,8 @@ __all__ = ["Loss", "MessageCipher", "Opened", "OutboundMessage", "RejectedMessag
 RENEWAL_MS = 30_000
 # An `ask` waits at the gateway for absent devices, so a device that starts often does not ask each time.
 ASKED_MS = 600_000
+
+SealedProgress = Literal["waiting", "taken", "delivered"]
 _MESSAGE = re.compile(r"[0-9a-f]{32}\Z")
 
 
@@ -165,6 +168,21 @@ class MessageCipher:
         with self._state.writing():
             for number in ids:
                 self._state.execute("DELETE FROM outbox WHERE id = ?", number)
+
+    def progress(self, to: str, message: str) -> SealedProgress:
+        """Return how far a message that was sealed has come.
+
+        All pieces of a `taken` message were stored by the gateway, and a `delivered` one is durable at its receiver. A
+        message that is sealed again, in a new stream, is `waiting` again.
+        """
+        row, _ = self.peers.row(to)
+        found = self._state.one(
+            "SELECT last FROM held WHERE peer = ? AND tag = ?", row, self._state.tag(bytes.fromhex(message).hex())
+        )
+        if found is None:
+            return "delivered"
+        unsent = "SELECT 1 FROM outbox WHERE peer = ? AND seq <= ?"
+        return "waiting" if found[0] is None or self._state.one(unsent, row, found[0]) else "taken"
 
     def unsettled(self, to: str) -> int:
         """Return how many messages a device has not acknowledged."""

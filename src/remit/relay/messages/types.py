@@ -1,6 +1,6 @@
-"""The messages between two devices, inside the encryption: offers, questions and their answers."""
+"""The messages between two devices, inside the encryption: offers, questions, their receipts and their answers."""
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -29,6 +29,8 @@ class QuestionMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """The name of the agent, if the other device shares several with this one."""
     request: Submission | None = None
     """The complete request, if an agent of a hub asks; `text` is then a summary for people."""
+    receipt: bool = False
+    """Whether the sender wants a `ReadReceipt`; devices of earlier versions do not know it."""
 
 
 class AnswerMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="answers"):
@@ -68,6 +70,13 @@ class WithdrawMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     session: Id
 
 
+class ReadReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="read"):
+    """The shared agent was given a question; its answer takes longer than a moment."""
+
+    to: Id
+    session: Id
+
+
 class AgentOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A shared agent, as announced by its device."""
 
@@ -87,10 +96,24 @@ class OffersMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="of
             raise ValueError("duplicate agent name")
 
 
-PeerMessage = QuestionMessage | AnswerMessage | DeclineMessage | WithdrawMessage | OffersMessage
+PeerMessage = QuestionMessage | AnswerMessage | DeclineMessage | WithdrawMessage | ReadReceipt | OffersMessage
 
 _decoder = msgspec.json.Decoder(PeerMessage)
+_kinds = frozenset(str(kind.__struct_config__.tag) for kind in get_args(PeerMessage))
 write = msgspec.json.Encoder().encode
+
+
+class _Kind(Struct):
+    type: str = ""
+
+
+def is_of_later_version(body: bytes) -> bool:
+    """Return whether a message that cannot be decoded is of a kind that this version does not know."""
+    try:
+        kind = msgspec.json.decode(body, type=_Kind).type
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return bool(kind) and kind not in _kinds
 
 
 def decode_message(body: bytes) -> PeerMessage:

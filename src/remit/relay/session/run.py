@@ -9,6 +9,21 @@ from remit.relay.session.moves import ENDED, Effect, Label, Reason, SessionState
 from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review
 
+DeliveryState = Literal["waiting", "taken", "delivered", "read", "answered", "failed"]
+"""How far a message has come; see `delivery_states`."""
+
+
+class MessageProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The state of a message that was sent."""
+
+    state: DeliveryState
+    since_ms: int
+    """When it reached this state, as far as this device knows."""
+    why: str = ""
+    """Why it has failed."""
+    sealed: str = ""
+    """The id of its encrypted message, by which it is followed."""
+
 
 class TimelineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A message of the timeline."""
@@ -27,6 +42,8 @@ class TimelineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reviews: tuple[Review, ...] = ()
     """Why a person reviewed it."""
     sent_ms: int | None = None
+    delivery: MessageProgress | None = None
+    """How far it has come, until there is a reply: see `delivery_states.delivery_of`."""
     failed: str = ""
     """Why it will get no reply."""
 
