@@ -104,7 +104,10 @@ class Conversing:
             port = free.getsockname()[1]
         gateway = f"ws://127.0.0.1:{port}"
         self.annas, self.bobs = folder / "annas", folder / "bobs"
-        self._make(self.bobs, "bob", BOB.format(gateway=gateway).replace("1_000,", "1_000_000,"), bobs_code=BOBS_CODE)
+        team = BOB.format(gateway=gateway).replace("calls = 1_000,", "calls = 1_000_000,")
+        # Else the outcome of what it was killed at is unknown, and a person has to say what then.
+        team = team.replace("[agents.helper]\n", "[agents.helper]\nresumable = true\n")
+        self._make(self.bobs, "bob", team, bobs_code=BOBS_CODE)
         run = json.dumps([sys.executable, "-IS", "agent.py"])
         profiles = "".join(PROFILE.format(name=name, run=run) for name in PROFILES)
         team = ANNA.format(gateway=gateway, run=run).partition("[profiles.")[0] + profiles
