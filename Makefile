@@ -98,7 +98,7 @@ chaos: $(VENV)/.ready ## Break two hubs on one machine 50 times, then six on Pos
 	@PYTHONPATH=tests CHAOS_SEED=$(CHAOS_SEED) $(BIN)/python -m chaos --faults $(CHAOS_FAULTS)
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
-	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_gateway_many_kills.py tests/relay/test_post_chaos.py tests/relay/test_conversation_kills.py
+	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_gateway_many_kills.py tests/relay/test_post.py tests/relay/test_post_chaos.py tests/relay/test_conversation_kills.py
 
 test-pooler: $(VENV)/.ready ## Check that a store behind a real PgBouncer keeps every promise; its package is fetched from Debian
 	@REMIT_POOLER=1 $(BIN)/pytest -q tests/stores/postgres/test_pooler.py
