@@ -162,6 +162,23 @@ over; the terminal prints it. Each row is a situation, each cell what an act mak
 
 """
 
+NOTIFY = """
+## Notifications
+
+`[relay.notify]` says how you are told that a run needs you: a draft waits, the agent asks for a permission, something
+failed, a limit was reached, or the objective is met. Each occasion is told once, also after a restart.
+
+| key | effect |
+|---|---|
+| `desktop = true` | a notification of this desktop; where there is none, nothing happens |
+| `command = ["my-notifier"]` | a program that reads the notice as JSON from its stdin; no shell, at most 10 s |
+| `webhook = "https://…"` | the notice is posted as JSON, up to three times; `http` only on this machine |
+| `secret = "$NAME"` | signs it: `X-Remit-Signature: sha256=` and the HMAC-SHA-256 of the body |
+| `texts = true` | the draft, question, failure or result is told as well; otherwise no word of the agents |
+
+`waiting` in the JSON is how many runs wait for you.
+"""
+
 LIMITS = {
     "max_turns": "messages sent",
     "max_duration_ms": "time at work; in the team file `max_duration`",
@@ -202,6 +219,7 @@ def profiles_page() -> str:
             TAIL,
             ACTS,
             _table(("state", "who writes", *(f"`{type(act).__name__}`" for act in CONTROLS)), _combinations()),
+            NOTIFY,
         )
     )
 

@@ -305,6 +305,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     said += [(("telemetry", "headers", name), text) for name, text in headers.items() if text.startswith("$")]
     if team.orchestrator is not None and team.orchestrator.conflicts is not None:
         said.append((("orchestrator", "conflicts", "api_key"), team.orchestrator.conflicts.api_key))
+    if team.relay is not None and team.relay.notify is not None:
+        said.append((("relay", "notify", "secret"), team.relay.notify.secret))
     for name, profile in team.profiles.items():
         env = profile.env.items()
         said += [(("profiles", name, "env", key), value) for key, value in env if value.startswith("$")]

@@ -15,6 +15,7 @@ from msgspec import Struct
 from remit.config.device import device_path, open_device, program_of
 from remit.config.device_peers import PeerSnapshot
 from remit.config.models import detector_of
+from remit.config.notifications import notifier_of
 from remit.config.sections.relay import RelaySection, SharedSection
 from remit.config.shared_agents import gateway_name
 from remit.config.stores import store_of
@@ -114,6 +115,7 @@ async def relaying(
             stack.push_async_callback(sharer.close)
         runs = None
         if host:
+            changed = await _notifying(stack, team, changed, environ)
             agent_of = partial(_local_agent, team, hub, connected.device, environ=environ)
             runs = SessionService(
                 sealer,
@@ -128,6 +130,22 @@ async def relaying(
                 unable=unable,
             )
         yield await _start(stack, connected, known, hub, sharer, runs, shares_nothing=not sections)
+
+
+async def _notifying(
+    stack: AsyncExitStack, team: Team, changed: Callable[[Overlay], None], environ: Mapping[str, str]
+) -> Callable[[Overlay], None]:
+    """Return a listener that also tells a person, as the team file says."""
+    notifier = notifier_of(team, environ)
+    if notifier is None:
+        return changed
+    opened = await stack.enter_async_context(notifier)
+
+    def hear(run: Overlay) -> None:
+        opened.changed(run)
+        changed(run)
+
+    return hear
 
 
 class _Connected(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from remit.config.checks import Names
-from remit.config.sections.relay import ProfileSection
+from remit.config.sections.relay import NotifySection, ProfileSection
 from remit.config.team import Team, TeamFile
 from remit.config.values import duration_ms
 from remit.protocol.problems import WrongPart, did_you_mean
@@ -15,6 +15,7 @@ _NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp
 _RELAY = 'other devices are reached over a gateway: say where it is in `[relay]`, as `gateway = "wss://…"`'
 # The bridge's own limit, whatever a profile says.
 _LONGEST_TURN_MS = 120_000
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
@@ -27,6 +28,8 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
     relay = team.relay
     if relay is not None and relay.certificate_authority is not None and not relay.gateway.startswith("wss:"):
         yield WrongPart(("relay", "certificate_authority"), "this is for a `gateway` that begins with wss://")
+    if relay is not None and relay.notify is not None:
+        yield from _unnotified(relay.notify)
     for name, profile in team.profiles.items():
         place, keys = ("profiles", name), said["profiles"][name]
         yield from _undecided(place, keys)
@@ -38,6 +41,18 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
         elif "agent" not in said["shared"][name] and name not in callees:
             near = did_you_mean(name, callees)
             yield WrongPart(("shared", name), f"there is no agent `{name}`{near}; say which is meant with `agent`")
+
+
+def _unnotified(notify: NotifySection) -> Iterator[WrongPart]:
+    place = ("relay", "notify")
+    if notify.command is not None and not (notify.command and notify.command[0]):
+        yield WrongPart((*place, "command"), 'expected a program and its arguments, as in ["my-notifier", "--quiet"]')
+    if notify.webhook is not None:
+        parts = urlsplit(notify.webhook)
+        if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            yield WrongPart((*place, "webhook"), "expected an address that begins with https://, or on this machine")
+    elif notify.secret is not None:
+        yield WrongPart((*place, "secret"), "`secret` is for a `webhook`")
 
 
 def _undecided(place: tuple[str, ...], keys: Collection[str]) -> Iterator[WrongPart]:

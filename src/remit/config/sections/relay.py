@@ -12,6 +12,7 @@ from remit.config.values import (
     Positive,
     Secret,
     Section,
+    Url,
     Variable,
     duration,
 )
@@ -21,6 +22,28 @@ from remit.protocol.remit import Count
 from remit.relay.bridge.ports import Mode, PromptConstraints
 
 _CONSTRAINTS = PromptConstraints()
+
+
+class NotifySection(Section, frozen=True, kw_only=True):
+    """How you are told that a run needs you: a draft waits, a permission is asked for, it failed, or it has ended."""
+
+    desktop: Annotated[bool, Meta(description="Whether to show notifications on this desktop.")] = False
+    command: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="A program, with its arguments, that reads each notification as JSON from its stdin."),
+    ] = None
+    webhook: Annotated[
+        Url | None,
+        Meta(description="The address to which each notification is posted as JSON: `https`, or on this machine."),
+    ] = None
+    secret: Annotated[
+        Secret | None,
+        Meta(description="Signs what is posted to `webhook`, with HMAC-SHA-256 in the header `X-Remit-Signature`."),
+    ] = None
+    texts: Annotated[
+        bool,
+        Meta(description="Whether notifications hold the draft, question, failure or result; else only who and when."),
+    ] = False
 
 
 class RelaySection(Section, frozen=True, kw_only=True):
@@ -50,6 +73,9 @@ class RelaySection(Section, frozen=True, kw_only=True):
         Meta(
             description="An additional passphrase for the device's key file; it must be set when the file is created."
         ),
+    ] = None
+    notify: Annotated[
+        NotifySection | None, Meta(description="How you are told that a run needs you (default: not at all).")
     ] = None
 
 
