@@ -10,11 +10,20 @@ from gateways import NAME, id_of
 from postgres_server import shared_server
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.listener import GatewayListener
-from remit.relay.gateway.ports import AdmittedDevice, Fetched, GatewayStore, Page, Placed, RateAllowance, SentMessage
+from remit.relay.gateway.ports import (
+    AdmittedDevice,
+    Fetched,
+    GatewayStore,
+    Page,
+    Placed,
+    PresencePair,
+    RateAllowance,
+    SentMessage,
+)
 from remit.relay.gateway.postgres.store import PostgresGatewayStore
 from remit.relay.gateway.server import FILE, Gateway
 from remit.relay.gateway.sqlite_store import SqliteGatewayStore
-from remit.relay.wire import Expired, Fetch, Put, Refused
+from remit.relay.wire import AllowSenders, Expired, Fetch, Put, Refused
 from remit.runtime.ports import Clock
 from remit.testing import ManualClock
 from waiting import PATIENCE_S
@@ -129,6 +138,12 @@ class OpenStore:
     async def fetch(self, sender: str, device: str) -> Fetched:
         asked = Fetch(request=1, device=id_of(device))
         return await self.wait(lambda then: self.store.fetch(id_of(sender), asked, then))
+
+    async def presence(self, pairs: Sequence[PresencePair]) -> dict[PresencePair, bool]:
+        return await self.wait(lambda then: self.store.presence(pairs, then))
+
+    async def allow(self, name: str, senders: tuple[str, ...] | None) -> None:
+        await self.wait(lambda then: self.store.allow(self.keys[name], AllowSenders(request=1, senders=senders), then))
 
     async def leave(self, connection: int, allowance: RateAllowance | None = None) -> None:
         self.store.leave(connection, allowance)

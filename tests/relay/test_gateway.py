@@ -23,6 +23,7 @@ from remit.relay.gateway.server import FILE, DeviceRateLimit, Gateway
 from remit.relay.wire import (
     MAX_FRAME,
     PATH,
+    PRESENCE,
     Ack,
     AllowSenders,
     BundleReply,
@@ -85,7 +86,7 @@ async def refused(client: Client, code: str) -> Refused:
 
 async def test_a_device_shows_who_it_is_by_signing_a_fresh_challenge(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, client_at(at.url, "a") as client:
-        assert client.answer == Welcome(device=A, one_time_left=0, is_new=True)
+        assert client.answer == Welcome(device=A, one_time_left=0, is_new=True, features=(PRESENCE,))
         async with ClientSession() as session, session.ws_connect(at.url + PATH) as other:
             first = read_from_gateway(await other.receive_str())
             assert isinstance(first, Challenge)
@@ -549,7 +550,7 @@ async def test_a_one_time_key_is_handed_out_once_even_if_it_is_published_again(t
         assert await b.hear() == KeysLeft(one_time_left=1)
         assert await answer(b, keys) == Done(request=1, one_time_left=1)
         async with client_at(at.url, "b") as again:
-            assert again.answer == Welcome(device=B, one_time_left=1)
+            assert again.answer == Welcome(device=B, one_time_left=1, features=(PRESENCE,))
 
 
 async def test_only_so_many_one_time_keys_are_kept(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from remit.relay.gateway.ports import ROW_BYTES
 from remit.relay.gateway.queue import SCHEMA_VERSION
 from remit.relay.gateway.server import FILE, Gateway
 from remit.relay.wire import (
+    PRESENCE,
     Ack,
     AllowSenders,
     BundleReply,
@@ -248,7 +249,7 @@ async def test_a_device_that_was_not_there_for_a_year_is_forgotten_with_all_that
             assert gateway.held.devices == 2
         # It may come back, and begins as a new one.
         async with client_at(url, "b") as b:
-            assert b.answer == Welcome(device=B, one_time_left=0, is_new=True)
+            assert b.answer == Welcome(device=B, one_time_left=0, is_new=True, features=(PRESENCE,))
     assert rows(tmp_path, "SELECT count(*) FROM one_time UNION ALL SELECT count(*) FROM allowed") == [(0,), (0,)]
     # The newest of all keeps its row, so that nobody is ever given its number.
     assert rows(tmp_path, "SELECT id, key FROM device ORDER BY key") == [(A, 2), (C, 3), (B, 4)]

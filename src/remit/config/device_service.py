@@ -29,6 +29,7 @@ from remit.relay.call_shared import RemoteCalls
 from remit.relay.client import connection
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery, Trouble
+from remit.relay.client.presence import DevicePresence
 from remit.relay.device.key_file import LOCK_FILE
 from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.e2e.account import Device
@@ -72,6 +73,10 @@ class Relaying(Struct, frozen=True, kw_only=True):
     """Done, with the reason, once the device has stopped for good."""
     refresh: Callable[[], Awaitable[None]]
     """Reads changes of the known devices now; changes by other processes are read within a second."""
+
+    def presence_of(self, device: str) -> DevicePresence:
+        """Return whether a device is connected to its gateway, and when it was last heard from."""
+        return self.link.presence.of(device)
 
 
 @asynccontextmanager
@@ -259,6 +264,7 @@ class _ChangeWatcher:
         while True:
             if self._known.senders != told or self._gateway.state == "ended":
                 told = self._known.senders
+                self._gateway.watch(told)
                 await self._gateway.allow(told if len(told) <= MAX_ALLOWED else None)
             if not self.ready.is_set() and self._gateway.one_time_left:
                 self.ready.set()

@@ -13,6 +13,8 @@ Control frames are JSON text; those that carry encrypted bytes, `Put` and `Deliv
     Delivery         ──────────▶
                      ◀──────────   Ack                  everything up to this place may be deleted
                      ◀──────────   Publish Fetch Allow  each with a number, which its Done, Bundle or Denied repeats
+                     ◀──────────   Watch                whose presence the device wants to hear of
+    Presence         ──────────▶                        which of those are connected, now and whenever it changes
     Bye              ──────────▶                        why the connection ends, and when to reconnect
 
 Pure: no clock, socket or task.
@@ -36,6 +38,9 @@ MAX_BUNDLE = 16 * 1_024
 MAX_ONE_TIME = 1_024
 MAX_ONE_TIME_AT_ONCE = 100
 MAX_ALLOWED = 1_000
+MAX_WATCHED = 1_000
+PRESENCE = "presence"
+"""The feature of a gateway that answers `Watch`."""
 NONCE_BYTES = 32
 
 # 2**53: the largest integer that every JSON parser reads exactly.
@@ -75,6 +80,9 @@ class Welcome(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """How many one-time keys of the device are left."""
     is_new: bool = False
     """Whether the device was unknown, so that its list of allowed senders is unknown too."""
+    features: tuple[str, ...] = ()
+    """What the gateway can do beyond the first version of the protocol. A device asks for nothing else: a gateway of
+    an earlier version would disconnect it."""
 
 
 class Receipt(Struct, frozen=True, array_like=True, gc=False):
@@ -163,6 +171,15 @@ class KeysLeft(Struct, frozen=True, kw_only=True, tag_field="type", tag="keys_le
     one_time_left: int
 
 
+class PresenceReport(Struct, frozen=True, kw_only=True, tag_field="type", tag="presence"):
+    """Which of the watched devices are connected to the gateway; only changes are sent.
+
+    None: the device does not exist, or does not accept messages from this one, which is not said which.
+    """
+
+    devices: dict[DeviceId, bool | None]
+
+
 class Bye(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="bye"):
     """The connection ends; no message is lost by it."""
 
@@ -227,10 +244,27 @@ class AllowSenders(Struct, frozen=True, kw_only=True, tag_field="type", tag="all
     senders: Annotated[tuple[DeviceId, ...], Meta(max_length=MAX_ALLOWED)] | None
 
 
+class Watch(Struct, frozen=True, kw_only=True, tag_field="type", tag="watch"):
+    """The devices whose presence this one wants to hear of, instead of those that it named before."""
+
+    devices: Annotated[tuple[DeviceId, ...], Meta(max_length=MAX_WATCHED)]
+
+
 FromGateway = (
-    Challenge | Welcome | DeviceStatus | Stored | Refused | Expired | Done | BundleReply | Denied | KeysLeft | Bye
+    Challenge
+    | Welcome
+    | DeviceStatus
+    | Stored
+    | Refused
+    | Expired
+    | Done
+    | BundleReply
+    | Denied
+    | KeysLeft
+    | PresenceReport
+    | Bye
 )
-FromDevice = Hello | Ack | Publish | Fetch | AllowSenders
+FromDevice = Hello | Ack | Publish | Fetch | AllowSenders | Watch
 Asked = Publish | Fetch | AllowSenders
 Answered = Done | BundleReply | Denied
 

@@ -19,7 +19,7 @@ import logging
 import random
 import ssl as tls
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from aiohttp import (
@@ -32,6 +32,7 @@ from aiohttp import (
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.handshake import DeviceSigner, greet, unreached
+from remit.relay.client.presence import PresenceBook
 from remit.relay.client.receive_queue import ReceiveQueue
 from remit.relay.client.retries import ENDED, ReconnectDelays
 from remit.relay.client.rpc import PendingCalls
@@ -42,7 +43,9 @@ from remit.relay.wire import (
     FINAL,
     MAX_BODY,
     MAX_FRAME,
+    MAX_WATCHED,
     PATH,
+    PRESENCE,
     AllowSenders,
     BundleReply,
     Bye,
@@ -56,9 +59,11 @@ from remit.relay.wire import (
     FromGateway,
     KeysLeft,
     Malformed,
+    PresenceReport,
     Publish,
     Refused,
     Stored,
+    Watch,
     Welcome,
     encode_binary,
     encode_text,
@@ -113,6 +118,10 @@ class GatewayConnection:
         self.listen(lambda status: changed(status.state, status.why))
         self.one_time_left: int | None = None
         """How many one-time keys of this device the gateway has left; None until it has said so."""
+        self.presence = PresenceBook()
+        """Which other devices are connected, of those that this one watches."""
+        self._watched: tuple[str, ...] = ()
+        self._tells_presence = self._watch_due = False
         self.welcomed = asyncio.Event()
         """Set once the gateway has said so."""
         self.expired: Callable[[Expired], None] = lambda _: None
@@ -223,6 +232,12 @@ class GatewayConnection:
 
         await self._calls.ask(make)
 
+    def watch(self, devices: Sequence[str]) -> None:
+        """Have the gateway tell the presence of these devices from now on; one of an earlier version tells nothing."""
+        self._watched = tuple(devices[:MAX_WATCHED])
+        self._watch_due = self._tells_presence
+        self._wake.set()
+
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run(self) -> None:
@@ -261,6 +276,8 @@ class GatewayConnection:
             if isinstance(answer, Bye):
                 return answer
             self.one_time_left = answer.one_time_left
+            self._tells_presence = PRESENCE in answer.features
+            self._watch_due = self._tells_presence and bool(self._watched)
             self.welcomed.set()
             self._heard = self._loop.time()
             self._become("connected", f"connected to {self._gateway}")
@@ -303,6 +320,7 @@ class GatewayConnection:
             message = await receive()
             self._heard = now()
             if self.state == "silent":
+                self.watch(self._watched)
                 self._become("connected", f"connected to {self._gateway}")
             match message.type:
                 case WSMsgType.BINARY:
@@ -340,6 +358,8 @@ class GatewayConnection:
                     self.one_time_left = frame.one_time_left
             case KeysLeft(one_time_left=left):
                 self.one_time_left = left
+            case PresenceReport(devices=devices):
+                self.presence.reported(devices)
             case Expired():
                 self.expired(frame)
             case Bye() | Challenge() | Welcome() | DeviceStatus():
@@ -355,6 +375,9 @@ class GatewayConnection:
             self._wake.clear()
             while asked := self._calls.next():
                 await socket.send_str(encode_text(asked).decode())
+            if self._watch_due:
+                self._watch_due = False
+                await socket.send_str(encode_text(Watch(devices=self._watched)).decode())
             while put := self._queues.next():
                 await socket.send_bytes(encode_binary(put))
             if ack := self._arrivals.ack():
@@ -398,6 +421,8 @@ class GatewayConnection:
 
     def _become(self, state: State, why: str, *, ago_s: float = 0.0) -> None:
         _log.debug("%s: %s", self.device, why)
+        if state != "connected":
+            self.presence.lose()
         self._status.become(state, why, ago_s=ago_s)
 
     def _finish(self, why: str, error: RemitError) -> None:

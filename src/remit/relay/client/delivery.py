@@ -332,6 +332,8 @@ class MessageDelivery:
             return 0
         for delivery in deliveries[: came.count]:
             self._owed.add(delivery.sender)
+            # Its number is the time at which it was sealed, in microseconds.
+            self._link.presence.heard(delivery.sender, delivery.number // 1_000)
             self._link.acknowledge(delivery)
         self._moved()
         self._hand_on(came.opened)

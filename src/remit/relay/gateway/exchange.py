@@ -5,6 +5,7 @@ Everything here runs in the event loop without waiting: work goes to the store, 
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 
 from remit.relay.gateway.connection import DeliveryRoute, DeviceConnection
@@ -20,7 +21,9 @@ from remit.relay.gateway.ports import (
     RateAllowance,
     SentMessage,
 )
+from remit.relay.gateway.presence import PresenceTeller
 from remit.relay.wire import (
+    PRESENCE,
     Ack,
     AllowSenders,
     Answered,
@@ -28,16 +31,19 @@ from remit.relay.wire import (
     Delivery,
     Denied,
     DeviceStatus,
+    Done,
     Expired,
     Fetch,
     FromDevice,
     Hello,
     KeysLeft,
     Malformed,
+    PresenceReport,
     Publish,
     Put,
     Receipt,
     Refused,
+    Watch,
     Welcome,
 )
 from remit.runtime.ports import Clock
@@ -69,6 +75,7 @@ class Exchange:
         """The number of messages to each device that are not accepted or refused yet."""
         self.troubled = False
         self.metrics = GatewayMetrics()
+        self.presence = PresenceTeller(store, self.devices, self._push)
 
     async def open(self) -> None:
         """Open the store, or raise `StoreError`."""
@@ -92,9 +99,9 @@ class Exchange:
         """
         connection = DeviceConnection(transport, number=next(self._numbers), device=device, now=self._clock.now())
         # First of all: from here on nothing more is accepted from the older connection.
-        if older := self.devices.get(device):
+        older, self.devices[device] = self.devices.get(device), connection
+        if older:
             self.cut(older, REPLACED)
-        self.devices[device] = connection
         try:
             entered = await self._store.enter(connection.number, device, may_be_new=may_be_new)
         except BaseException:
@@ -116,26 +123,31 @@ class Exchange:
     def _welcome(self, connection: DeviceConnection, entered: AdmittedDevice) -> None:
         connection.key, connection.session = entered.key, entered.session
         left, is_new = entered.one_time_left, entered.is_new
-        connection.say(Welcome(device=connection.device, one_time_left=left, is_new=is_new))
+        connection.say(Welcome(device=connection.device, one_time_left=left, is_new=is_new, features=(PRESENCE,)))
         for each in entered.expired:
             connection.say(each)
         connection.flush(self._clock.now())
         self._next_page(connection)
+        self.presence.came(connection.device, is_new=is_new)
 
     def leave(self, connection: DeviceConnection, allowance: RateAllowance | None = None) -> None:
         """Forget a connection that has ended, except for what it left of its rate limit."""
         connection.closing = True
-        if self.devices.get(connection.device) is connection:
-            del self.devices[connection.device]
+        self._remove(connection)
         self._store.leave(connection.number, allowance)
 
     def cut(self, connection: DeviceConnection, bye: Bye) -> None:
         """End a connection and tell its device why."""
-        if self.devices.get(connection.device) is connection:
-            del self.devices[connection.device]
+        self._remove(connection)
         connection.cut(bye, self._limits.closing_s, self._clock.now())
         if connection.room and not connection.room.done():
             connection.room.set_result(None)
+
+    def _remove(self, connection: DeviceConnection) -> None:
+        self.presence.forget(connection)
+        if self.devices.get(connection.device) is connection:
+            del self.devices[connection.device]
+            self.presence.went(connection.device)
 
     def sweep(self) -> None:
         """End connections that are silent or do not read."""
@@ -240,13 +252,25 @@ class Exchange:
             case AllowSenders():
                 # From here on every route to this device must be looked up again, after the list is written.
                 connection.access += 1
-                self._store.allow(connection.key, frame, lambda done: self._say(connection, done))
+                self._store.allow(connection.key, frame, partial(self._allowed, connection))
                 return ASKING_FRAMES + len(frame.senders or ())
+            case Watch(devices=devices):
+                self.presence.watch(connection, devices)
+                return ASKING_FRAMES + len(devices)
             case Fetch():
                 self._fetch(connection, frame)
             case Hello():
                 raise Malformed("a second hello")
         return ASKING_FRAMES
+
+    def _allowed(self, connection: DeviceConnection, done: Done) -> None:
+        self._say(connection, done)
+        self.presence.permitted(connection.device)
+
+    def _push(self, connection: DeviceConnection, report: PresenceReport) -> None:
+        if not connection.closing:
+            connection.say(report)
+            self._soon(connection)
 
     def _fetch(self, connection: DeviceConnection, asked: Fetch) -> None:
         def fetched(found: Fetched) -> None:

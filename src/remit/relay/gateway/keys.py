@@ -5,8 +5,9 @@ writer's thread, inside a transaction.
 """
 
 import hashlib
+from collections.abc import Sequence
 
-from remit.relay.gateway.ports import FULL, ROW_BYTES, UNREACHABLE, Fetched
+from remit.relay.gateway.ports import FULL, ROW_BYTES, UNREACHABLE, Fetched, PresencePair
 from remit.relay.gateway.queue import Queue
 from remit.relay.wire import AllowSenders, BundleReply, Denied, Done, Fetch, Publish
 
@@ -91,3 +92,10 @@ def allow(queue: Queue, device: int, asked: AllowSenders) -> Done:
         queue.connection.execute("INSERT INTO allowed (receiver, sender) VALUES (?, ?)", (device, sender))
     queue.kept += ROW_BYTES * (len(senders) - before)
     return Done(request=asked.request, one_time_left=queue.one_time_left(device))
+
+
+def presence(queue: Queue, pairs: Sequence[PresencePair]) -> dict[PresencePair, bool]:
+    """Return the pairs whose device accepts messages of the asker; there is no other gateway to be connected to."""
+    known = "SELECT 1 FROM device d LEFT JOIN allowed a ON a.receiver = d.key AND a.sender = ?"
+    mine = f"{known} WHERE d.id = ? AND (d.is_open OR a.sender IS NOT NULL)"
+    return {pair: False for pair in pairs if queue.connection.execute(mine, pair).fetchone() is not None}

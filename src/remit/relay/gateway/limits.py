@@ -32,8 +32,9 @@ class GatewayLimits(Struct, frozen=True, kw_only=True):
     address_devices: HourlyRate = HourlyRate(burst=100, per_hour=100)
     """New devices from one address."""
     hello_s: float = 10.0
-    idle_s: float = 90.0
-    """End a connection that sends nothing for this long; devices send a ping every 5 s."""
+    idle_s: float = 40.0
+    """End a connection that sends nothing for this long; devices send a ping every 5 s, those of the first version
+    every 25 s."""
     slow_s: float = 30.0
     """End a connection that reads nothing for this long although data waits for it."""
     closing_s: float = 2.0

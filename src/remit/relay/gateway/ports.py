@@ -94,6 +94,13 @@ class Fetched(NamedTuple):
     one_time_left: int
 
 
+class PresencePair(NamedTuple):
+    """A device that asks whether another is connected."""
+
+    asker: str
+    device: str
+
+
 class CleanupResult(NamedTuple):
     """What one step deleted, and which notices its senders get."""
 
@@ -204,6 +211,12 @@ class GatewayStore(Protocol):
 
     def allow(self, device: int, asked: AllowSenders, then: Callable[[Done], None]) -> None:
         """Replace the list of allowed senders of a device; also when the gateway is full."""
+
+    def presence(self, pairs: Sequence[PresencePair], then: Callable[[dict[PresencePair, bool]], None]) -> None:
+        """Tell for each pair whether the device is connected to another gateway, if it accepts messages of the asker.
+
+        Pairs that may not know it, and those of unknown devices, are left out.
+        """
 
     def cleanup(self) -> AsyncIterator[CleanupResult]:
         """Delete what is too old, once, in small steps; raises `OSError`."""

@@ -309,6 +309,7 @@ class Gateway:
     def sweep(self) -> None:
         """End connections that are silent or do not read; forget rate limits and addresses that are not needed."""
         self._exchange.sweep()
+        self._exchange.presence.look_elsewhere()
         self.addresses.sweep(self._clock.now())
         now, devices = self._clock.now(), self._exchange.devices
         for device in [device for device, pace in self._paces.items() if device not in devices and pace.full(now)]:

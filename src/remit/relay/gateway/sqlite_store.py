@@ -1,7 +1,7 @@
 """The store of one gateway: an SQLite file, with group commit."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import apsw
@@ -17,6 +17,7 @@ from remit.relay.gateway.ports import (
     NoRoom,
     Page,
     Placed,
+    PresencePair,
     RateAllowance,
     SentMessage,
     StoredDevice,
@@ -104,6 +105,9 @@ class SqliteGatewayStore:
 
     def allow(self, device: int, asked: AllowSenders, then: Callable[[Done], None]) -> None:
         self._writer.do(lambda queue: keys.allow(queue, device, asked), then)
+
+    def presence(self, pairs: Sequence[PresencePair], then: Callable[[dict[PresencePair, bool]], None]) -> None:
+        self._writer.do(lambda queue: keys.presence(queue, pairs), then)
 
     async def cleanup(self) -> AsyncIterator[CleanupResult]:
         steps: Iterator[CleanupResult] | None = None

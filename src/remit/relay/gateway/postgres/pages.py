@@ -1,6 +1,8 @@
 """Reads pages of messages and the status of devices from the database."""
 
-from remit.relay.gateway.ports import Page, StoredDevice
+from collections.abc import Sequence
+
+from remit.relay.gateway.ports import Page, PresencePair, StoredDevice
 from remit.relay.wire import Delivery
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.schema import NOW_MS
@@ -25,6 +27,14 @@ _LOOK = f"""
     FROM remit_gateway.device d WHERE d.id = $1
 """
 
+_PRESENCE = f"""
+    SELECT u.asker, u.device, EXISTS (SELECT 1 FROM remit_gateway.gateway g
+        WHERE g.id = d.gateway AND g.id <> $3 AND g.lease_until_ms > {NOW_MS})
+    FROM unnest($1::text[], $2::text[]) AS u (asker, device) JOIN remit_gateway.device d ON d.id = u.device
+    WHERE d.is_open OR EXISTS (
+        SELECT 1 FROM remit_gateway.allowed a WHERE a.receiver = d.key AND a.sender = u.asker)
+"""
+
 
 async def read_page(connection: PgConnection, *, receiver: int, after: int, messages: int, size: int) -> Page:
     """Return the messages after a place: at least one if there is any, up to *messages* and *size* bytes."""
@@ -43,3 +53,12 @@ async def look(connection: PgConnection, *, device: str) -> StoredDevice | None:
     """Return the status of a device, None if it is unknown."""
     row = await connection.fetchrow(_LOOK, device)
     return None if row is None else StoredDevice(*row)
+
+
+async def presence(
+    connection: PgConnection, *, pairs: Sequence[PresencePair], gateway: int
+) -> dict[PresencePair, bool]:
+    """Return for each pair that may know it whether the device is connected to another gateway than *gateway*."""
+    askers, devices = [pair.asker for pair in pairs], [pair.device for pair in pairs]
+    rows = await connection.fetch(_PRESENCE, askers, devices, gateway)
+    return {PresencePair(asker, device): elsewhere for asker, device, elsewhere in rows}

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.ports import (
@@ -16,6 +16,7 @@ from remit.relay.gateway.ports import (
     NoRoom,
     Page,
     Placed,
+    PresencePair,
     RateAllowance,
     SentMessage,
     StoredDevice,
@@ -35,7 +36,7 @@ from remit.relay.gateway.postgres.jobs import (
     Work,
 )
 from remit.relay.gateway.postgres.neighbours import BEAT_S, Neighbours
-from remit.relay.gateway.postgres.pages import look, read_page
+from remit.relay.gateway.postgres.pages import look, presence, read_page
 from remit.relay.gateway.postgres.schema import migrate
 from remit.relay.wire import AllowSenders, Denied, Done, Fetch, Publish, Refused
 from remit.runtime.ports import Clock
@@ -65,6 +66,8 @@ FIRST_RETRY_S = 0.1
 MOST_RETRY_S = 2.0
 # When the gateway is told to stop, it waits this long for the database.
 CLOSE_S = 5.0
+
+T = TypeVar("T")
 
 _log = logging.getLogger("remit.relay")
 
@@ -186,17 +189,23 @@ class PostgresGatewayStore:
         self._do(Acknowledging(receiver, place), then, urgent=False)
 
     def page(self, receiver: int, after: int, messages: int, size: int, then: Callable[[Page], None]) -> None:
+        self._read(partial(read_page, receiver=receiver, after=after, messages=messages, size=size), then)
+
+    def presence(self, pairs: Sequence[PresencePair], then: Callable[[dict[PresencePair, bool]], None]) -> None:
+        if self._takes_jobs:
+            self._read(partial(presence, pairs=pairs, gateway=self._gateway), then)
+
+    def _read(self, query: Callable[[PgConnection], Awaitable[T]], then: Callable[[T], None]) -> None:
         connected = self._connection
 
         async def read() -> None:
-            query = partial(read_page, receiver=receiver, after=after, messages=messages, size=size)
             try:
-                page = await self._connections.read(query)
+                found = await self._connections.read(query)
             except FAULTS as error:
                 if self._connection is connected:
                     self._fail(error)
                 return
-            self._settle([(then, page)])
+            self._settle([(then, found)])
 
         task = asyncio.create_task(read())
         self._reading.add(task)
