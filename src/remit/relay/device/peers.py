@@ -1,5 +1,8 @@
 """The known devices and their permissions. Trust is bound to the key: a changed key is refused."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from msgspec import Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
@@ -19,6 +22,10 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     """Whether it may contact this device on its own, and gets answers."""
     revoked: bool = False
     """Whether it was revoked. It stays known, so that it cannot come back as a new device."""
+    agents: frozenset[str] = frozenset()
+    """The shared agents that it may ask, besides those whose section in the team file names it."""
+    profiles: frozenset[str] = frozenset()
+    """The profiles that may ask it, besides those whose section in the team file names it."""
 
     @property
     def device(self) -> str:
@@ -28,6 +35,15 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     def may_talk(self) -> bool:
         """Whether messages may be exchanged with it."""
         return (self.shared or self.allowed) and not self.revoked
+
+
+class Grants(Struct, frozen=True, kw_only=True):
+    """What an owner lets two devices do with each other."""
+
+    agents: frozenset[str] = frozenset()
+    """Shared agents of this device that the other one may ask."""
+    profiles: frozenset[str] = frozenset()
+    """Profiles of this device that may ask the other one."""
 
 
 class KeyChanged(RemitError):
@@ -70,36 +86,66 @@ class Peers:
         card = card.checked()
         with self._state.writing():
             everyone = self._everyone()
-            for known in everyone.values():
-                same = known.device == card.device
-                if same and known.revoked:
-                    raise _refused(f"the device {known.card.name!r} ({card.device}) was revoked", _ANEW)
-                if (same and known.card.olm != card.olm) or (
-                    not same and not known.revoked and known.card.name == card.name
-                ):
-                    raise KeyChanged(known.card, card)
+            _check(everyone.values(), card)
             found = next((row for row, known in everyone.items() if known.device == card.device), None)
             if found is not None:
                 return self._keep(found, structs.replace(everyone[found], card=card))
             row = max(everyone, default=0) + 1
             return self._keep(row, PeerDevice(card=card))
 
+    def check(self, card: Card) -> None:
+        """Raise the error with which `pair` would refuse this card; change nothing."""
+        _check(self._everyone().values(), card.checked())
+
+    def pair_verified(self, card: Card, grants: Grants) -> PeerDevice:
+        """Pair with a device whose keys are proven, and grant this, all in one transaction; raises like `pair`."""
+        with self._state.writing():
+            device = self.verify(self.pair(card).device).device
+            return self.grant(device, grants)
+
     def verify(self, device: str) -> PeerDevice:
         """Record that the owners compared their codes."""
         return self._change(device, verified=True)
 
     def share(self, device: str, *, shared: bool = True) -> PeerDevice:
-        """Record whether the device shares an agent with this one."""
-        return self._change(device, shared=shared)
+        """Record whether the device shares an agent with this one; if not, no profile is granted it any more."""
+        return self._change(device, shared=shared, **({} if shared else {"profiles": frozenset[str]()}))
 
     def allow(self, device: str, *, allowed: bool = True) -> PeerDevice:
-        """Set whether the device may contact this one on its own."""
-        return self._change(device, allowed=allowed)
+        """Set whether the device may contact this one on its own; if not, all its grants end."""
+        ended = {} if allowed else {"agents": frozenset[str](), "profiles": frozenset[str]()}
+        return self._change(device, allowed=allowed, **ended)
+
+    def grant(self, device: str, grants: Grants) -> PeerDevice:
+        """Add to what the device and the profiles here may do with each other, and let them connect for it."""
+        with self._state.writing():
+            _, peer = self.row(device)
+            more = Grants(agents=peer.agents | grants.agents, profiles=peer.profiles | grants.profiles)
+            return self._granted(peer, more)
+
+    def withdraw(self, device: str, grants: Grants) -> PeerDevice:
+        """Take back some grants; the devices may still connect."""
+        with self._state.writing():
+            _, peer = self.row(device)
+            return self._change(device, agents=peer.agents - grants.agents, profiles=peer.profiles - grants.profiles)
+
+    def replace_grants(self, device: str, grants: Grants) -> PeerDevice:
+        """Replace all grants, and let the devices connect for them."""
+        with self._state.writing():
+            _, peer = self.row(device)
+            return self._granted(peer, grants)
+
+    def _granted(self, peer: PeerDevice, grants: Grants) -> PeerDevice:
+        allowed = peer.allowed or bool(grants.agents)
+        shared = peer.shared or (bool(grants.profiles) and not allowed)
+        return self._change(peer.device, agents=grants.agents, profiles=grants.profiles, allowed=allowed, shared=shared)
 
     def revoke(self, device: str) -> PeerDevice:
         """Revoke the device for good, and delete its sessions and all messages waiting for it."""
         with self._state.writing():
-            peer = self._change(device, shared=False, allowed=False, revoked=True)
+            peer = self._change(
+                device, shared=False, allowed=False, revoked=True, agents=frozenset(), profiles=frozenset()
+            )
             row, _ = self.row(device)
             for table in ("sessions", "held", "outbox", "pieces", "lines"):
                 self._state.execute(f"DELETE FROM {table} WHERE peer = ?", row)
@@ -147,7 +193,7 @@ class Peers:
         rows = self._state.rows("SELECT id, content FROM peers")
         return {row: self._known.unlock(content, f"peers/{row}") for row, content in rows}
 
-    def _change(self, device: str, **changes: bool) -> PeerDevice:
+    def _change(self, device: str, **changes: Any) -> PeerDevice:
         with self._state.writing():
             row, peer = self.row(device)
             if peer.revoked:
@@ -158,6 +204,15 @@ class Peers:
         content = self._known.lock(peer, f"peers/{row}")
         self._state.execute("INSERT OR REPLACE INTO peers VALUES (?, ?, ?)", row, self._state.tag(peer.device), content)
         return peer
+
+
+def _check(everyone: Iterable[PeerDevice], card: Card) -> None:
+    for known in everyone:
+        same = known.device == card.device
+        if same and known.revoked:
+            raise _refused(f"the device {known.card.name!r} ({card.device}) was revoked", _ANEW)
+        if (same and known.card.olm != card.olm) or (not same and not known.revoked and known.card.name == card.name):
+            raise KeyChanged(known.card, card)
 
 
 def _refused(message: str, suggestion: str) -> RemitError:

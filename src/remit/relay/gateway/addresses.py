@@ -33,13 +33,14 @@ class _Bucket:
 
 
 class _Address:
-    __slots__ = ("attempts", "devices", "failures", "greeted", "open")
+    __slots__ = ("attempts", "devices", "failures", "greeted", "open", "pairing", "pairings")
 
     def __init__(self, limits: GatewayLimits, now: float) -> None:
-        self.open = self.greeted = 0
+        self.open = self.greeted = self.pairing = 0
         self.attempts = _Bucket(limits.address_attempts, now)
         self.failures = _Bucket(limits.address_failures, now)
         self.devices = _Bucket(limits.address_devices, now)
+        self.pairings = _Bucket(limits.address_pairings, now)
 
 
 class Addresses:
@@ -106,14 +107,29 @@ class Addresses:
         bucket = self._of(address, now).devices
         bucket.level = min(self._limits.address_devices.burst, bucket.level + 1)
 
+    def begin_pairing(self, address: str, now: float) -> bool:
+        """Count a connection that opens or joins a mailbox; return False if the address has used up its share."""
+        found = self._of(address, now)
+        left = found.pairings.fill(self._limits.address_pairings, now)
+        if left < 1 or found.pairing >= self._limits.address_mailboxes:
+            return False
+        found.pairings.level -= 1
+        found.pairing += 1
+        return True
+
+    def end_pairing(self, address: str, now: float) -> None:
+        """Stop counting a connection that paired."""
+        self._of(address, now).pairing -= 1
+
     def sweep(self, now: float) -> None:
         """Forget addresses without open connections whose limits are fully refilled."""
         limits = self._limits
         for address, found in list(self._known.items()):
-            if not found.open and (
+            if not (found.open or found.pairing) and (
                 found.attempts.fill(limits.address_attempts, now) >= limits.address_attempts.burst
                 and found.failures.fill(limits.address_failures, now) >= limits.address_failures.burst
                 and found.devices.fill(limits.address_devices, now) >= limits.address_devices.burst
+                and found.pairings.fill(limits.address_pairings, now) >= limits.address_pairings.burst
             ):
                 del self._known[address]
 
@@ -127,7 +143,7 @@ class Addresses:
 
     def _make_room(self) -> None:
         # A tenth at once, so that this does not run for each new address.
-        gone = [address for address, found in self._known.items() if not found.open]
+        gone = [address for address, found in self._known.items() if not (found.open or found.pairing)]
         for address in gone[: MOST // 10]:
             del self._known[address]
 

@@ -31,6 +31,17 @@ class GatewayLimits(Struct, frozen=True, kw_only=True):
     """Failed authentications from one address."""
     address_devices: HourlyRate = HourlyRate(burst=100, per_hour=100)
     """New devices from one address."""
+    # An office pairs a few devices an hour. Who tries numbers of mailboxes finds one in a hundred before it is used.
+    address_pairings: HourlyRate = HourlyRate(burst=60, per_hour=120)
+    """Mailboxes that one address may open or join."""
+    address_mailboxes: int = 32
+    """Connections of one address that pair at once."""
+    max_mailboxes: int = 1_000
+    """Mailboxes in which devices meet to pair; a ninth of their numbers."""
+    mailbox_s: float = 600.0
+    """How long a mailbox waits for its visitor."""
+    meeting_s: float = 60.0
+    """How long two devices have to pair once they have met; no person is asked meanwhile."""
     hello_s: float = 10.0
     idle_s: float = 40.0
     """End a connection that sends nothing for this long; devices send a ping every 5 s, those of the first version

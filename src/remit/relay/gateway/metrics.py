@@ -8,7 +8,7 @@ from remit.relay.gateway.ports import StoreSize
 
 TYPE = "text/plain; version=0.0.4"
 
-What = Literal["connection", "greeting", "device", "message"]
+What = Literal["connection", "greeting", "device", "message", "pairing"]
 
 
 class GatewayMetrics:

@@ -1,11 +1,11 @@
-"""What a gateway needs of its store: devices, their keys and lists, and the messages that wait for them.
+"""What a gateway needs of its store: devices, their keys and lists, waiting messages, and mailboxes for pairing.
 
 `SqliteGatewayStore` keeps them in a file for one gateway, `PostgresGatewayStore` in a database that many gateways
 share. One conformance suite tests both.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.wire import AllowSenders, BundleReply, Delivery, Denied, Done, Expired, Fetch, Publish, Put, Refused
@@ -150,6 +150,49 @@ class StoreEvents(Protocol):
         """Another gateway deleted undelivered messages of a device."""
 
 
+MailboxSide = Literal["host", "guest"]
+"""`host`: the device that opened a mailbox. `guest`: its one visitor."""
+
+# So long the other device can read what came before the end.
+ENDED_S = 60.0
+
+
+class MailboxContent(NamedTuple):
+    """What two devices that pair have told each other."""
+
+    host: tuple[bytes, ...]
+    guest: tuple[bytes, ...]
+    is_ended: bool
+    """Whether a device has gone. All notes before that are there."""
+
+
+class Mailboxes(Protocol):
+    """The mailboxes of a gateway, in each of which two devices meet to pair. All methods may raise `OSError`."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether notes may come through other gateways."""
+        ...
+
+    async def open_mailbox(self, most: int, seconds: float) -> int | None:
+        """Open a mailbox for so long and return its number; None if there are *most* already."""
+        ...
+
+    async def join_mailbox(self, number: int, seconds: float) -> bool:
+        """Return whether the caller is the one visitor of a mailbox, which then lasts for *seconds* more."""
+        ...
+
+    async def put_note(self, number: int, side: MailboxSide, place: int, body: bytes) -> None:
+        """Leave a note at a place, counted from 0 for each side."""
+
+    async def end_mailbox(self, number: int) -> None:
+        """End a mailbox: nobody joins it any more."""
+
+    async def read_mailboxes(self, numbers: Iterable[int]) -> Mapping[int, MailboxContent]:
+        """Return the content of those mailboxes that have not expired."""
+        ...
+
+
 class GatewayStore(Protocol):
     """The store of a gateway. All methods are called in the event loop, and *then* once the result is durable.
 
@@ -164,6 +207,11 @@ class GatewayStore(Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether it is worth while to try to write."""
+        ...
+
+    @property
+    def mailboxes(self) -> Mailboxes:
+        """Where devices meet to pair, once the store is open."""
         ...
 
     async def open(self, limits: GatewayLimits, clock: Clock, events: StoreEvents) -> None:

@@ -15,7 +15,9 @@ from remit.relay.gateway.exchange import Exchange
 from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.metrics import TYPE, GatewayMetrics
 from remit.relay.gateway.ports import AdmittedDevice, GatewayStore, RateAllowance, StoreSize
+from remit.relay.gateway.rendezvous import Rendezvous
 from remit.relay.gateway.sqlite_store import SqliteGatewayStore
+from remit.relay.pairing import frames
 from remit.relay.wire import (
     MAX_FRAME,
     NONCE_BYTES,
@@ -138,6 +140,7 @@ class Gateway:
         self._closing = False
         self.app = web.Application()
         self.app.router.add_get(PATH, self._serve)
+        self.app.router.add_get(frames.PATH, self._pair)
         self.app.router.add_get("/healthz", self._health)
         self.app.router.add_get("/metrics", self._metrics)
 
@@ -145,30 +148,26 @@ class Gateway:
         self._exchange = Exchange(self._store, self.limits, self._clock)
         await self._exchange.open()
         self._closing = False
-        self._tasks = [asyncio.create_task(work()) for work in (self._sweep_now_and_then, self._tidy_now_and_then)]
+        self._rendezvous = Rendezvous(
+            self._store.mailboxes, self.addresses, name=self.name, limits=self.limits, now=self.now
+        )
+        works = (self._sweep_now_and_then, self._tidy_now_and_then, self._rendezvous.watch)
+        self._tasks = [asyncio.create_task(work()) for work in works]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
         for task in self._tasks:
             task.cancel()
+        self._rendezvous.close()
         await self._exchange.close()
 
     # ── a connection ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         limits, address, now = self.limits, self._address_of(request), self._clock.now
-        full = self._open >= limits.max_connections or self._unauthenticated >= limits.max_unauthenticated
-        if not self._store.is_ready:
-            # A proxy that gets this can try another gateway; a device comes back.
-            self.metrics.refuse("connection", "store")
-            return web.Response(status=503, headers={"Retry-After": "1"}, text="the gateway cannot reach its store\n")
-        if self._closing or full:
-            self.metrics.refuse("connection", "closing" if self._closing else "full")
-            return web.Response(status=503, headers={"Retry-After": "5"}, text="too many connections\n")
-        if why := self.addresses.objection(address, now()):
-            self.metrics.refuse("connection", why)
-            return web.Response(status=429, headers={"Retry-After": "30"}, text=f"{TOO_MANY[why]}; try again later\n")
+        if (refusal := self._refusal(address)) is not None:
+            return refusal
         socket: web.WebSocketResponse = web.WebSocketResponse(
             timeout=limits.closing_s, autoping=False, autoclose=False, compress=False, max_msg_size=MAX_FRAME
         )
@@ -197,6 +196,27 @@ class Gateway:
                 pace = self._paces.get(connection.device)
                 self._exchange.leave(connection, None if pace is None else pace.left(now()))
         return socket
+
+    async def _pair(self, request: web.Request) -> web.StreamResponse:
+        """Serve a device that pairs; it need not prove who it is."""
+        address = self._address_of(request)
+        return self._refusal(address) or await self._rendezvous.serve(request, address, upgraded=self.upgraded)
+
+    def _refusal(self, address: str) -> web.Response | None:
+        """Count a connection attempt, and return why there is no connection for it."""
+        limits = self.limits
+        full = self._open >= limits.max_connections or self._unauthenticated >= limits.max_unauthenticated
+        if not self._store.is_ready:
+            # A proxy that gets this can try another gateway; a device comes back.
+            self.metrics.refuse("connection", "store")
+            return web.Response(status=503, headers={"Retry-After": "1"}, text="the gateway cannot reach its store\n")
+        if self._closing or full:
+            self.metrics.refuse("connection", "closing" if self._closing else "full")
+            return web.Response(status=503, headers={"Retry-After": "5"}, text="too many connections\n")
+        if why := self.addresses.objection(address, self._clock.now()):
+            self.metrics.refuse("connection", why)
+            return web.Response(status=429, headers={"Retry-After": "30"}, text=f"{TOO_MANY[why]}; try again later\n")
+        return None
 
     def _address_of(self, request: web.Request) -> str:
         peer, forwarded = request.remote or "", request.headers.getall("X-Forwarded-For", ())

@@ -10,6 +10,7 @@ from remit.protocol.errors import Code, fault
 from remit.relay.gateway import keys
 from remit.relay.gateway.cleanup import passing
 from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.mailboxes import MemoryMailboxes
 from remit.relay.gateway.ports import (
     AdmittedDevice,
     CleanupResult,
@@ -46,6 +47,7 @@ class SqliteGatewayStore:
         self.path = path
         self._durability: Durability = durability
         self._commit_hook = commit_hook
+        self.mailboxes = MemoryMailboxes()
 
     async def open(self, limits: GatewayLimits, clock: Clock, events: StoreEvents) -> None:
         try:
@@ -58,6 +60,7 @@ class SqliteGatewayStore:
             raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo)) from error
         except TROUBLE as error:
             raise translate(error, self.path) from error
+        self.mailboxes.start(clock)
         self._queue = queue
         self._place = queue.last_place()
         self._writer = GatewayWriter(

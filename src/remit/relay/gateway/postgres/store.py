@@ -35,6 +35,7 @@ from remit.relay.gateway.postgres.jobs import (
     StoreJob,
     Work,
 )
+from remit.relay.gateway.postgres.mailboxes import PostgresMailboxes
 from remit.relay.gateway.postgres.neighbours import BEAT_S, Neighbours
 from remit.relay.gateway.postgres.pages import look, presence, read_page
 from remit.relay.gateway.postgres.schema import migrate
@@ -97,6 +98,7 @@ class PostgresGatewayStore:
         self._size = StoreSize(0, 0, 0, 0)
         self._connection: PgConnection | None = None
         self._closing = False
+        self.mailboxes = PostgresMailboxes(lambda: self._connections)
 
     @property
     def is_ready(self) -> bool:

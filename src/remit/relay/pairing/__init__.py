@@ -1,0 +1,1 @@
+"""Pairing two devices by a short code that their owners read to each other."""
