@@ -857,7 +857,7 @@ def test_a_device_that_a_profile_may_not_call_is_refused_with_what_to_write(anna
     done = remit("chat", "mine", "bob", "--objective", "x", "--set", "profiles.mine.devices=[]", folder=annas)
     assert done.returncode == 4
     assert "the profile mine may not use the device bob\n" in done.stderr
-    assert '→ To allow it, add "bob" to `devices` of [profiles.mine] in' in done.stderr
+    assert "→ To allow it: remit devices allow bob --profile mine\n" in done.stderr
     off = ("--set", "profiles.mine.allow_shared_agent_calls=false")
     done = remit("chat", "mine", "bob", "--objective", "x", *off, folder=annas)
     assert done.returncode == 4

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from command_line import document
 from remit import RemitError
@@ -62,7 +63,6 @@ def card(name: str, number: int) -> Card:
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp`, as in ["my-agent", "--quiet"]'
-GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]`, as `gateway = "wss://…"`'
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,6 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
                 "value into the environment variable NAME"
             ],
         ),
-        (
-            AGENT + '[profiles.mine]\nrun = ["agent"]\n[shared.helper]',
-            [f"remit.toml:3 profiles.mine: {GATEWAY}", f"remit.toml:5 shared.helper: {GATEWAY}"],
-        ),
-        ('[agents.away]\ndevice = "bob"', [f"remit.toml:2 agents.away.device: {GATEWAY}"]),
         (
             RELAY + '[agents.away]\ndevice = "bob"\npeer = "x"\n[peers.x]\nurl = "https://x.example"\ntoken = "$T"',
             [
@@ -410,7 +405,7 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         DeviceWarning(
             place,
             "no device bib is known here; did you mean `bob`?",
-            "Ask its owner for a link, then run: remit devices pair LINK",
+            "Run `remit pair` on one side, and `remit pair CODE` on the other.",
         ),
         DeviceWarning(
             place,
@@ -421,12 +416,12 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         DeviceWarning(
             place,
             "the device eve is not verified: another device could impersonate it",
-            "Compare codes with its owner: remit devices pair LINK",
+            "Pair again: remit pair",
         ),
         DeviceWarning(
             "profiles.off",
             "it may not call shared agents",
-            "Set `allow_shared_agent_calls = true`, if it may.",
+            "Allow a device, if it may: remit devices allow DEVICE --profile off",
         ),
         DeviceWarning(
             "shared.helper.devices",
@@ -435,8 +430,8 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         ),
         DeviceWarning(
             "shared.none.devices",
-            "it names no device, so no device is allowed",
-            "Add the names or ids of devices.",
+            "no device is allowed",
+            "Allow one: remit devices allow DEVICE --agent none",
         ),
     ]
 
@@ -452,7 +447,7 @@ def test_a_device_that_an_agent_lives_on_is_doubted_like_any_other(folder: Path)
         DeviceWarning(
             "agents.far.device",
             "no device bib is known here; did you mean `bob`?",
-            "Ask its owner for a link, then run: remit devices pair LINK",
+            "Run `remit pair` on one side, and `remit pair CODE` on the other.",
         ),
     ]
 
@@ -475,3 +470,44 @@ def test_the_doctor_warns_of_devices_that_are_not_known_and_programs_that_are_no
         peers.verify(bob.device)
         peers.share(bob.device)
     assert "profiles.mine.devices" not in {each["about"] for each in document("doctor", folder=folder)["checks"]}
+
+
+# ── what the owner granted ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("said", "named", "granted"),
+    [("true", True, True), ("false", False, False), (None, False, True)],
+    ids=["enabled", "explicitly disabled", "not said"],
+)
+def test_a_grant_enables_a_profile_for_one_device_unless_the_team_file_forbids_it(
+    folder: Path, said: str | None, named: bool, granted: bool
+) -> None:
+    """S10: deny until enabled; an explicit `false` in the team file wins over a grant."""
+    enabled = "" if said is None else f"allow_shared_agent_calls = {said}\n"
+    found = team(folder, PROFILE + enabled + 'devices = ["anna"]\n')
+    anna = PeerDevice(card=card("anna", 1), shared=True, verified=True)
+    bob = PeerDevice(card=card("bob", 2), shared=True, verified=True, profiles=frozenset({"mine"}))
+    made = profile_of(found, "mine", [anna, bob])
+    assert made.allow_shared_agent_calls is (named or granted)
+    assert made.allowed_shared_device_ids == {each.device for each, may in ((anna, named), (bob, granted)) if may}
+    gone = structs.replace(bob, revoked=True)
+    assert bob.device not in profile_of(found, "mine", [anna, gone]).allowed_shared_device_ids
+
+
+def test_a_granted_agent_may_be_asked_like_one_whose_section_names_the_device(folder: Path) -> None:
+    bob = PeerDevice(card=card("bob", 1), allowed=True, agents=frozenset({"helper"}))
+    section = SharedSection()
+    assert shared_of("helper", section, [bob]).profile.allowed_shared_device_ids == {bob.device}
+    assert shared_of("other", section, [bob]).profile.allowed_shared_device_ids == frozenset()
+    assert shared_of("helper", section, [bob], grants=False).profile.allowed_shared_device_ids == frozenset()
+    silent = structs.replace(bob, allowed=False)
+    assert shared_of("helper", section, [silent]).profile.allowed_shared_device_ids == frozenset()
+
+
+def test_what_was_granted_is_not_doubted(folder: Path) -> None:
+    found = team(folder, AGENT + PROFILE + "[shared.helper]\n")
+    bob = PeerDevice(
+        card=card("bob", 1), allowed=True, verified=True, agents=frozenset({"helper"}), profiles=frozenset({"mine"})
+    )
+    assert list(device_warnings(found, [bob])) == []

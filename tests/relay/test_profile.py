@@ -130,7 +130,7 @@ def test_only_devices_that_are_named_may_be_called_and_may_call() -> None:
     assert denied is not None
     assert denied.code is Code.PERMISSION_DENIED
     assert denied.message == "the profile p may not use the device device-other"
-    assert denied.suggestion == "Add the device's name to `devices` in [profiles.p] of the team file."
+    assert denied.suggestion == "Allow it: remit devices allow device-other --profile p"
     refused = incoming(sender=OTHER, control=a_control(origin_agent_device_id=OTHER))
     assert refused is not None
     assert refused.code is Code.PERMISSION_DENIED

@@ -4,7 +4,7 @@ Connecting is in `device_service`, which takes too long to import for commands t
 """
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -187,20 +187,42 @@ def device_warnings(
     known = list(peers)
     for name, profile in team.profiles.items():
         about = f"profiles.{name}"
-        if not profile.allow_shared_agent_calls:
-            says = "it may not call shared agents"
-            yield DeviceWarning(about, says, "Set `allow_shared_agent_calls = true`, if it may.")
+        granted = [each for each in known if name in each.profiles]
+        if not profile.allow_shared_agent_calls and not (granted and profile.allow_shared_agent_calls is None):
+            says, todo = "it may not call shared agents", f"Allow a device, if it may: {allow_command('DEVICE', name)}"
+            if profile.allow_shared_agent_calls is False or profile.devices:
+                todo = "Set `allow_shared_agent_calls = true`, if it may."
+            yield DeviceWarning(about, says, todo)
             continue
-        yield from _warnings_about(f"{about}.devices", profile.devices, known, "be asked from here")
+        named = profile.devices if profile.allow_shared_agent_calls else ()
+        todo = allow_command("DEVICE", name)
+        yield from _warnings_about(f"{about}.devices", named, known, "be asked from here", granted=granted, todo=todo)
     for name, agent in team.agents.items():
         if agent.device is not None:
             yield from _warnings_about(f"agents.{name}.device", (agent.device,), known, "be asked from here")
     for name, section in (team.shared if shared is None else shared).items():
-        yield from _warnings_about(f"shared.{name}.devices", section.devices, known, "reach this device", asks=True)
+        granted = [each for each in known if name in each.agents]
+        todo = f"remit devices allow DEVICE --agent {quote(name)}"
+        yield from _warnings_about(
+            f"shared.{name}.devices",
+            section.devices,
+            known,
+            "reach this device",
+            asks=True,
+            granted=granted,
+            todo=todo,
+        )
 
 
 def _warnings_about(
-    about: str, named: Iterable[str], known: list[PeerDevice], may: str, *, asks: bool = False
+    about: str,
+    named: Iterable[str],
+    known: list[PeerDevice],
+    may: str,
+    *,
+    asks: bool = False,
+    granted: Collection[PeerDevice] = (),
+    todo: str = "",
 ) -> Iterator[DeviceWarning]:
     for each in sorted(named):
         found = [peer for peer in known if each in (peer.device, peer.card.name)]
@@ -214,13 +236,21 @@ def _warnings_about(
             yield DeviceWarning(
                 about,
                 f"no device {each} is known here{near}",
-                "Ask its owner for a link, then run: remit devices pair LINK",
+                "Run `remit pair` on one side, and `remit pair CODE` on the other.",
             )
         elif not (standing[0].allowed if asks else standing[0].may_talk):
-            todo = f"Allow it, if it may: remit devices allow {quote(each)}"
-            yield DeviceWarning(about, f"the device {each} is known, and may not {may}", todo)
+            allow = f"Allow it, if it may: remit devices allow {quote(each)}"
+            yield DeviceWarning(about, f"the device {each} is known, and may not {may}", allow)
         elif not standing[0].verified:
-            todo = "Compare codes with its owner: remit devices pair LINK"
-            yield DeviceWarning(about, f"the device {each} is not verified: another device could impersonate it", todo)
-    if not set(named):
-        yield DeviceWarning(about, "it names no device, so no device is allowed", "Add the names or ids of devices.")
+            yield DeviceWarning(
+                about,
+                f"the device {each} is not verified: another device could impersonate it",
+                "Pair again: remit pair",
+            )
+    if not set(named) and not granted:
+        yield DeviceWarning(about, "no device is allowed", f"Allow one: {todo}")
+
+
+def allow_command(device: str, profile: str) -> str:
+    """Return the command that lets a profile ask a device."""
+    return f"remit devices allow {quote(device)} --profile {quote(profile)}"

@@ -39,19 +39,32 @@ class PeerSnapshot:
         """Read changes of the known devices, and notify devices whose offers have changed."""
         peers = self._peers.list()
         self.profiles.update({name: profile_of(self._team, name, peers) for name in self._team.profiles})
-        self.shared.update({name: shared_of(name, said, peers, self._cards) for name, said in self._sections.items()})
+        self.shared.update(
+            {
+                # Devices that a command named take the place of those of the team file, and of what was granted.
+                name: shared_of(name, said, peers, self._cards, grants=said is self._team.shared.get(name))
+                for name, said in self._sections.items()
+            }
+        )
         self.senders = tuple(sorted(each.device for each in peers if each.may_talk))
         if self._teller is not None:
             self._teller.tell(peers, partial(offered, self.shared))
 
 
 def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
-    """Return a profile of the team, with those of its devices that are known."""
-    said = team.profiles[name]
+    """Return a profile of the team, with those of its devices that are known.
+
+    A device may be named by the team file, which needs `allow_shared_agent_calls = true`, or granted by this device's
+    owner (`PeerDevice.profiles`), which is enough unless the team file says `false`.
+    """
+    said, known = team.profiles[name], list(peers)
+    devices = _ids(said.devices, known) if said.allow_shared_agent_calls else frozenset[str]()
+    if said.allow_shared_agent_calls is not False:
+        devices |= {each.device for each in known if name in each.profiles and not each.revoked}
     return Profile(
         id=name,
-        allow_shared_agent_calls=said.allow_shared_agent_calls,
-        allowed_shared_device_ids=_ids(said.devices, peers),
+        allow_shared_agent_calls=bool(said.allow_shared_agent_calls or devices),
+        allowed_shared_device_ids=devices,
         max_concurrent_shared_calls=said.max_concurrent_shared_calls,
         max_hop_count=said.max_hop_count,
         rate=said.rate,
@@ -80,15 +93,22 @@ def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
 
 
 def shared_of(
-    name: str, said: SharedSection, peers: Iterable[PeerDevice], cards: Mapping[str, AgentCard] = {}
+    name: str,
+    said: SharedSection,
+    peers: Iterable[PeerDevice],
+    cards: Mapping[str, AgentCard] = {},
+    *,
+    grants: bool = True,
 ) -> Shared:
-    """Return the shared agent of a section, with those of its devices that are known."""
+    """Return the shared agent of a section, with those devices that the section names, or that were granted it."""
     agent = said.agent or name
+    known = [each for each in peers if each.allowed and not each.revoked]
+    granted = {each.device for each in known if grants and name in each.agents}
     profile = Profile(
         id=name,
-        # A shared agent is enabled; `devices` says for whom, if those devices may connect at all.
+        # A shared agent is enabled; `devices` and grants say for whom, if those devices may connect at all.
         allow_shared_agent_calls=True,
-        allowed_shared_device_ids=_ids(said.devices, (each for each in peers if each.allowed)),
+        allowed_shared_device_ids=_ids(said.devices, known) | granted,
         max_concurrent_shared_calls=said.max_concurrent_shared_calls,
         max_hop_count=said.max_hop_count,
         rate=said.rate,

@@ -13,6 +13,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from remit.config.device import device_path, open_device, program_of
+from remit.config.device_gateway import with_gateway
 from remit.config.device_peers import PeerSnapshot
 from remit.config.models import detector_of
 from remit.config.notifications import notifier_of
@@ -105,6 +106,7 @@ async def relaying(
     """
     if share and hub is None:
         raise ValueError("sharing agents needs a hub")
+    team = with_gateway(team, environ=environ)
     section = _relay_of(team)
     sections = team.shared if shared is None else shared
     async with AsyncExitStack() as stack:
@@ -350,14 +352,7 @@ async def _record(team: Team) -> AsyncGenerator[Recorder]:
 
 
 def _relay_of(team: Team) -> RelaySection:
-    if team.relay is None:
-        raise RemitError(
-            fault(
-                Code.TEAM_INVALID,
-                f"{team.file} names no gateway to other devices",
-                suggestion='Add to it: [relay] and, below that, gateway = "wss://…" (`remit relay` runs one).',
-            )
-        )
+    assert team.relay is not None, "a device that runs has a gateway"
     return team.relay
 
 

@@ -12,7 +12,6 @@ from remit.protocol.problems import WrongPart, did_you_mean
 
 KINDS = ("agent", "run", "acp")
 _NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp`, as in ["my-agent", "--quiet"]'
-_RELAY = 'other devices are reached over a gateway: say where it is in `[relay]`, as `gateway = "wss://…"`'
 # The bridge's own limit, whatever a profile says.
 _LONGEST_TURN_MS = 120_000
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -21,10 +20,6 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Return profiles and shared agents that do not name exactly one existing agent."""
     callees = (*names["agents"], *names["workflows"], *([] if team.orchestrator is None else [team.orchestrator.name]))
-    if "relay" not in said:
-        yield from (WrongPart((kind, name), _RELAY) for kind in ("profiles", "shared") for name in getattr(team, kind))
-        away = (name for name, agent in team.agents.items() if agent.device is not None)
-        yield from (WrongPart(("agents", name, "device"), _RELAY) for name in away)
     relay = team.relay
     if relay is not None and relay.certificate_authority is not None and not relay.gateway.startswith("wss:"):
         yield WrongPart(("relay", "certificate_authority"), "this is for a `gateway` that begins with wss://")
@@ -89,4 +84,9 @@ def _nobody(place: tuple[str, ...], name: str | None, known: Collection[str]) ->
 def gateway_name(team: Team) -> str:
     """Return the name that a team's gateway gives itself."""
     assert team.relay is not None, "a team without a gateway has none that could be named"
-    return team.relay.name or urlsplit(team.relay.gateway).hostname or ""
+    return team.relay.name or host_of(team.relay.gateway)
+
+
+def host_of(gateway: str) -> str:
+    """Return the host of a gateway's address, which is its name unless another one is given."""
+    return urlsplit(gateway).hostname or ""

@@ -12,6 +12,7 @@ from remit.cli.places import known_agent
 from remit.cli.show.screen import clock_time, now_ms
 from remit.config.composition import hub_of
 from remit.config.device import device_warnings, find_device, using_device
+from remit.config.device_gateway import with_gateway
 from remit.config.device_service import relaying
 from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
@@ -82,6 +83,7 @@ async def run_sharing(team: Team, shared: Mapping[str, SharedSection], to: Docum
         if not told_to_end.done():
             told_to_end.set_result(signal)
 
+    team = with_gateway(team)
     with using_device(team) as own:  # report what is missing before the hub is opened
         known = Peers(own.state).list()
     watching = _SharingPrinter(known, to)

@@ -24,7 +24,7 @@ from remit.cli.show.screen import clock_time, now_ms
 from remit.cli.talk.reading import input_line
 from remit.cli.talk.transcript import Printed
 from remit.config.composition import hub_of
-from remit.config.device import find_device, using_device
+from remit.config.device import allow_command, find_device, using_device
 from remit.config.device_service import relaying
 from remit.config.load import load_team
 from remit.config.team import Team
@@ -135,10 +135,12 @@ def _with_team_file_hint(error: RemitError, team: Team, peer: PeerDevice, profil
     said, where = team.profiles[profile], f"[profiles.{profile}] in {team.file}"
     message = error.fault.message.replace(peer.device, one_line(peer.card.name))
     suggestion = error.fault.suggestion.replace(peer.device, shlex.quote(peer.card.name))
-    if not said.allow_shared_agent_calls:
+    if said.allow_shared_agent_calls is False:
         suggestion = f"To allow it, set `allow_shared_agent_calls = true` in {where}."
-    elif not said.devices & {peer.device, peer.card.name}:
-        suggestion = f'To allow it, add "{peer.card.name}" to `devices` of {where}.'
+    elif profile not in peer.profiles and not (
+        said.allow_shared_agent_calls and said.devices & {peer.device, peer.card.name}
+    ):
+        suggestion = f"To allow it: {allow_command(peer.card.name, profile)}"
     return RemitError(replace(error.fault, message=message, suggestion=suggestion))
 
 

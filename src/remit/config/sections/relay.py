@@ -165,8 +165,12 @@ class ProfileSection(Section, frozen=True, kw_only=True):
         ),
     ] = "none"
     allow_shared_agent_calls: Annotated[
-        bool, Meta(description="Whether the profile may call shared agents at all.")
-    ] = False
+        bool | None,
+        Meta(
+            description="Whether the profile may call shared agents: `true` for `devices` and what `remit devices "
+            "allow` granted, `false` for none (default: only what was granted)."
+        ),
+    ] = None
     devices: Annotated[
         frozenset[DeviceName], Meta(description="Devices that the profile may call, by name or id (default: none).")
     ] = frozenset()

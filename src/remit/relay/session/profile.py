@@ -144,13 +144,13 @@ def _kept_in(profile: Profile, device: str) -> Fault | None:
         return fault(
             Code.PERMISSION_DENIED,
             f"the profile {profile.id} may not use shared agents",
-            suggestion=f"Set `allow_shared_agent_calls = true` in [profiles.{profile.id}] of the team file.",
+            suggestion=f"Allow the device: remit devices allow {device} --profile {profile.id}",
         )
     if device not in profile.allowed_shared_device_ids:
         return fault(
             Code.PERMISSION_DENIED,
             f"the profile {profile.id} may not use the device {device}",
-            suggestion=f"Add the device's name to `devices` in [profiles.{profile.id}] of the team file.",
+            suggestion=f"Allow it: remit devices allow {device} --profile {profile.id}",
         )
     return None
 
