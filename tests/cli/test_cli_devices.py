@@ -84,7 +84,7 @@ def test_a_device_that_was_not_compared_is_known_and_nothing_more(annas: Path, b
     allowed = remit("devices", "allow", "bob", folder=annas)
     assert (
         "→ Currently no profile or agent calls it, and nothing is shared with it: "
-        'add `devices = ["bob"]` to a [profiles.NAME] or [shared.NAME] of remit.toml.\n'
+        "remit devices allow bob --profile NAME, or --agent NAME\n"
     ) in allowed.stderr
 
 

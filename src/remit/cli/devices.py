@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # encryption is not loaded to show help
     from remit.config.team import Team
     from remit.documents.shared import DeviceShown, KnownDevice
     from remit.relay.device.identity import Card
-    from remit.relay.device.peers import PeerDevice
+    from remit.relay.device.peers import Grants, PeerDevice
     from remit.relay.device.state import DeviceFile
     from remit.relay.e2e.account import Device
 
@@ -62,7 +62,7 @@ def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], a
     if name is not None and not name.strip():
         raise click.BadParameter("must not be empty; leave it out to use the host name", param_hint="--name")
     team = _team(team_file, overrides)
-    device = create_device(team, name or _own_name(team))
+    device = create_device(team, name or own_name(team))
     try:
         shown = _shown(team, device)
     finally:
@@ -152,7 +152,7 @@ def pair(
             peer = peers.verify(peer.device)
         if allows and peer.verified:
             peer = peers.allow(peer.device)
-        known = _known(peer, device.state)
+        known = known_device(peer, device.state)
     if as_json:
         print_json(DevicePaired(device=known, code=code))
         return
@@ -188,7 +188,7 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
     from remit.relay.device.peers import Peers
 
     with using_device(_team(team_file, overrides)) as device:
-        found, own = tuple(_known(peer, device.state) for peer in Peers(device.state).list()), device.id
+        found, own = tuple(known_device(peer, device.state) for peer in Peers(device.state).list()), device.id
     if as_json:
         print_json(Devices(device=own, devices=found))
     elif not found:
@@ -209,36 +209,55 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
 @devices.command(cls=CommandWithOldOptions, renamed={"--share": "--one-way"})
 @click.argument("device", shell_complete=known_devices)
 @click.option("--one-way", is_flag=True, help="You may call its agents, and it may call none here.")
+@click.option("--agent", "agents", multiple=True, metavar="AGENT", help="Let it ask this shared agent. Repeatable.")
+@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="Let this profile ask it. Repeatable.")
 @click.option("--remove", is_flag=True, help="Remove the permission. Messages to it wait until it is allowed again.")
 @team_options
 @json_option
 def allow(
-    device: str, one_way: bool, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+    device: str,
+    one_way: bool,
+    agents: tuple[str, ...],
+    profiles: tuple[str, ...],
+    remove: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Let DEVICE contact this one: list what it shares, answer calls, and call the agents shared with it.
 
-    DEVICE is a name, an id, or the unique start of an id. The team file also limits which profiles may call it and
-    which agents it may call: `devices` in `[profiles.NAME]` and `[shared.NAME]`. Running processes apply the change
-    within a second.
+    DEVICE is a name, an id, or the unique start of an id. --agent and --profile grant, or with --remove take back, one
+    agent that it may ask and one profile that may ask it. The team file can do the same: `devices` in `[profiles.NAME]`
+    and `[shared.NAME]`. Running processes apply the change within a second.
 
     \b
     Example:
       remit devices allow bob-desktop
+      remit devices allow bob-desktop --agent api-expert --profile reviewer
       remit devices allow bob-desktop --remove
     """
     from remit.cli.show.screen import print_json
     from remit.config.device import find_device, using_device
     from remit.documents.shared import DeviceChanged
-    from remit.relay.device.peers import Peers
+    from remit.relay.device.peers import Grants, Peers
 
     team = _team(team_file, overrides)
+    grants = Grants(agents=frozenset(agents), profiles=frozenset(profiles))
+    if not remove:
+        _check_names(team, grants)
     with using_device(team) as own:
         peers = Peers(own.state)
         found = find_device(peers.list(), device).device
-        peer = peers.share(found, shared=not remove) if one_way else peers.allow(found, allowed=not remove)
-        known = _known(peer, own.state)
+        if agents or profiles:
+            peer = peers.withdraw(found, grants) if remove else peers.grant(found, grants)
+        else:
+            peer = peers.share(found, shared=not remove) if one_way else peers.allow(found, allowed=not remove)
+        known = known_device(peer, own.state)
     if as_json:
         print_json(DeviceChanged(device=known))
+        return
+    if agents or profiles:
+        _print_grants(peer)
         return
     what = "be called from here" if one_way else "contact this device"
     click.echo(f"{_called(peer.card)} may {'no longer ' if remove else ''}{what}.", err=True)
@@ -269,7 +288,7 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
         peer = find_device(peers.list(), device)
         if not peer.revoked:
             peer = peers.revoke(peer.device)
-        known = _known(peer, own.state)
+        known = known_device(peer, own.state)
     if as_json:
         print_json(DeviceChanged(device=known))
     else:
@@ -286,7 +305,7 @@ def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
     return load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)
 
 
-def _own_name(team: Team) -> str:
+def own_name(team: Team) -> str:
     """Return a name that is probably unique, since equal names are easy to confuse."""
     import socket
 
@@ -321,17 +340,35 @@ def _yes_no_or_later(typed: str) -> str:
     raise click.BadParameter("type yes, no or later (y, n or l is enough)")
 
 
+def _check_names(team: Team, grants: Grants) -> None:
+    from remit.protocol.problems import did_you_mean
+
+    for option, named, there in (
+        ("--agent", grants.agents, team.shared),
+        ("--profile", grants.profiles, team.profiles),
+    ):
+        for each in sorted(named - there.keys()):
+            what = "shares no agent" if option == "--agent" else "has no profile"
+            raise click.BadParameter(f"the team {what} `{each}`{did_you_mean(each, there)}", param_hint=option)
+
+
+def _print_grants(peer: PeerDevice) -> None:
+    agents, profiles = ", ".join(sorted(peer.agents)), ", ".join(sorted(peer.profiles))
+    click.echo(f"{_called(peer.card)} may ask: {agents or 'nothing by a grant'}.", err=True)
+    click.echo(f"Profiles that may ask it: {profiles or 'none by a grant'}.", err=True)
+
+
 def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:
     named = [each.devices for each in team.profiles.values()]
     named.append(frozenset(each.device for each in team.agents.values() if each.device is not None))
     if not share:
         named += [each.devices for each in team.shared.values()]
-    if any({peer.device, peer.card.name} & devices for devices in named):
+    if any({peer.device, peer.card.name} & devices for devices in named) or peer.profiles or peer.agents:
         return
-    what, where = "no profile or agent calls it", "a [profiles.NAME]"
+    what, options = "no profile or agent calls it", "--profile NAME"
     if not share:
-        what, where = f"{what}, and nothing is shared with it", f"{where} or [shared.NAME]"
-    click.echo(f'→ Currently {what}: add `devices = ["{peer.card.name}"]` to {where} of {team.file.name}.', err=True)
+        what, options = f"{what}, and nothing is shared with it", f"{options}, or --agent NAME"
+    click.echo(f"→ Currently {what}: remit devices allow {_typed(peer.card)} {options}", err=True)
 
 
 def _shown(team: Team, device: Device) -> DeviceShown:
@@ -360,7 +397,7 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
     print_fields((field, getattr(shown, field)) for field in fields)
 
 
-def _known(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
+def known_device(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
     from remit.documents.shared import KnownDevice, OfferedAgent
     from remit.relay.messages.catalog import latest_offers, shares
     from remit.transports.credentials.keys import fingerprint
@@ -377,6 +414,8 @@ def _known(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
         else tuple(OfferedAgent(name=each.name, description=each.description) for each in offer),
         allowed=peer.allowed,
         revoked=peer.revoked,
+        agents=tuple(sorted(peer.agents)),
+        profiles=tuple(sorted(peer.profiles)),
     )
 
 

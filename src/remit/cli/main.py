@@ -42,6 +42,7 @@ COMMANDS: dict[str, CommandSpec] = {
     "store": CommandSpec("store", "Prune, archive, back up and restore the store."),
     "users": CommandSpec("users", "Export or erase what is kept about a user."),
     "keys": CommandSpec("keys", "Manage the keys of this hub and of its peers."),
+    "pair": CommandSpec("pair", "Connect this device with another one, over a short code."),
     "devices": CommandSpec("devices", "Pair this device with others, and set what they may do."),
     "share": CommandSpec("share", "Let other devices call agents of the team, end-to-end encrypted."),
     "relay": CommandSpec("relay", "Run a gateway that forwards encrypted messages between devices."),

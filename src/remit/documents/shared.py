@@ -51,6 +51,8 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
     ] = None
     allowed: Annotated[bool, Meta(description="Whether it may contact this device on its own.")]
     revoked: Annotated[bool, Meta(description="Whether it was revoked, permanently.")]
+    agents: Annotated[tuple[str, ...], Meta(description="Shared agents that it was granted to ask.")] = ()
+    profiles: Annotated[tuple[str, ...], Meta(description="Profiles that were granted to ask it.")] = ()
 
 
 class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.devices/1"):
@@ -61,10 +63,11 @@ class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 
 class DevicePaired(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pairing/1"):
-    """A newly paired device. Printed by `remit devices pair --json`."""
+    """A newly paired device. Printed by `remit devices pair --json` and `remit pair --json`."""
 
     device: Annotated[KnownDevice, Meta(description="The device.")]
     code: Annotated[str, Meta(description="The code that both owners see if neither card was tampered with.")]
+    words: Annotated[str, Meta(description="Four words for that code, after `remit pair`; else empty.")] = ""
 
 
 class DeviceChanged(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.known-device/1"):

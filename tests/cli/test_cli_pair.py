@@ -1,0 +1,156 @@
+"""`remit pair`: one command on each side connects two devices, and nothing is written by hand."""
+
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import REMIT, document, environment, remit
+from commands import popen
+from shared_teams import BOBS_CODE, device_of, make_annas, relay
+from waiting import PATIENCE_S
+
+ANNA = '[profiles.mine]\nrun = ["true"]\n'
+BOB = '[agents.helper]\nrun = "bobs_code:helper"\n[shared.helper]\n'
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with relay(tmp_path_factory.mktemp("relay")) as started:
+        yield started.said["address"]
+
+
+@pytest.fixture
+def annas(tmp_path: Path) -> Path:
+    return _team(tmp_path / "annas", ANNA)
+
+
+@pytest.fixture
+def bobs(tmp_path: Path) -> Path:
+    folder = _team(tmp_path / "bobs", BOB)
+    (folder / "bobs_code.py").write_text(BOBS_CODE)
+    return folder
+
+
+def _team(folder: Path, text: str) -> Path:
+    folder.mkdir()
+    (folder / "remit.toml").write_text(text)
+    return folder
+
+
+@contextmanager
+def hosting(*options: str, folder: Path) -> Generator["tuple[str, subprocess.Popen[str]]"]:
+    """Have a `remit pair` that waits; its code, and the process."""
+    process = popen(
+        [REMIT, "pair", *options],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        assert process.stdout is not None
+        code = process.stdout.readline().strip()
+        assert code, process.communicate()[1]
+        yield code, process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def known(folder: Path) -> dict[str, Any]:
+    (found,) = document("devices", "list", folder=folder)["devices"]
+    return found
+
+
+def test_two_commands_connect_two_people_and_grant_what_they_said(gateway: str, annas: Path, bobs: Path) -> None:
+    options = ("--gateway", gateway, "--name", "bob", "--let-ask", "helper")
+    with hosting(*options, folder=bobs) as (code, process):
+        joined = remit("pair", code, "--gateway", gateway, "--name", "anna", "--use", "mine", folder=annas)
+        assert joined.returncode == 0, joined.stderr
+        words, said = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, said
+    assert joined.stdout == words, "both see the same words"
+    assert len(words.split()) == 4
+    assert "anna is paired and verified." in said
+    assert "bob is paired and verified." in joined.stderr
+    mine, theirs = known(annas), known(bobs)
+    assert (mine["verified"], mine["profiles"], mine["allowed"]) == (True, ["mine"], False)
+    assert (theirs["verified"], theirs["agents"], theirs["allowed"]) == (True, ["helper"], True)
+    assert (annas / "remit.toml").read_text() == ANNA, "nothing was written by hand or by the command"
+    # What was granted is changed by a command, and the gateway is kept.
+    taken = document("devices", "allow", "anna", "--agent", "helper", "--remove", folder=bobs)["device"]
+    assert taken["agents"] == []
+    given = remit("devices", "allow", "anna", "--agent", "helper", folder=bobs)
+    assert "may ask: helper.\n" in given.stderr
+    assert document("devices", "show", folder=annas)["gateway"] == gateway
+    wrong = remit("devices", "allow", "anna", "--agent", "helpr", folder=bobs)
+    assert wrong.returncode == 2
+    assert "did you mean `helper`?" in wrong.stderr
+
+
+def test_a_wrong_code_pairs_nobody_and_both_say_so(gateway: str, annas: Path, bobs: Path) -> None:
+    with hosting("--gateway", gateway, folder=bobs) as (code, process):
+        number = code.partition("-")[0]
+        wrong = remit("pair", f"{number}-acid-acid-acid", "--gateway", gateway, folder=annas)
+        assert wrong.returncode != 0
+        assert "wrong code: nothing was paired, and the code is used up" in wrong.stderr
+        _, said = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode != 0
+        assert "wrong code: nothing was paired, and the code is used up" in said
+    again = remit("pair", code, folder=annas)
+    assert "no device waits under this code" in again.stderr
+    assert document("devices", "list", folder=annas)["devices"] == []
+
+
+def test_the_document_names_the_device_and_the_words(gateway: str, annas: Path, bobs: Path) -> None:
+    with hosting("--gateway", gateway, "--name", "bob", folder=bobs) as (code, process):
+        found = document("pair", code, "--gateway", gateway, "--yes", folder=annas)
+        process.communicate(timeout=PATIENCE_S)
+    assert found["schema"] == "remit.pairing/1"
+    assert found["device"]["id"] == device_of(bobs)
+    assert (len(found["words"].split()), found["device"]["profiles"]) == (4, ["mine"])
+
+
+@pytest.mark.parametrize("killed", ["host", "guest"])
+def test_a_side_that_is_killed_leaves_the_other_unpaired_and_told(
+    gateway: str, annas: Path, bobs: Path, killed: str
+) -> None:
+    with hosting("--gateway", gateway, folder=bobs) as (code, process):
+        if killed == "host":
+            process.kill()
+            process.wait(PATIENCE_S)
+            joined = remit("pair", code, "--gateway", gateway, folder=annas)
+            assert joined.returncode != 0
+            assert "nothing was paired" in joined.stderr or "no device waits" in joined.stderr
+        else:
+            # Without the right words, a guest that goes away after it joined is all that is seen of it.
+            joined = remit("pair", f"{code.partition('-')[0]}-acid-acid-acid", "--gateway", gateway, folder=annas)
+            _, said = process.communicate(timeout=PATIENCE_S)
+            assert "nothing was paired" in said
+    assert document("devices", "list", folder=bobs)["devices"] == []
+
+
+def test_what_is_missing_is_said(tmp_path: Path, annas: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    none = remit("pair", folder=tmp_path / "empty")
+    assert "→ Create one with `remit init --template shared`, or give one with --team.\n" in none.stderr
+    nowhere = remit("pair", folder=annas)
+    assert "→ Pair over one, which is kept: remit pair --gateway wss://…" in nowhere.stderr
+    unknown = remit("pair", "--use", "mein", folder=annas)
+    assert unknown.returncode == 2
+    assert "did you mean `mine`?" in unknown.stderr
+
+
+def test_a_link_for_another_gateway_is_refused(tmp_path: Path) -> None:
+    annas = make_annas(tmp_path / "named")
+    link = "remit:join?gateway=wss://relay.example.com#4821-marble-tiger-lemon"
+    refused = remit("pair", link, folder=annas)
+    assert "names another gateway: ws://127.0.0.1:9, not wss://relay.example.com\n" in refused.stderr
+    assert "A code holds for one gateway" in refused.stderr
