@@ -1,0 +1,98 @@
+"""Endpoints of the local API that pair this device with another one.
+
+`pairing_routes` is mounted by the local API, which checks token, host and origin of each request first.
+"""
+
+from io import BytesIO
+
+from msgspec import Struct
+from starlette.routing import Route
+
+from remit.protocol.codec import decode
+from remit.relay.device.peers import Grants
+from remit.relay.pairing.code import read_code
+from remit.relay.pairing.service import PairingService, PairingState, PairingTask
+from remit.server.bodies import Receive, Scope, Send, headers_of, read_optional_json, send_value
+from remit.server.refusals import Endpoint, guarded
+
+MOST_BODY = 64_000
+_NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+
+
+class PairingStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the other device may ask here, and which profiles may ask it; without a *code* a new one is made."""
+
+    code: str | None = None
+    agents: frozenset[str] = frozenset()
+    profiles: frozenset[str] = frozenset()
+
+
+class PairingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of a pairing. The code, its link and its QR code (SVG) are there only while it waits."""
+
+    id: str
+    state: PairingState
+    code: str = ""
+    link: str = ""
+    qr_svg: str = ""
+    device: str = ""
+    device_name: str = ""
+    words: str = ""
+    is_confirmed: bool = False
+    error: str = ""
+    message: str = ""
+    suggestion: str = ""
+
+
+def pairing_routes(service: PairingService) -> list[Route]:
+    """Return `POST /v1/shared/pairings`, and `GET` and `DELETE /v1/shared/pairings/{pairing}`."""
+
+    async def start(scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_optional_json(headers_of(scope), receive, MOST_BODY)
+        asked = decode(body or b"{}", PairingStart)
+        grants = Grants(agents=asked.agents, profiles=asked.profiles)
+        pairing = await service.start(grants) if asked.code is None else service.join(read_code(asked.code), grants)
+        await send_value(send, pairing_view(pairing), 201, _NO_STORE)
+
+    async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
+        await send_value(send, pairing_view(service.find(scope["path_params"]["pairing"])), headers=_NO_STORE)
+
+    async def cancel(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
+        await send_value(send, pairing_view(await service.cancel(scope["path_params"]["pairing"])), headers=_NO_STORE)
+
+    return [
+        _route("/v1/shared/pairings", start, "POST"),
+        _route("/v1/shared/pairings/{pairing}", show, "GET"),
+        _route("/v1/shared/pairings/{pairing}", cancel, "DELETE"),
+    ]
+
+
+def pairing_view(pairing: PairingTask) -> PairingView:
+    """Return what a client may see of a pairing."""
+    link, paired, why = pairing.link, pairing.paired, pairing.fault
+    return PairingView(
+        id=pairing.id,
+        state=pairing.state,
+        code="" if link is None else str(link.code),
+        link="" if link is None else str(link),
+        qr_svg="" if link is None else _svg(str(link)),
+        device="" if paired is None else paired.peer.device,
+        device_name="" if paired is None else paired.peer.card.name,
+        words="" if paired is None else paired.words,
+        is_confirmed=paired is not None and paired.is_confirmed,
+        error="" if why is None else why.code.value,
+        message="" if why is None else why.message,
+        suggestion="" if why is None else why.suggestion,
+    )
+
+
+def _svg(text: str) -> str:
+    import segno
+
+    out = BytesIO()
+    segno.make(text).save(out, kind="svg", xmldecl=False, scale=4)
+    return out.getvalue().decode()
+
+
+def _route(path: str, endpoint: Endpoint, method: str) -> Route:
+    return Route(path, guarded(endpoint), methods=[method])
