@@ -6,6 +6,7 @@ from msgspec import NODEFAULT, structs
 
 from remit.relay.bridge.ports import Draft, DraftFailure, PromptConstraints
 from remit.relay.session import moves
+from remit.relay.session.file_rules import FileRules
 from remit.relay.session.moves import Event, SessionState
 from remit.relay.session.profile import Profile, ProfileLimits
 from remit.relay.session.reducer import step
@@ -32,6 +33,7 @@ rate = { calls = 10, seconds = 60 }
 limits = { max_turns = 12, max_duration = "20m", max_tokens = 50000 }
 rules = { disabled = ["links"], min_confidence = 0.8 }
 constraints = { allow_tool_use = false, turn_timeout = "30s" }
+attachments = { types = ["text/*", "image/png"], max_size = 500000 }
 ```
 
 ```console
@@ -48,6 +50,11 @@ POLICY = {
     "max_concurrent_shared_calls": "how many of its messages may wait for an answer at once",
     "max_hop_count": "how many hops a task may have made; 1 is from you to the shared agent",
     "rate": "how often it may call each device",
+}
+FILES = {
+    "types": "allowed media types: `image/png`, `text/*` or `*/*`",
+    "max_size": "bytes of one file; at most 8 MiB, for all files of a message together too",
+    "max_count": "files of one message",
 }
 
 ABUSE = """
@@ -112,10 +119,7 @@ while you have taken over. What the local agent is held to in each turn, `constr
 
 """
 
-STATES = """
-A turn without tools takes at most 60 s. [local-agents.md](local-agents.md) says what happens to an agent that keeps to
-none of this.
-
+STATES = """\
 ## States
 
 """
@@ -179,6 +183,38 @@ failed, a limit was reached, or the objective is met. Each occasion is told once
 `waiting` in the JSON is how many runs wait for you.
 """
 
+ATTACHMENTS = """
+A turn without tools takes at most 60 s. [local-agents.md](local-agents.md) says what happens to an agent that keeps to
+none of this.
+
+## Attachments
+
+A message may carry files, if both sides say so: `attachments` of `[profiles.NAME]` says what its messages and their
+answers may carry, `attachments` of `[shared.NAME]` what questions to the shared agent and its answers may.
+
+"""
+
+ATTACHED = """
+In a chat `/attach PATH` adds a file to the next message, whoever writes it, `/detach NAME` removes it, `/files` lists
+the files of the run, and `/save NAME` writes one that came to the current folder, never over another. Programs use
+`/v1/shared/runs/RUN/files`. In `semi_auto` the rule `attachments` has a person look at a message with files.
+
+The rules are checked when a file is attached, when it is sent, and when it arrives. What arrives is judged by its
+content: the size is counted, and the type must fit the first bytes (of the common binary types) or be UTF-8 text
+without control characters (of text types). A name has no path, no control or invisible character, and does not begin
+with `.`, `-` or `~`. A refusal names the file and the rule. A question with a file that is refused is declined; of an
+answer the text is kept, and the file is listed with the reason.
+
+Files are a part of the message: encrypted end to end, whole or not at all, delivered once, also if a device or the
+gateway is killed in the middle. They are kept in the device's file, encrypted, until `keep` (30 days) after the end of
+their run. The shared agent finds them in its input, `{"message": …, "attachments": [{"name": …, "media_type": …,
+"size": …, "path": …}]}`. The paths are in the folder `attachments` beside the device's file, readable by its owner
+only, while the agent works, and are deleted then. It answers with files as artifacts of type `file` whose value is
+`{"raw": BASE64, "mediaType": …, "filename": …}`. The local agent is told the names, types and sizes, not the contents.
+The record has the type and the size of each file and a digest of its name.
+
+"""
+
 LIMITS = {
     "max_turns": "messages sent",
     "max_duration_ms": "time at work; in the team file `max_duration`",
@@ -212,6 +248,9 @@ def profiles_page() -> str:
             _defaults(ProfileLimits, LIMITS),
             TIME,
             _defaults(PromptConstraints, CONSTRAINTS),
+            ATTACHMENTS,
+            _defaults(FileRules, FILES),
+            ATTACHED,
             STATES,
             _table(("state", "meaning"), ((f"`{state}`", MEANING[state]) for state in SessionState)),
             TABLE,
@@ -284,7 +323,7 @@ MEANING = {
 }
 
 
-def _defaults(kind: type[Profile | ProfileLimits | PromptConstraints], meaning: dict[str, str]) -> str:
+def _defaults(kind: type[Profile | ProfileLimits | PromptConstraints | FileRules], meaning: dict[str, str]) -> str:
     fields = {field.name: field for field in structs.fields(kind)}
     return _table(
         ("", "default", "meaning"),
@@ -300,7 +339,7 @@ def _default(field: structs.FieldInfo) -> str:
         return str(value).lower()
     if field.name == "rate":
         return f"{value.calls} in {value.seconds} s"
-    return "none" if value is None or value == frozenset() else f"{value:,}"
+    return "none" if value is None or value in (frozenset(), ()) else f"{value:,}"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -146,15 +146,15 @@ NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp`
                 "remit.toml:5 profiles.mine.mode: 'semiauto' is not one of manual, semi_auto, full_auto; did you mean "
                 "`semi_auto`?",
                 "remit.toml:6 profiles.mine.allow: unknown key; known keys: acp, agent, allow_shared_agent_calls, "
-                "constraints, devices, env, files, limits, max_concurrent_shared_calls, max_hop_count, mode, rate, "
-                "rules, run",
+                "attachments, constraints, devices, env, files, limits, max_concurrent_shared_calls, max_hop_count, "
+                "mode, rate, rules, run",
             ],
         ),
         (
             PROFILE + 'rules = { disabled = ["mony"] }\nlimits = { max_turn = 3 }',
             [
                 "remit.toml:5 profiles.mine.rules.disabled: 'mony' is not one of low_confidence, first_contact, money, "
-                "credentials, personal_data, links, large_edit, off_objective; did you mean `money`?",
+                "credentials, personal_data, links, large_edit, off_objective, attachments; did you mean `money`?",
                 "remit.toml:6 profiles.mine.limits.max_turn: unknown key; did you mean `max_turns`?",
             ],
         ),

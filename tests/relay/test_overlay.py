@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
 from remit.relay.bridge.ports import Choice, ConversationTurn, Draft, DraftFailure, Mode, PermissionRequest
+from remit.relay.session.file_rules import Attachment
 from remit.relay.session.moves import (
     ENDED,
     EVENTS,
@@ -21,8 +22,10 @@ from remit.relay.session.moves import (
     Arrived,
     Asked,
     AskPerson,
+    Attach,
     Cancel,
     Decide,
+    Detach,
     Drafted,
     Effect,
     Ended,
@@ -67,6 +70,8 @@ MANUAL = Review(rule="manual", why="In manual mode you see every draft first.")
 WHILE_PAUSED = Review(rule="paused", why="It came while the run was paused.")
 LOST = Review(rule="lost", why="It was sent before and got no reply; it would be sent once more.")
 LINKS = Review(rule="links", why="It links to example.com.")
+
+FILE = Attachment(id="f", name="notes.txt", media_type="text/plain", size=5, at_ms=0)
 
 
 def a_run(mode: Mode = "full_auto", **fields: Any) -> Overlay:
@@ -955,6 +960,7 @@ SAMPLES: dict[type[Event], Event] = {
         *(Prompted("r.p1"), Approve("r.p1"), Reject("r.p1"), Sent("r.m1"), Arrived("hi"), RemoteFailed("offline")),
         *(Drafted("r.p1", Draft(text="hello"), ()), LocalFailed("r.p1", DraftFailure(reason="busy", hard=False))),
         *(Say("hello"), SetObjective("another"), SetMode("manual")),
+        *(Attach(FILE), Detach(FILE.id)),
         *(Asked(LEAVE), Decide(LEAVE.id, "yes"), Unasked(LEAVE.id)),
     )
 }
@@ -977,7 +983,8 @@ def test_each_pair_is_in_the_table_or_refused_with_a_sentence_that_names_both(
 
 def test_what_is_refused_says_what_is_possible() -> None:
     assert Host(a_run()).refuses(Pause()) == (
-        "Pause is not possible while the run is idle; possible are Start, Stop, Tick, Restarted, SetObjective, SetMode"
+        "Pause is not possible while the run is idle; possible are Start, Stop, Attach, Detach, Tick, Restarted, "
+        "SetObjective, SetMode"
     )
 
 
@@ -1199,6 +1206,14 @@ class OverlayMachine(RuleBasedStateMachine):
     @rule(text=texts)
     def a_person_says(self, text: str) -> None:
         self.happens(Say(text))
+
+    @rule()
+    def attach(self) -> None:
+        self.happens(Attach(FILE))
+
+    @rule()
+    def detach(self) -> None:
+        self.happens(Detach(FILE.id))
 
     @rule()
     def the_message_is_on_its_way(self) -> None:

@@ -62,6 +62,7 @@ EXAMPLES: dict[Rule, dict[str, Any]] = {
     "links": {"text": f"{ON_TOPIC} See https://example.com/spec"},
     "large_edit": {"text": f"{ON_TOPIC}\n```\nprint(1)\n```"},
     "off_objective": {"text": "Tomorrow the weather in Lisbon stays sunny, bring sunscreen and sandals."},
+    "attachments": {"attachments": True},
 }
 
 
@@ -74,7 +75,7 @@ def test_each_rule_asks_by_itself_and_can_be_switched_off(rule: Rule) -> None:
 
 def test_all_rules_that_ask_are_named_in_their_order() -> None:
     text = "Pay $90 with password: hunter2secret to bob@example.org at https://example.org ```code\n```\n```"
-    assert asked(text, confidence=None, first_contact=True) == list(RULES)
+    assert asked(text, confidence=None, first_contact=True, attachments=True) == list(RULES)
 
 
 @given(st.text(), st.sampled_from([None, 0.0, 0.9]), st.booleans(), st.sets(st.sampled_from(list(RULES))))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from remit.config.sections.relay import SharedSection
+from remit.config.sections.relay import AttachmentsSection, SharedSection
 from remit.config.team import Team
 from remit.config.values import duration_ms
 from remit.protocol.card import AgentCard
@@ -12,6 +12,7 @@ from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.messages.catalog import CatalogSender
 from remit.relay.serve_shared import Shared, offered
 from remit.relay.session import review
+from remit.relay.session.file_rules import FileRules
 from remit.relay.session.profile import Profile, ProfileLimits
 
 
@@ -89,6 +90,8 @@ def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
             max_tool_rounds=said.constraints.max_tool_rounds,
             local_turn_timeout_ms=duration_ms(said.constraints.turn_timeout),
         ),
+        files=_file_rules(said.attachments),
+        keep_files_ms=duration_ms(said.attachments.keep),
     )
 
 
@@ -112,9 +115,14 @@ def shared_of(
         max_concurrent_shared_calls=said.max_concurrent_shared_calls,
         max_hop_count=said.max_hop_count,
         rate=said.rate,
+        files=_file_rules(said.attachments),
     )
     described = cards[agent].description if said.description is None and agent in cards else said.description
     return Shared(agent=agent, profile=profile, description=described or "")
+
+
+def _file_rules(said: AttachmentsSection) -> FileRules:
+    return FileRules(types=said.types, max_size=said.max_size, max_count=said.max_count)
 
 
 def _ids(named: Iterable[str], peers: Iterable[PeerDevice]) -> frozenset[str]:

@@ -202,6 +202,15 @@ DeviceName = Annotated[
         extra={"rule": "expected the name or the id of a device, as `remit devices list` shows them"},
     ),
 ]
+# One media type, or all of a kind.
+MediaTypes = Annotated[
+    str,
+    Meta(
+        title="media type",
+        pattern=r"^(\*/\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/(\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,126}))\Z",
+        extra={"rule": 'expected a media type in lower case, such as "image/png", "text/*" or "*/*"'},
+    ),
+]
 # The user of a request: a name, or anyone.
 UserName = Annotated[
     str,

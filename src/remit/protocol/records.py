@@ -104,6 +104,15 @@ class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The person's edits before approval."""
 
 
+class SharedFile(Struct, frozen=True, kw_only=True):
+    """A file between two devices, without its name and its content."""
+
+    name: str
+    """A digest of its name."""
+    media_type: str
+    size: int
+
+
 class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step of a run between agents of two devices, without its content."""
 
@@ -138,6 +147,8 @@ class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """On the sharing side: the hub's run for it."""
     code: str = ""
     failure: str = ""
+    files: tuple[SharedFile, ...] = ()
+    """The files of the message of this step."""
 
 
 class ChainBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):

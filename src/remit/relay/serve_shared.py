@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import takewhile
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -19,7 +20,16 @@ from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry
 from remit.relay.messages.catalog import join_names
-from remit.relay.messages.questions import answered, declined, request_id, sender, step_of, submission
+from remit.relay.messages.questions import (
+    answered,
+    declined,
+    request_id,
+    request_ids,
+    sender,
+    step_of,
+    submission,
+    with_allowed_files,
+)
 from remit.relay.messages.types import (
     MAX_DESCRIPTION,
     MAX_OFFERED,
@@ -30,6 +40,8 @@ from remit.relay.messages.types import (
     ReadReceipt,
     WithdrawMessage,
 )
+from remit.relay.question_files import folder_of, forget_others, remove, write_files
+from remit.relay.session.file_rules import AttachedFile, refused_files
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_incoming
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
@@ -67,7 +79,12 @@ def offered(shared: Mapping[str, Shared], device: str) -> tuple[AgentOffer, ...]
     """Return the list of agents that are shared with a device."""
     theirs = sorted(name for name, each in shared.items() if each.is_for(device))
     return tuple(
-        AgentOffer(name=name, description=shared[name].description[:MAX_DESCRIPTION]) for name in theirs[:MAX_OFFERED]
+        AgentOffer(
+            name=name,
+            description=shared[name].description[:MAX_DESCRIPTION],
+            files=shared[name].profile.files if shared[name].profile.files.types else None,
+        )
+        for name in theirs[:MAX_OFFERED]
     )
 
 
@@ -114,6 +131,7 @@ class Sharing:
         self._turned_away: dict[str, Window] = {}
         """The rate windows of refusals, by device."""
         self._under_way: dict[asyncio.Task[None], _Question] = {}
+        forget_others(sealer.device.state.path, lambda: request_ids(sealer))
 
     async def close(self) -> None:
         """Stop work on all questions; they stay in the inbox and are answered after the next start."""
@@ -212,8 +230,21 @@ class Sharing:
 
     async def _answer(self, question: "_Question", shared: Shared) -> AnswerMessage | DeclineMessage:
         asks = question.asks
+        if asks.files:
+            folder = folder_of(self._sealer.device.state.path, request_id(asks.id))
+            try:
+                await asyncio.to_thread(write_files, folder, asks.files)
+                return await self._response(question, shared, folder)
+            finally:
+                remove(folder)
+        return await self._response(question, shared)
+
+    async def _response(
+        self, question: "_Question", shared: Shared, folder: Path | None = None
+    ) -> AnswerMessage | DeclineMessage:
+        asks = question.asks
         # The fields of a device are recorded even if the hub refuses the request, so they must be readable again.
-        said = checked(submission(question.opened, asks, shared.agent))
+        said = checked(submission(question.opened, asks, shared.agent, folder))
         going = await self._hub.begin(self._hub.receive(said, sender(question.opened, shared.agent)))
         if isinstance(going, Response):
             response = going
@@ -226,7 +257,7 @@ class Sharing:
         if response.result is None and response.fault is not None:
             why = declined(asks, response.fault)
             return structs.replace(why, status=response.status.value, tokens=response.usage.total)
-        return answered(asks, response)
+        return with_allowed_files(answered(asks, response), shared.profile.files, question.name)
 
     async def _responded(self, question: "_Question", going: ActiveRun) -> Response:
         """Return the response of the agent; if it takes long, first tell the asker that the agent has the question."""
@@ -265,7 +296,9 @@ class Sharing:
         if why is not None:
             return why
         windows[name] = counted(standing.window, profile, now_ms)
-        return shared
+        if asks.files and asks.request is not None:
+            return fault(Code.INPUT_VALIDATION_FAILED, "a request of a hub cannot carry files")
+        return refused_files(profile.files, asks.files, who=f"the shared agent {name}") or shared
 
     async def _say(self, question: "_Question", message: AnswerMessage | DeclineMessage, asked: Shared | None) -> None:
         """Send the outcome of a question and delete the question; it counts for the rate if an agent was *asked*."""
@@ -280,7 +313,7 @@ class Sharing:
             with self._sealer.device.state.writing():
                 self._sealer.seal(opened.sender, types.write(message))
                 self._sealer.taken(*taken)
-                self._close(question, event, code)
+                self._close(question, event, code, message.files if isinstance(message, AnswerMessage) else ())
                 if asked is not None:
                     row, _ = self._sealer.peers.row(opened.sender)
                     self._sealer.device.state.keep(f"rates/{row}", kept)
@@ -327,21 +360,32 @@ class Sharing:
             question.since_ms = self._now_ms() if before_ms is None else before_ms
             if before_ms is None and question.is_recorded:
                 state.keep(place, question.since_ms)
-                audit.keep(state, self._audit_entry(question, "asked"))
+                files = () if question.turned_away else question.asks.files
+                audit.keep(state, self._audit_entry(question, "asked", files=files))
 
-    def _close(self, question: "_Question", event: str, code: str) -> None:
+    def _close(self, question: "_Question", event: str, code: str, files: tuple[AttachedFile, ...] = ()) -> None:
         """Record the outcome of a question, in the transaction that deletes it."""
         state = self._sealer.device.state
         state.execute("DELETE FROM facts WHERE name = ?", _place(question.opened))
         if question.is_recorded:
-            audit.keep(state, self._audit_entry(question, event, code))
+            audit.keep(state, self._audit_entry(question, event, code, files))
 
-    def _audit_entry(self, question: "_Question", event: str, code: str = "") -> AuditEntry:
+    def _audit_entry(
+        self, question: "_Question", event: str, code: str = "", files: tuple[AttachedFile, ...] = ()
+    ) -> AuditEntry:
         # A name that is not shared here is a text of the other device, and is not recorded.
         name, now_ms = question.name if question.name in self._shared else "", self._now_ms()
         took_ms = max(0, now_ms - question.since_ms)
         return step_of(
-            question.opened, question.asks, event, code, now_ms, name=name, took_ms=took_ms, task=question.task
+            question.opened,
+            question.asks,
+            event,
+            code,
+            now_ms,
+            name=name,
+            took_ms=took_ms,
+            task=question.task,
+            files=files,
         )
 
 

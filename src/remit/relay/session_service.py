@@ -28,8 +28,10 @@ from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Person
 from remit.relay.messages.catalog import choose, latest_offers
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
+from remit.relay.run_files import RunFiles
 from remit.relay.session import delivery_states, moves, repository
 from remit.relay.session.display import CredentialFilter
+from remit.relay.session.file_rules import Attachment
 from remit.relay.session.moves import ENDED, Event, SessionState
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
 from remit.relay.session.reducer import is_changed_by_restart, step
@@ -85,11 +87,14 @@ class SessionService:
         self._windows: dict[tuple[str, str], Window] = {}
         self.messages = DeliveryFollower(sealer, delivery, self._runs, self._locks, self._kept, changed, now_ms)
         """Follows the messages of the runs."""
+        self.files = RunFiles(self._state, delivery, self._runs, profiles, self.act, now_ms)
+        """The files that people attach to messages, and those of answers."""
 
     async def __aenter__(self) -> "SessionService":
         await self._delivery.do(repository.forget_refusals, self._state)
         for run in await self._delivery.do(self._kept.all):
             self._runs[run.id] = run
+        await self.files.sweep(orphans=True)
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
             if is_changed_by_restart(run):
                 await self._do(run.id, moves.Restarted())
@@ -210,14 +215,16 @@ class SessionService:
             # For example from an agent that was cancelled because nobody waited any more; so this is no warning.
             _log.info("dropping an answer of the device %s: no run waits for it", opened.sender)
         else:
+            files = await self.files.accept(run, message.files if isinstance(message, AnswerMessage) else ())
             event = (
                 moves.RemoteFailed(f"{message.code}: {message.reason}"[:500], lost=True, recorded=message.recorded)
                 if isinstance(message, DeclineMessage)
-                else moves.Arrived(message.text)
+                else moves.Arrived(message.text, files)
             )
             refused = await self._do(run.id, event, opened)
             if refused is None:
                 return
+            await self.files.drop(run, files)
             _log.info("dropping an answer for run %s: %s", run.id, refused.why)
         await self._delivery.taken(opened)
 
@@ -274,7 +281,7 @@ class SessionService:
                 receipt=True,
             )
             try:
-                run = await self._delivery.do(self._commit, run, entry, message, opened, command)
+                run = await self._delivery.do(self._commit, run, entry, message, opened, command, send.files)
             except StoreError:
                 raise
             except RemitError as error:
@@ -301,9 +308,12 @@ class SessionService:
         message: QuestionMessage | WithdrawMessage | None,
         opened: Opened | None,
         command: str | None,
+        files: tuple[Attachment, ...] = (),
     ) -> Overlay:
         with self._state.writing():
             audit.keep(self._state, entry)
+            if isinstance(message, QuestionMessage) and files:
+                message = self.files.with_files(run, message, files)
             if message is not None:
                 sealed = self._sealer.seal(run.device, types.write(message), requester=self._requester)
                 if isinstance(message, QuestionMessage):
@@ -383,6 +393,7 @@ class SessionService:
             remote_message=remote_message,
             first_contact=not met,
             detect=self._detect,
+            attachments=True,  # the run decides whether it has some
         )
         return reviews(draft, facts, self._profile(run.profile).rules)
 
@@ -399,8 +410,9 @@ class SessionService:
                         await self._do(run.id, moves.Tick())
             # A file that cannot be read now can be read later: a command stays until it is done.
             waiting = self._changes.look() or waiting
-            if waiting:
-                with suppress(RemitError, msgspec.DecodeError):
+            with suppress(RemitError, msgspec.DecodeError):
+                await self.files.sweep()
+                if waiting:
                     waiting = await self._run_commands()
 
     # ── from other processes ──────────────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ from remit.config.values import (
     DeviceName,
     Duration,
     GatewayUrl,
+    MediaTypes,
     Positive,
     Secret,
     Section,
@@ -89,6 +90,7 @@ ReviewRule = Literal[
     "links",
     "large_edit",
     "off_objective",
+    "attachments",
 ]
 _RATE = Rate(30, 60)
 
@@ -132,6 +134,25 @@ class ProfileConstraintsSection(Section, frozen=True, kw_only=True):
     turn_timeout: Annotated[Duration, Meta(description="Time for a turn: at most 120 s, or 60 s without tools.")] = (
         duration(_CONSTRAINTS.local_turn_timeout_ms)
     )
+
+
+class AttachmentsSection(Section, frozen=True, kw_only=True):
+    """Which files may travel with messages. Without `types`, none may."""
+
+    types: Annotated[
+        tuple[MediaTypes, ...],
+        Meta(description='Allowed media types: `"image/png"`, `"text/*"` or `"*/*"` (default: no files).'),
+    ] = ()
+    max_size: Annotated[
+        Annotated[int, Meta(ge=1, le=8 * 1024 * 1024)], Meta(description="Maximum bytes of one file.")
+    ] = 1_000_000
+    max_count: Annotated[Annotated[int, Meta(ge=1, le=64)], Meta(description="Maximum files of one message.")] = 4
+
+
+class ProfileAttachmentsSection(AttachmentsSection, frozen=True, kw_only=True):
+    """Which files may travel with messages of a profile and with their answers. Without `types`, none may."""
+
+    keep: Annotated[Duration, Meta(description="How long files are kept after their run has ended.")] = "30d"
 
 
 class ProfileSection(Section, frozen=True, kw_only=True):
@@ -191,6 +212,9 @@ class ProfileSection(Section, frozen=True, kw_only=True):
     constraints: Annotated[ProfileConstraintsSection, Meta(description="Limits of a turn.")] = (
         ProfileConstraintsSection()
     )
+    attachments: Annotated[
+        ProfileAttachmentsSection, Meta(description="Which files its messages and their answers may carry.")
+    ] = ProfileAttachmentsSection()
 
 
 class SharedSection(Section, frozen=True, kw_only=True):
@@ -206,3 +230,6 @@ class SharedSection(Section, frozen=True, kw_only=True):
     max_concurrent_shared_calls: Annotated[Positive, Meta(description="Maximum calls in progress at once.")] = 3
     max_hop_count: Annotated[Count, Meta(description="Maximum agents that a task may have passed through.")] = 2
     rate: Annotated[Rate, Meta(description="How often each device may call: `{ calls = 30, seconds = 60 }`.")] = _RATE
+    attachments: Annotated[
+        AttachmentsSection, Meta(description="Which files questions and their answers may carry.")
+    ] = AttachmentsSection()

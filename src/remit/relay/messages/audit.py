@@ -6,7 +6,9 @@ each number of a device once: after a crash at any moment no step is missing or 
 
 import asyncio
 import logging
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Literal
 
 from msgspec import Struct
@@ -14,9 +16,10 @@ from msgspec.structs import replace
 
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Fault
-from remit.protocol.records import Kind, SharedStep
+from remit.protocol.records import Kind, SharedFile, SharedStep
 from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.session.display import with_kinds
+from remit.relay.session.file_rules import AttachedFile, Attachment
 from remit.relay.session.moves import AskPerson, Permit, Send
 from remit.relay.session.run import Transition
 from remit.runtime.ports import NumberedRecord, Recorder, StoreError
@@ -99,6 +102,7 @@ def of_step(
         via="" if by is None else by.via,
         code="" if why is None else why.code,
         failure=struck(run.recorded_failure if why is None else why.message, detect),
+        files=file_notes(_files(taken, event)),
     )
     return AuditEntry(at_ms=now_ms, run=run.id, session=run.session, step=step)
 
@@ -108,9 +112,30 @@ def _label(effect: Send | Permit) -> str:
     return effect.label if isinstance(effect, Send) else _CHOICES.get(effect.kind, "reject_once")
 
 
+def _files(taken: Transition, event: str) -> Sequence[Attachment]:
+    """Return the files of the message that a step sends or that arrived with it."""
+    if event == "Arrived":
+        run = taken.overlay
+        return next((each.files for each in reversed((*run.timeline, *run.kept)) if each.role == "remote_agent"), ())
+    return next((each.files for each in taken.effects if isinstance(each, Send)), ())
+
+
+def file_notes(files: Iterable[Attachment | AttachedFile]) -> tuple[SharedFile, ...]:
+    """Return files for the record: their names as digests, their types and sizes."""
+    return tuple(
+        SharedFile(
+            name=blake2b(each.name.encode(errors="replace"), digest_size=16).hexdigest(),
+            media_type=each.media_type,
+            size=each.size if isinstance(each, Attachment) else len(each.data),
+        )
+        for each in files
+        if isinstance(each, AttachedFile) or not each.refused
+    )
+
+
 def unsent(entry: AuditEntry) -> AuditEntry:
-    """Return the entry of a step whose message was refused here: nothing was sent, so there is no label."""
-    return replace(entry, step=replace(entry.step, label=""))
+    """Return the entry of a step whose message was refused here: nothing was sent, so it has no label and no files."""
+    return replace(entry, step=replace(entry.step, label="", files=()))
 
 
 # ── in the device's file ──────────────────────────────────────────────────────────────────────────────────────────────

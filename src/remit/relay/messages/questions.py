@@ -1,21 +1,27 @@
 """Convert questions of other devices to hub requests, and results to messages and audit entries."""
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import blake2b
+from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, ValidationError, convert, structs
 
 from remit.policy.reception import Sender
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Response
-from remit.protocol.errors import Fault
+from remit.protocol.envelope import Answer, Artifact, Json, Response
+from remit.protocol.errors import Fault, RemitError
 from remit.protocol.records import SharedStep
 from remit.protocol.submission import Submission
 from remit.protocol.trace import TraceContext, span_id, trace_id
-from remit.relay.e2e.channel import Opened
-from remit.relay.messages import audit
+from remit.relay.e2e.channel import MessageCipher, Opened
+from remit.relay.e2e.inbox import MAX_INBOX
+from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry
 from remit.relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage
+from remit.relay.session.file_rules import MAX_FILES, AttachedFile, FileRules, refused_file
+from remit.relay.session.file_types import guessed
 
 # The longest name and objective of the envelope (`protocol/remit.py`, `protocol/envelope.py`); of a longer text this
 # much is used as the objective.
@@ -31,6 +37,17 @@ def request_id(name: str) -> str:
     return blake2b(name.encode(), digest_size=16).hexdigest()
 
 
+def request_ids(sealer: MessageCipher) -> set[str]:
+    """Return the request ids of all questions in the inbox."""
+    found: set[str] = set()
+    for opened in sealer.inbox(limit=MAX_INBOX):
+        with suppress(RemitError):
+            message = types.decode_message(opened.body)
+            if isinstance(message, QuestionMessage):
+                found.add(request_id(message.id))
+    return found
+
+
 def fitting(text: str, most: int) -> str:
     """Return a name of at most *most* characters, different for different texts."""
     return text if len(text) <= most else f"{text[: most - 33]}~{request_id(text)}"
@@ -39,10 +56,12 @@ def fitting(text: str, most: int) -> str:
 # ── to the hub ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def submission(opened: Opened, asks: QuestionMessage, agent: str) -> Submission:
-    """Return a question as a submission to the hub."""
+def submission(opened: Opened, asks: QuestionMessage, agent: str, folder: Path | None = None) -> Submission:
+    """Return a question as a submission to the hub; its files are in *folder*."""
     trace = trace_id(asks.control.trace_id)
     said = asks.request or _in_words(asks.text)
+    if folder is not None:
+        said = structs.replace(said, input=_with_files(asks.text, asks.files, folder))
     return structs.replace(
         said,
         target=agent,
@@ -72,6 +91,15 @@ def _in_words(text: str) -> Submission:
     return Submission(target="-", objective=text[:SHORTENED], input=text)
 
 
+def _with_files(text: str, files: Iterable[AttachedFile], folder: Path) -> Json:
+    """Return the input of a request with files: the message, and where each file is, and what it is."""
+    listed = [
+        {"name": each.name, "media_type": each.media_type, "size": len(each.data), "path": str(folder / each.name)}
+        for each in files
+    ]
+    return {"message": text, "attachments": listed}
+
+
 # ── to the device ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -80,7 +108,7 @@ def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
     tokens = response.usage.total
     if asks.request is None:
         text = text_of(response.result) or response.summary
-        return AnswerMessage(to=asks.id, session=asks.session, text=text, tokens=tokens)
+        return AnswerMessage(to=asks.id, session=asks.session, text=text, tokens=tokens, files=files_in(response))
     answer = Answer(
         response.result,
         summary=response.summary,
@@ -95,6 +123,42 @@ def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
         metadata=response.metadata,
     )
     return AnswerMessage(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
+
+
+def files_in(response: Response) -> tuple[AttachedFile, ...]:
+    """Return the files of an answer: its artifacts of type `file` that have a name and their bytes in base64."""
+    found = (_file(each) for each in response.artifacts if each.type == "file")
+    return tuple(each for each in found if each is not None)
+
+
+def _file(artifact: Artifact) -> AttachedFile | None:
+    try:
+        said = convert(artifact.value, _FileValue)
+    except ValidationError:
+        return None
+    name = said.filename or artifact.label
+    return AttachedFile(name=name, media_type=said.mediaType or guessed(name, said.raw), data=said.raw)
+
+
+def with_allowed_files(message: AnswerMessage, rules: FileRules, name: str) -> AnswerMessage:
+    """Return an answer without the files that its shared agent may not send; the text says which and why."""
+    sent: list[AttachedFile] = []
+    notes: list[str] = []
+    for each in message.files[:MAX_FILES]:
+        if (why := refused_file(rules, each, sent, who=f"the shared agent {name}")) is None:
+            sent.append(each)
+        else:
+            notes.append(f"[Not sent: {why.message}]")
+    text = "\n\n".join([message.text, *notes])
+    return structs.replace(message, text=text, files=tuple(sent)) if message.files else message
+
+
+class _FileValue(Struct):
+    """A file in an artifact, as the A2A dialect writes it."""
+
+    raw: bytes
+    mediaType: str = ""
+    filename: str = ""
 
 
 def declined(asks: QuestionMessage, why: Fault) -> DeclineMessage:
@@ -115,6 +179,7 @@ def step_of(
     name: str = "",
     took_ms: int = 0,
     task: str = "",
+    files: Iterable[AttachedFile] = (),
 ) -> AuditEntry:
     """Return the audit entry of an event of a question."""
     step = SharedStep(
@@ -128,6 +193,7 @@ def step_of(
         hops=asks.control.hop_count,
         task=task,
         code=code,
+        files=audit.file_notes(files),
     )
     # With the device id in front it cannot equal the id of a run of the hub.
     run = f"{opened.sender}/{_id(asks.control.trace_id)}"

@@ -9,6 +9,7 @@ from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Count, Name
 from remit.protocol.submission import Submission
+from remit.relay.session.file_rules import AttachedFile, FileRules
 from remit.relay.session.profile import MAX_ID, ControlEnvelope, Id
 
 # More than anybody shares with one device; it limits how much of a peer's list is stored and shown.
@@ -31,6 +32,8 @@ class QuestionMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """The complete request, if an agent of a hub asks; `text` is then a summary for people."""
     receipt: bool = False
     """Whether the sender wants a `ReadReceipt`; devices of earlier versions do not know it."""
+    files: tuple[AttachedFile, ...] = ()
+    """The files of a person's run. What the receiver does not allow makes it decline the question."""
 
 
 class AnswerMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="answers"):
@@ -42,6 +45,8 @@ class AnswerMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     tokens: Count | None = None
     answer: Answer | None = None
     """The complete answer, if an agent of a hub asked; `text` is then empty."""
+    files: tuple[AttachedFile, ...] = ()
+    """The files of the answer to a person's run."""
 
 
 class DeclineMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="declines"):
@@ -83,6 +88,8 @@ class AgentOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: Name
     """Its shared name: the `agent` of a question."""
     description: Annotated[str, Meta(max_length=MAX_DESCRIPTION)] = ""
+    files: FileRules | None = None
+    """The files that it takes; None: none, as of every device that does not know of files."""
 
 
 class OffersMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="offers"):

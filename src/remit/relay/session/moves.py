@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure, Mode, PermissionRequest
+from remit.relay.session.file_rules import Attachment
 from remit.relay.session.review import Review
 
 
@@ -122,6 +123,7 @@ class Arrived(Struct, frozen=True, tag=True):
     """A message of the remote agent has arrived."""
 
     text: str
+    files: tuple[Attachment, ...] = ()
 
 
 class RemoteFailed(Struct, frozen=True, tag=True):
@@ -163,6 +165,18 @@ class Say(Struct, frozen=True, tag=True):
     text: str
 
 
+class Attach(Struct, frozen=True, tag=True):
+    """A person adds a file to the next message; its content is stored already."""
+
+    file: Attachment
+
+
+class Detach(Struct, frozen=True, tag=True):
+    """A person removes a file from the next message."""
+
+    file: str
+
+
 class Tick(Struct, frozen=True, tag=True):
     """Time has passed."""
 
@@ -202,6 +216,8 @@ Event = (
     | TakeOver
     | HandBack
     | Say
+    | Attach
+    | Detach
     | Tick
     | Restarted
     | SetObjective
@@ -231,6 +247,7 @@ class Send(Struct, frozen=True, tag=True):
     turn: int
     text: str
     label: Label
+    files: tuple[Attachment, ...] = ()
 
 
 class AskPerson(Struct, frozen=True, tag="Ask"):
@@ -314,6 +331,8 @@ TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
         TakeOver: "P>PO L>PO S>SPO R>R O>O Z>Z E>E",
         HandBack: "P>POX S>S R>R O>OX Z>Z E>E",
         Say: "P>SX O>SX",
+        Attach: "I>I P>P L>L S>S R>R O>O Z>Z E>E",
+        Detach: "I>I P>P L>L S>S R>R O>O Z>Z E>E",
         Tick: "I>I P>PX L>LX S>SX R>RX O>OX Z>Z E>E",
         Restarted: "I>I P>Z L>Z S>Z R>Z O>Z Z>Z E>E",
         SetObjective: "I>I P>POX L>POX S>SPOX R>R O>OX Z>Z E>E",

@@ -13,11 +13,16 @@ from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import MAX_INTEGER
 from remit.relay.bridge.ports import Mode, PromptConstraints
+from remit.relay.session.file_rules import FileRules
 from remit.relay.session.review import ReviewRules
 
 MAX_ID = 256
 Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
 """The id of a device, trace, profile, question or conversation between devices."""
+
+
+# A month, as long as a gateway keeps messages.
+KEEP_FILES_MS = 30 * 86_400_000
 
 
 class ProfileLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +52,10 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: ProfileLimits = ProfileLimits()
     rules: ReviewRules = ReviewRules()
     constraints: PromptConstraints = PromptConstraints()
+    files: FileRules = FileRules()
+    """Which files its messages may carry, and their answers; of a shared agent: which ones it takes and returns."""
+    keep_files_ms: Annotated[int, Meta(ge=0)] = KEEP_FILES_MS
+    """How long files of an ended run are kept."""
 
 
 class ControlEnvelope(Struct, frozen=True, kw_only=True):

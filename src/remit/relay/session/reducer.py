@@ -28,7 +28,9 @@ from remit.relay.session.moves import (
     Approve,
     Arrived,
     Asked,
+    Attach,
     Decide,
+    Detach,
     Drafted,
     Event,
     HandBack,
@@ -119,8 +121,8 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
             return _reject(run, draft, reason)
         case Sent(id=message):
             return transitions.sent(run, message, now_ms)
-        case Arrived(text=text):
-            return transitions.arrived(run, text, now_ms)
+        case Arrived(text=text, files=files):
+            return transitions.arrived(run, text, files, now_ms)
         case RemoteFailed(reason=reason, lost=lost, recorded=recorded):
             return transitions.remote_failed(run, reason, recorded, lost=lost)
         case Pause():
@@ -135,6 +137,10 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
             return _hand_back(run)
         case Say(text=text):
             return _say(run, text, now_ms)
+        case Attach(file=file):
+            return Transition(replace(run, attached=(*run.attached, file)))
+        case Detach(file=file):
+            return _detach(run, file)
         case Tick():
             return (
                 transitions.end_at(run, "max_duration_ms")
@@ -212,6 +218,13 @@ def _say(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
     if not text.strip():
         return MoveRefused("an empty message cannot be sent")
     return transitions.send(run, text, "yours", now_ms)
+
+
+def _detach(run: Overlay, file: str) -> Transition | MoveRefused:
+    left = tuple(each for each in run.attached if each.id != file)
+    if left == run.attached:
+        return MoveRefused(f"no file {file[:100]} waits for the next message")
+    return Transition(replace(run, attached=left))
 
 
 def _pause(run: Overlay) -> Transition:

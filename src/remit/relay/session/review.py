@@ -24,6 +24,7 @@ Rule = Literal[
     "links",
     "large_edit",
     "off_objective",
+    "attachments",
 ]
 
 RULES: dict[Rule, str] = {
@@ -35,6 +36,7 @@ RULES: dict[Rule, str] = {
     "links": "The draft holds a link.",
     "large_edit": "The draft is unusually long, or carries code, a patch or encoded data.",
     "off_objective": "The draft shares few words with the objective and with what the remote agent said last.",
+    "attachments": "The message carries files.",
 }
 """Every rule, in the order of evaluation, with its description for users."""
 
@@ -60,6 +62,8 @@ class ReviewFacts(Struct, frozen=True, kw_only=True):
     """Whether this profile has sent nothing to this device before, in this run or in any other."""
     detect: Detector
     """Finds personal data and secrets, as `remit.detectors.pipeline` does."""
+    attachments: bool = False
+    """Whether the message may carry files."""
 
 
 class Review(Struct, frozen=True, kw_only=True):
@@ -107,6 +111,10 @@ def _low_confidence(look: _Look) -> str:
 
 def _first_contact(look: _Look) -> str:
     return "Nothing was sent to this device before." if look.facts.first_contact else ""
+
+
+def _attachments(look: _Look) -> str:
+    return "The message carries files." if look.facts.attachments else ""
 
 
 # ── harmful content ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,4 +250,5 @@ _ASKED: dict[Rule, Callable[[_Look], str]] = {
     "links": _links,
     "large_edit": _large_edit,
     "off_objective": _off_objective,
+    "attachments": _attachments,
 }

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.relay.bridge.ports import Mode, PermissionRequest, Role
+from remit.relay.session.file_rules import Attachment
 from remit.relay.session.moves import ENDED, Effect, Label, Reason, SessionState
 from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review
@@ -46,6 +47,8 @@ class TimelineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How far it has come, until there is a reply: see `delivery_states.delivery_of`."""
     failed: str = ""
     """Why it will get no reply."""
+    files: tuple[Attachment, ...] = ()
+    """The files that came with it or were sent with it."""
 
 
 class PendingDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -95,6 +98,8 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """The message that is not confirmed to be in the outbox yet."""
     kept: tuple[TimelineEntry, ...] = ()
     """Replies that arrived while the run could not handle them."""
+    attached: tuple[Attachment, ...] = ()
+    """The files that the next message will carry."""
     guidance: str = ""
     """What the agent is told about its rejected draft."""
     timeline: tuple[TimelineEntry, ...] = ()

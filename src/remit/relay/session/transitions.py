@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure
+from remit.relay.session.file_rules import Attachment
 from remit.relay.session.moves import AskPerson, Cancel, Ended, Label, Prompt, Reason, Send, SessionState
 from remit.relay.session.review import Review
 from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
@@ -92,8 +93,20 @@ def next_turn(run: Overlay) -> Transition:
 
 def _turns(run: Overlay) -> tuple[ConversationTurn, ...]:
     """Return the conversation without lost messages, with the guidance after a rejected draft."""
-    said = tuple(ConversationTurn(role=entry.role, text=entry.text) for entry in run.timeline if not entry.failed)
-    return (*said, ConversationTurn(role="user", text=run.guidance)) if run.guidance else said
+    said: list[ConversationTurn] = []
+    for entry in run.timeline:
+        if not entry.failed:
+            said.append(ConversationTurn(role=entry.role, text=entry.text))
+            # In a turn of its own: what the remote agent said stays as it is.
+            said += _note("Files of this message", entry.files)
+    said += _note("The next message will carry the files", run.attached)
+    return (*said, ConversationTurn(role="user", text=run.guidance)) if run.guidance else tuple(said)
+
+
+def _note(says: str, files: tuple[Attachment, ...]) -> list[ConversationTurn]:
+    """Return a turn that names files to the local agent, if there are some."""
+    named = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in files if not each.refused]
+    return [ConversationTurn(role="user", text=f"{says}: {', '.join(named)}")] if named else []
 
 
 def not_awaited(run: Overlay, prompt: str) -> MoveRefused | None:
@@ -125,7 +138,9 @@ def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...]
 
 def _why_asked(run: Overlay, reviews: tuple[Review, ...]) -> tuple[Review, ...]:
     """Return why a person must review a draft; empty if nobody must."""
-    why = () if run.mode == "full_auto" else reviews
+    # Decided here and not with the others, because a file may be attached until this very step.
+    counted = tuple(each for each in reviews if each.rule != "attachments" or run.attached)
+    why = () if run.mode == "full_auto" else counted
     if run.mode == "manual":
         why = (Review(rule="manual", why="In manual mode you see every draft first."), *why)
     if run.state is SessionState.PAUSED:
@@ -174,6 +189,7 @@ def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
         id=f"{run.id}.m{turn}",
         label=label,
         reviews=() if draft is None else draft.reviews,
+        files=run.attached,
     )
     run = replace(
         run,
@@ -183,8 +199,9 @@ def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
         guidance="",
         sending=entry.id,
         timeline=(*run.timeline, entry),
+        attached=(),
     )
-    return Transition(run, (Send(id=entry.id, turn=turn, text=text, label=label),))
+    return Transition(run, (Send(id=entry.id, turn=turn, text=text, label=label, files=entry.files),))
 
 
 def sent(run: Overlay, message: str, now_ms: int) -> Transition | MoveRefused:
@@ -211,12 +228,12 @@ def with_kept(run: Overlay) -> Overlay:
     return replace(run, timeline=(*run.timeline, *run.kept), kept=())
 
 
-def arrived(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
+def arrived(run: Overlay, text: str, files: tuple[Attachment, ...], now_ms: int) -> Transition | MoveRefused:
     said = list(run.timeline)
     while said and said[-1].role == "remote_agent":
         said.pop()
     waited = max(0, now_ms - said[-1].at_ms) if said else 0
-    reply = TimelineEntry(role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited)
+    reply = TimelineEntry(role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited, files=files)
     unanswered = len(run.timeline) - len(said)
     if unanswered + len(run.kept) >= MOST_UNANSWERED:
         return MoveRefused(f"the remote agent sent {MOST_UNANSWERED} messages without an answer; this one is dropped")
@@ -247,8 +264,9 @@ def _take_back(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
     What a person typed stays in the timeline, marked as failed, so that the text is not lost; it is no turn.
     """
     (*said, entry), turn = run.timeline, run.turn - 1
+    run = _attached_again(run, entry)
     if run.decides == "person":
-        unsent = replace(entry, turn=turn, id="", failed=reason)
+        unsent = replace(entry, turn=turn, id="", failed=reason, files=())
         run = replace(run, timeline=(*said, unsent), turn=turn)
         return run, open_state(run)
     why = Review(rule="held", why=f"It was not sent: {reason}")
@@ -262,7 +280,13 @@ def _lose(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
     entry = run.timeline[place]
     failed = replace(entry, failed=reason)
     run = replace(run, timeline=(*run.timeline[:place], failed, *run.timeline[place + 1 :]))
+    run = _attached_again(run, entry)
     if run.decides == "person":
         return run, open_state(run)
     why = Review(rule="lost", why="It was sent before and got no reply; it would be sent once more.")
     return replace(run, pending=PendingDraft(id=entry.id, text=entry.text, reviews=(why,))), SessionState.READY_TO_SEND
+
+
+def _attached_again(run: Overlay, entry: TimelineEntry) -> Overlay:
+    """Return the run with the files of a message that was not sent or got lost: the next one carries them."""
+    return replace(run, attached=(*entry.files, *(each for each in run.attached if each not in entry.files)))
