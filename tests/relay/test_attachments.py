@@ -1,17 +1,22 @@
 """Files with the messages of a run: sealed, checked where they leave and where they arrive, kept, and deleted."""
 
 import asyncio
+import io
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from aiohttp import ClientSession
 from msgspec.structs import replace
 
 from recorded import recorded, steps
 from remit import Answer, Brief
+from remit.cli.shared.commands import OnFile, Tell, understood
+from remit.cli.shared.files import work_on_file
 from remit.protocol.envelope import Artifact
 from remit.protocol.errors import Code, RemitError
+from remit.relay.messages.audit import Person
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage
 from remit.relay.question_files import FOLDER
 from remit.relay.session import file_store, moves
@@ -19,6 +24,7 @@ from remit.relay.session.file_rules import AttachedFile, FileRules
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ControlEnvelope
 from remit.relay.session.run import Overlay
+from remit.server.shared import Changes, serve_shared
 from two_sides import Sides, Stranger, Tap, stranger, two_sides
 from waiting import eventually
 
@@ -38,7 +44,8 @@ class Reader:
 
     async def __call__(self, brief: Brief) -> str:
         await self.go.wait()
-        given: Any = brief.input if isinstance(brief.input, dict) else {}
+        said: Any = brief.input  # pyright: ignore[reportUnknownMemberType]
+        given = cast("dict[str, Any]", said if isinstance(said, dict) else {})
         self.given.append(given)
         texts: list[str] = []
         for each in given.get("attachments", ()):
@@ -321,3 +328,89 @@ async def test_a_large_file_arrives_whole_although_the_way_breaks_in_the_middle(
         tap.flowing.set()
         run = await sides.until(run, SessionState.READY_TO_SEND, when=lambda now: now.turn == 1 and now.waits)
         assert [each["attachments"][0]["size"] for each in reader.given] == [len(data)]
+
+
+# ── over the local API and in a chat ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_program_uploads_lists_downloads_and_removes_files(tmp_path: Path) -> None:
+    reader, changes, token = Reader(), Changes(), tmp_path / "shared.token"
+    async with (
+        two_sides(tmp_path, answer=reader, shared={"files": RULES}, files=RULES, changed=changes.changed) as sides,
+        serve_shared(sides.host, changes, token=token) as address,
+        ClientSession(address, headers={"authorization": f"Bearer {token.read_text().strip()}"}) as http,
+    ):
+        run = await drafted(sides)
+        place = f"/v1/shared/runs/{run.id}/files"
+        async with http.post(place, params={"name": "Größe 1.txt"}, data=SECRET.encode()) as reply:
+            assert reply.status == 201
+            file = await reply.json()
+            assert (file["name"], file["media_type"], file["size"]) == ("Größe 1.txt", "text/plain", len(SECRET))
+        async with http.get(f"{place}/{file['id']}") as reply:
+            assert await reply.read() == SECRET.encode()
+            assert reply.headers["content-type"] == "application/octet-stream"
+            assert reply.headers["content-disposition"].startswith("attachment; filename*=UTF-8''Gr%C3%B6")
+            assert "sandbox" in reply.headers["content-security-policy"]
+        for name, data, kind, status in (
+            ("../x.txt", b"hello", "text/plain", 400),
+            ("x.png", b"hello", "image/png", 400),
+            ("x.pdf", b"%PDF-1.7", "application/pdf", 403),
+            ("x.txt", b"x" * 6_000_001, "text/plain", 413),
+            ("x.txt", b"x" * 9_000_000, "text/plain", 413),
+        ):
+            async with http.post(
+                place, params={"name": name}, data=io.BytesIO(data), headers={"content-type": kind}
+            ) as reply:
+                assert reply.status == status, (name, await reply.text())
+        async with http.post(place, data=b"hello") as reply:
+            assert reply.status == 400
+        async with http.post(place, params={"name": "b.txt"}, data=b"hello") as reply:
+            other = await reply.json()
+        async with http.delete(f"{place}/{other['id']}") as reply:
+            assert [each["name"] for each in (await reply.json())["attached"]] == ["Größe 1.txt"]
+        async with http.get(f"/v1/shared/runs/{run.id}") as reply:
+            assert [each["name"] for each in (await reply.json())["attached"]] == ["Größe 1.txt"]
+        await approved(sides, sides.now(run))
+        await sides.until(run, SessionState.READY_TO_SEND, when=lambda now: now.turn == 1 and now.waits)
+        async with http.get(place) as reply:
+            listed = await reply.json()
+            assert [len(listed[each]) for each in ("attached", "sent", "received")] == [0, 1, 0]
+        async with http.get(f"{place}/unknown") as reply:
+            assert reply.status == 404
+        async with ClientSession(address) as stranger, stranger.get(f"{place}/{file['id']}") as reply:
+            assert reply.status == 401
+
+
+async def test_the_commands_of_a_chat_attach_list_save_and_remove_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = Person("anna", "chat")
+    (tmp_path / "notes.txt").write_text(SECRET)
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.chdir(out)
+    async with two_sides(tmp_path, answer=report, shared={"files": RULES}, files=RULES, mode="full_auto") as sides:
+        run = await sides.until(await sides.start(), SessionState.COMPLETED)
+
+        async def typed(line: str) -> list[str]:
+            wanted = understood(line, run)
+            assert isinstance(wanted, OnFile), wanted
+            return await work_on_file(sides.host.files, sides.now(run), wanted, me)
+
+        assert "File report.txt (text/plain, 5 bytes)" in await typed("/files")
+        assert await typed("/save report.txt") == ["Saved File report.txt (text/plain, 5 bytes) as report.txt."]
+        assert (out / "report.txt").read_bytes() == b"heron"
+        assert stat.S_IMODE((out / "report.txt").stat().st_mode) == 0o600
+        for line, says in (
+            ("/save report.txt", "cannot be written: File exists"),
+            ("/save nothing", "no file `nothing`"),
+            ("/attach missing.txt", "missing.txt cannot be read: No such file"),
+            (f"/attach {tmp_path}", "cannot be read: Is a directory"),
+        ):
+            with pytest.raises(RemitError, match=says):
+                await typed(line)
+        run = await sides.start()
+        (carries,) = await typed(f"/attach {tmp_path}/notes.txt")
+        assert "notes.txt (text/plain, 29 bytes)" in carries
+        assert isinstance(understood("/attach", run), Tell)
+        assert isinstance(understood("/files x", run), Tell)

@@ -112,6 +112,11 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         why = f"content type {kind[:100]} is not supported" if kind else "the header Content-Type is missing"
         raise RemitError(fault(Code.UNSUPPORTED_MEDIA_TYPE, why))
+    return await read_body(headers, receive, max_bytes)
+
+
+async def read_body(headers: Headers, receive: Receive, max_bytes: int) -> bytes:
+    """Return a body of any type, or raise a `RemitError` if it is too large, compressed, or changed."""
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         # A few bytes may decompress to gigabytes; envelopes are small enough to be sent uncompressed.
         raise RemitError(_COMPRESSED)

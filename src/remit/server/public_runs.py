@@ -17,6 +17,7 @@ from remit.relay.session.profile import Profile
 from remit.relay.session.review import RULES, Review
 from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
 from remit.server.run_commands import ActName, possible
+from remit.server.shared_files import FileView, file_view
 
 # ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -132,6 +133,7 @@ class TurnView(Struct, frozen=True, kw_only=True):
     sent: bool
     failed: str
     """Why it will never get a reply; empty if it may."""
+    files: tuple[FileView, ...]
 
 
 class ChoiceView(Struct, frozen=True, kw_only=True):
@@ -194,6 +196,8 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     kept: int
     """Replies that arrived while it is paused."""
     draft: DraftView | None
+    attached: tuple[FileView, ...]
+    """The files that the next message will carry."""
     questions: tuple[QuestionView, ...]
     """What the local agent asks its user; each is answered with `answer`."""
     failure: str
@@ -250,6 +254,7 @@ def view(run: Overlay, now_ms: int) -> SharedRunView:
         timeline=tuple(map(_turn, run.timeline)),
         kept=len(run.kept),
         draft=None if run.draft is None else _draft(run.draft),
+        attached=tuple(map(file_view, run.attached)),
         questions=tuple(map(_question, run.questions)),
         failure=run.failure,
         ended=run.ended,
@@ -290,6 +295,7 @@ def _turn(entry: TimelineEntry) -> TurnView:
         reviews=_reviews(entry.reviews),
         sent=entry.sent_ms is not None,
         failed=entry.failed,
+        files=tuple(map(file_view, entry.files)),
     )
 
 

@@ -44,6 +44,7 @@ from remit.server.refusals import Endpoint, guarded
 from remit.server.run_commands import StartRequest, event_of, kind_of, person_of
 from remit.server.run_waiters import DelayedCalls, DisconnectWatcher
 from remit.server.server import Server
+from remit.server.shared_files import file_routes
 from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S, STREAM_HEADERS
 from remit.transports.credentials.bearer import bearer_of
 from remit.transports.listening import listening
@@ -181,6 +182,7 @@ class SharedApi:
             _route("/v1/shared/runs", self._runs),
             _route("/v1/shared/runs", self._start, "POST"),
             _route("/v1/shared/runs/{run}", self._run),
+            *file_routes(host),
             _route("/v1/shared/runs/{run}/{act}", self._act, "POST"),
             _route("/v1/shared/events", self._events),
         ]

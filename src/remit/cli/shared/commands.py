@@ -1,7 +1,7 @@
 """The commands of a chat with a shared agent, parsed into events of the run. Pure."""
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -25,6 +25,10 @@ COMMANDS = {
     "stop": "end the run permanently",
     "take over": "write yourself: each line that you type is sent",
     "hand back": "let your agent write again",
+    "attach": "send a file with the next message: /attach PATH",
+    "detach": "do not send it: /detach NAME",
+    "files": "list the files of the run",
+    "save": "save a file of the run to this folder: /save NAME, or /save NAME as PATH",
     "objective": "change the objective: /objective TEXT",
     "mode": "manual, semi_auto or full_auto: /mode full_auto",
     "help": "list the commands",
@@ -71,11 +75,18 @@ class Show(Struct, frozen=True):
     """Show the whole draft."""
 
 
+class OnFile(Struct, frozen=True):
+    """Attach, detach, list or save files."""
+
+    what: Literal["attach", "detach", "files", "save"]
+    name: str
+
+
 class Leave(Struct, frozen=True):
     """Exit the chat."""
 
 
-Meaning = Do | Tell | Edit | EditRows | Again | Show | Leave
+Meaning = Do | Tell | Edit | EditRows | Again | Show | OnFile | Leave
 
 
 def understood(text: str, run: Overlay) -> Meaning | None:
@@ -147,6 +158,8 @@ def _command(typed: str, run: Overlay) -> Meaning:
     }
     if name in known:
         return known[name](rest.strip(), run)
+    if name in ("attach", "detach", "files", "save"):
+        return _on_file(name, rest.strip())
     alone: dict[str, Meaning] = {
         "show": Show(),
         "again": Again(),
@@ -218,6 +231,14 @@ def _mode(rest: str, run: Overlay) -> Meaning:
     if not rest:
         return Tell((f"Mode {run.mode}: {MODES[run.mode]}.", "/mode manual, semi_auto or full_auto changes it."))
     return Tell((f"No such mode {one_line(rest, 60)}; choose from {', '.join(MODES)}.",))
+
+
+def _on_file(name: Literal["attach", "detach", "files", "save"], rest: str) -> Meaning:
+    if name == "files" and rest:
+        return Tell(("/files takes no argument.",))
+    if name != "files" and not rest:
+        return Tell((f"/{name} needs {'the path of a file' if name == 'attach' else 'the name of a file'}.",))
+    return OnFile(name, rest)
 
 
 def _say(text: str, run: Overlay) -> Meaning:

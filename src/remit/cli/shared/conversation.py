@@ -11,7 +11,8 @@ from remit.cli.drive.approver import in_editor
 from remit.cli.drive.running import INTERRUPTED
 from remit.cli.places import current_user
 from remit.cli.shared import row_edits
-from remit.cli.shared.commands import Again, Do, Edit, EditRows, Leave, Meaning, Show, Tell, understood
+from remit.cli.shared.commands import Again, Do, Edit, EditRows, Leave, Meaning, OnFile, Show, Tell, understood
+from remit.cli.shared.files import work_on_file
 from remit.cli.shared.row_edits import Edited, Finished, RowEditor
 from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.shared.wording import text_lines
@@ -193,6 +194,9 @@ class SharedConversation:
                 await self._edit(run)
             case EditRows():
                 self._open_rows(run)
+            case OnFile() as wanted:
+                assert self._host is not None, "it is held"
+                board.say(*await work_on_file(self._host.files, run, wanted, self._person))
             case Leave():
                 await self._leave(run)
             case Do(event=event):

@@ -11,6 +11,7 @@ from remit.cli.show.screen import clock_time, cut, spoken
 from remit.protocol.errors import Code
 from remit.relay.bridge.ports import Mode, PermissionRequest
 from remit.relay.session.delivery_states import last_delivery
+from remit.relay.session.file_rules import Attachment
 from remit.relay.session.moves import Label, SessionState
 from remit.relay.session.run import DeliveryState, Overlay, TimelineEntry
 from remit.text.terminal import one_line, several_lines
@@ -76,6 +77,7 @@ def entry_lines(entry: TimelineEntry) -> Iterator[str]:
     turn = f"turn {entry.turn}" if entry.turn else "before the first turn"
     yield f"{clock_time(entry.at_ms)}  {SPEAKERS[entry.role]} ({turn}{label})"
     yield from text_lines(entry.text)
+    yield from (f"    {file_line(each)}" for each in entry.files)
 
 
 def text_lines(text: str) -> Iterator[str]:
@@ -83,11 +85,19 @@ def text_lines(text: str) -> Iterator[str]:
     yield from (f"    {line}" for line in several_lines(text).splitlines() or [""])
 
 
+def file_line(file: Attachment) -> str:
+    """Return a file in one line."""
+    if file.refused:
+        return f"File not taken: {one_line(file.refused)}"
+    return f"File {one_line(file.name)} ({one_line(file.media_type)}, {file.size:,} bytes)"
+
+
 def draft_lines(run: Overlay) -> Iterator[str]:
     """Yield the whole pending draft and the reasons for its review."""
     assert run.pending is not None, "asked only of a run with a draft"
     yield f"Draft for turn {run.turn + 1}, not sent yet:"
     yield from text_lines(run.pending.text)
+    yield from (f"    With it: {file_line(each)}" for each in run.attached)
     yield from why_lines(run)
 
 

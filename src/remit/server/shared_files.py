@@ -1,0 +1,119 @@
+"""The files of runs in the local API: upload, list, download and remove."""
+
+from urllib.parse import parse_qs, quote
+
+from msgspec import Struct
+from starlette.routing import Route
+
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.relay.messages.audit import Person
+from remit.relay.session.file_rules import MAX_TOTAL, Attachment
+from remit.relay.session.file_store import files_of
+from remit.relay.session.file_types import OCTETS
+from remit.relay.session.run import Overlay
+from remit.relay.session_service import SessionService
+from remit.server.bodies import Receive, Scope, Send, headers_of, read_body, send_bytes, send_value
+from remit.server.refusals import Endpoint, guarded
+
+_NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+# A file comes from somebody else, and the page of this origin holds the rights of its user: a browser saves it, and
+# neither shows nor runs it.
+_DOWNLOAD = (
+    (b"content-type", OCTETS.encode()),
+    (b"content-security-policy", b"sandbox; default-src 'none'"),
+    *_NO_STORE,
+)
+_BY = Person("api", "api")
+
+
+class FileView(Struct, frozen=True, kw_only=True):
+    """A file of a run."""
+
+    id: str
+    """Empty if it was refused."""
+    name: str
+    media_type: str
+    size: int
+    refused: str
+    """Why it was not taken from the other device; empty if it was."""
+
+
+class FileList(Struct, frozen=True, kw_only=True):
+    """The files that the next message will carry, and those of the messages before, oldest first."""
+
+    attached: tuple[FileView, ...]
+    received: tuple[FileView, ...]
+    sent: tuple[FileView, ...]
+
+
+def file_view(file: Attachment) -> FileView:
+    """Return the view of a file."""
+    return FileView(id=file.id, name=file.name, media_type=file.media_type, size=file.size, refused=file.refused)
+
+
+def file_routes(host: SessionService) -> list[Route]:
+    """Return the routes below `/v1/shared/runs/{run}/files`."""
+    endpoints = _FileEndpoints(host)
+    place = "/v1/shared/runs/{run}/files"
+    return [
+        _route(place, endpoints.list, "GET"),
+        _route(place, endpoints.attach, "POST"),
+        _route(place + "/{file}", endpoints.download, "GET"),
+        _route(place + "/{file}", endpoints.detach, "DELETE"),
+    ]
+
+
+class _FileEndpoints:
+    def __init__(self, host: SessionService) -> None:
+        self._host = host
+
+    async def list(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/shared/runs/{run}/files`."""
+        await self._show(send, self._run(scope))
+
+    async def attach(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /v1/shared/runs/{run}/files?name=NAME`: the body is the file."""
+        run, headers = self._run(scope), headers_of(scope)
+        names = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("name", [])
+        if len(names) != 1:
+            problem = Problem("name", "expected once, the name of the file")
+            raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid parameter `name`", problems=(problem,)))
+        said = headers.get("content-type", "").partition(";")[0].strip().lower()
+        # What programs send if they do not know the type.
+        media_type = "" if said in (OCTETS, "application/x-www-form-urlencoded") else said
+        data = await read_body(headers, receive, MAX_TOTAL)
+        run = await self._host.files.attach(run.id, names[0], data, media_type=media_type, by=_BY)
+        await send_value(send, file_view(run.attached[-1]), 201, _NO_STORE)
+
+    async def download(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/shared/runs/{run}/files/{file}`: the content, to be saved."""
+        file, data = await self._host.files.content(self._run(scope).id, scope["path_params"]["file"])
+        saved = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}".encode()
+        await send_bytes(send, 200, data, (*_DOWNLOAD, (b"content-disposition", saved)))
+
+    async def detach(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`DELETE /v1/shared/runs/{run}/files/{file}`: the next message does not carry it."""
+        await self._show(send, await self._host.files.detach(self._run(scope).id, scope["path_params"]["file"], by=_BY))
+
+    async def _show(self, send: Send, run: Overlay) -> None:
+        said = (*run.timeline, *run.kept)
+        attached = {each.id for each in run.attached}
+        others = [each for each in files_of(run) if each.id not in attached]
+        received = {each for entry in said if entry.role == "remote_agent" for each in entry.files}
+        shown = FileList(
+            attached=tuple(map(file_view, run.attached)),
+            received=tuple(file_view(each) for each in others if each in received),
+            sent=tuple(file_view(each) for each in others if each not in received),
+        )
+        await send_value(send, shown, headers=_NO_STORE)
+
+    def _run(self, scope: Scope) -> Overlay:
+        run = scope["path_params"]["run"]
+        for each in self._host.runs:
+            if each.id == run:
+                return each
+        raise RemitError(fault(Code.NOT_FOUND, f"no run `{run[:100]}` on this device"))
+
+
+def _route(path: str, endpoint: Endpoint, method: str) -> Route:
+    return Route(path, guarded(endpoint), methods=[method])
