@@ -239,7 +239,7 @@ PLACEHOLDERS = {
     "shared": "NAME",
 }
 # Tables within those, which have a heading of their own.
-WITHIN = {"profiles": ("limits", "rules", "constraints")}
+WITHIN = {"profiles": ("limits", "rules", "constraints", "attachments"), "shared": ("attachments",)}
 # What a team fills with keys of its own: what stands for one, and what it means.
 OPEN = {"glossary": ("VARIANT", "The term that users read in its place.")}
 
