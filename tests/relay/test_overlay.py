@@ -64,6 +64,7 @@ from remit.relay.session.reducer import (
     step,
 )
 from remit.relay.session.review import Review
+from remit.relay.session.run import Person
 from remit.relay.session.transitions import MOST_UNANSWERED
 
 MANUAL = Review(rule="manual", why="In manual mode you see every draft first.")
@@ -96,8 +97,8 @@ class Host:
         self.now += ms
         return self
 
-    def says(self, event: Event) -> tuple[Effect, ...]:
-        taken = step(self.run, event, self.now)
+    def says(self, event: Event, by: Person | None = None) -> tuple[Effect, ...]:
+        taken = step(self.run, event, self.now, by)
         assert isinstance(taken, Transition), taken
         self.run = taken.overlay
         return taken.effects
@@ -180,9 +181,11 @@ def test_a_run_goes_from_draft_to_message_to_reply_to_the_next_draft() -> None:
                 id="r.m1",
                 label="auto_sent",
                 sent_ms=1_052,
+                number=1,
             ),
-            TimelineEntry(role="remote_agent", text="Three.", turn=1, at_ms=1_352, took_ms=302),
+            TimelineEntry(role="remote_agent", text="Three.", turn=1, at_ms=1_352, took_ms=302, number=2),
         ),
+        entries=2,
     )
     host.says(Prompted("r.p2"))
     assert host.run.state is SessionState.WAITING_LOCAL
@@ -235,6 +238,27 @@ def test_a_draft_that_was_not_changed_after_all_is_not_called_edited() -> None:
     host = started("manual")
     host.drafts("hello")
     assert host.says(Approve("r.p1", "hello")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
+
+
+def test_an_entry_names_the_person_who_released_it_and_holds_the_draft_that_was_edited() -> None:
+    ann, bea = Person("ann", "chat"), Person("bea", "api")
+    host = started("manual")
+    host.drafts("hello")
+    host.says(Reject("r.p1", "too short"), bea)
+    host.drafts("hello there")
+    host.says(Approve("r.p2", "good day"), ann)
+    assert [(each.number, each.id, each.text, each.reason, each.rejected_by) for each in host.run.rejected] == [
+        (1, "r.p1", "hello", "too short", bea)
+    ]
+    (sent,) = host.run.timeline
+    assert (sent.number, sent.original, sent.edited_by, sent.released_by) == (2, "hello there", ann, ann)
+    # It came back, and another person sends it as it is: it is still edited, by the first.
+    host.says(Sent("r.m1"))
+    host.says(RemoteFailed("gone", lost=True))
+    host.says(Resume())
+    assert host.says(Approve("r.m1"), bea) == (Send(id="r.m2", turn=2, text="good day", label="edited"),)
+    again = host.run.timeline[-1]
+    assert (again.number, again.original, again.edited_by, again.released_by) == (3, "hello there", ann, bea)
 
 
 def test_an_agent_is_told_what_a_person_did_not_let_go_and_drafts_anew() -> None:
@@ -795,7 +819,8 @@ def test_a_reply_that_is_here_before_the_message_is_known_to_be_sent_is_answered
 def test_what_the_other_side_says_out_of_turn_is_in_the_next_prompt() -> None:
     host = started()
     assert host.says(Arrived("before you ask")) == ()
-    assert host.run.timeline[0] == TimelineEntry(role="remote_agent", text="before you ask", turn=0, at_ms=1_000)
+    asked = TimelineEntry(role="remote_agent", text="before you ask", turn=0, at_ms=1_000, number=1)
+    assert host.run.timeline[0] == asked
     host.says(Prompted("r.p1"))
     host.says(Arrived("and also"))
     (prompt,) = host.says(LocalFailed("r.p1", DraftFailure(reason="busy", hard=False)))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from remit.relay.device.state import DeviceFile
 from remit.relay.session.repository import LONG, RunRepository
-from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
+from remit.relay.session.run import Overlay, PendingDraft, RejectedDraft, TimelineEntry, numbered
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 
@@ -27,10 +27,12 @@ def file(tmp_path: Path) -> Iterator[DeviceFile]:
     state.close()
 
 
-def run_of(*texts: str, name: str = "r1", **more: Any) -> Overlay:
+def run_of(*texts: str, name: str = "r1", first: int = 1, **more: Any) -> Overlay:
     timeline = tuple(
-        TimelineEntry(role="remote_agent" if number % 2 else "local_agent", text=text, turn=number, at_ms=number)
-        for number, text in enumerate(texts)
+        TimelineEntry(
+            role="local_agent" if number % 2 else "remote_agent", text=text, turn=number, at_ms=number, number=number
+        )
+        for number, text in enumerate(texts, first)
     )
     return Overlay(
         id=name, profile="p", device="d", session="s", objective="Review this API", timeline=timeline, **more
@@ -63,22 +65,28 @@ text = st.sampled_from(["", "short", "x" * LONG, long("y"), long("z"), long("é"
 entries = st.lists(text, max_size=4)
 
 
-@given(steps=st.lists(st.tuples(entries, entries, st.none() | text, text), min_size=1, max_size=4))
-def test_a_run_is_read_as_it_was_kept_last(steps: list[tuple[list[str], list[str], str | None, str]]) -> None:
+@given(steps=st.lists(st.tuples(entries, entries, entries, st.none() | text, text), min_size=1, max_size=4))
+def test_a_run_is_read_as_it_was_kept_last(
+    steps: list[tuple[list[str], list[str], list[str], str | None, str]],
+) -> None:
     with TemporaryDirectory() as folder:
         file = DeviceFile.open(Path(folder) / "device.db", HubKeys(b"k" * 32), "process")
         runs, run = RunRepository(file), run_of()
-        for said, later, draft, result in steps:
+        for said, later, rejected, draft, result in steps:
             run = run_of(
                 *said,
                 result=result,
-                kept=run_of(*later).timeline,
-                pending=None if draft is None else PendingDraft(id="draft", text=draft),
+                kept=tuple(
+                    replace(each, original=each.text[::-1]) for each in run_of(*later, first=1 + len(said)).timeline
+                ),
+                pending=None if draft is None else PendingDraft(id="draft", text=draft, original=result),
+                rejected=tuple(RejectedDraft(number=9, id="r", text=each, turn=1, at_ms=1) for each in rejected),
             )
             runs.keep(run)
             assert RunRepository(file).all() == [run]
         # Nothing is left of what is not said any more.
-        used = {each for each in (*steps[-1][0], *steps[-1][1], steps[-1][2] or "", steps[-1][3]) if len(each) > LONG}
+        said, later, rejected, draft, result = steps[-1]
+        used = {each for each in (*said, *later, *rejected, draft or "", result) if len(each) > LONG}
         assert file.rows("SELECT count(*) FROM facts WHERE name LIKE 'run/%/said/%'") == [(len(used),)]
         file.close()
 
@@ -124,13 +132,33 @@ def test_what_was_not_committed_is_written_once_more(file: DeviceFile) -> None:
 
 
 def test_runs_that_were_kept_whole_are_still_read(file: DeviceFile) -> None:
-    old, new = run_of(long("a"), "short", name="r1"), run_of(long("b"), name="r2")
+    old, new = run_of(long("a"), "short", name="r1", entries=2), run_of(long("b"), name="r2")
     file.keep("run/r1", old)
     runs = RunRepository(file)
     runs.keep(new)
     assert runs.all() == [old, new]
     runs.keep(replace(old, turn=3))
     assert RunRepository(file).all() == [replace(old, turn=3), new]
+
+
+def test_runs_of_an_earlier_version_get_numbers_for_their_entries(file: DeviceFile) -> None:
+    new = run_of(long("a"), "short", "kept", entries=3)
+    new = replace(new, timeline=new.timeline[:2], kept=new.timeline[2:])
+    old = replace(
+        new,
+        entries=0,
+        timeline=tuple(replace(each, number=0) for each in (replace(new.timeline[0], text=""), new.timeline[1])),
+        kept=tuple(replace(each, number=0) for each in new.kept),
+    )
+    # The names of long texts as they were written then: the result, the draft, each message.
+    file.keep("run/r1", old)
+    file.keep("run/r1/said", ("", "", "abcd", "", ""))
+    file.keep("run/r1/said/abcd", long("a"))
+    runs = RunRepository(file)
+    assert runs.all() == [new]
+    assert numbered(new) is new
+    runs.keep(new)
+    assert RunRepository(file).all() == [new]
 
 
 @pytest.mark.parametrize("name", ["run/r1", "run/r1/said/%"])

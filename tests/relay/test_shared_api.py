@@ -92,10 +92,15 @@ class Reading:
         found = parsed(frame.decode())
         return found[0] if found else await self.next()
 
-    async def until(self, state: SessionState) -> Event:
+    async def until(self, state: SessionState, but: Any = "") -> Event:
+        """Return the next event of a run in this state, with another draft than *but*."""
         while True:
             event = await self.next()
-            if event.kind == "run" and event.record["state"] == state:
+            if (
+                event.kind == "run"
+                and event.record["state"] == state
+                and (not but or event.record["draft"] not in (None, but))
+            ):
                 return event
 
     async def sign_of_life(self) -> None:
@@ -167,6 +172,43 @@ async def test_who_a_face_says_it_speaks_for_is_on_record(tmp_path: Path) -> Non
         ("Approve", "edited", "bea", "api"),
         ("Stop", "", "api", "api"),
     ]
+
+
+async def test_each_entry_says_who_wrote_edited_approved_and_rejected_it_and_by_which_rule(tmp_path: Path) -> None:
+    async with faced(tmp_path, "talk", "9") as face, face.events() as events:
+        run = (await face.start(by="ann"))["id"]
+        drafts: list[Any] = []
+        for act, said in (
+            ("reject", {"reason": "too short", "by": "bea"}),
+            ("approve", {"text": "in my words", "by": "ann"}),
+            ("approve", {"by": "carl"}),
+        ):
+            drafts.append(
+                (await events.until(SessionState.READY_TO_SEND, drafts[-1] if drafts else "")).record["draft"]
+            )
+            await face.act(run, act, draft=drafts[-1]["id"], **said)
+        await events.until(SessionState.READY_TO_SEND, drafts[-1])
+        await face.act(run, "take_over", by="ann")
+        shown = await face.act(run, "say", text="and me", by="ann")
+    ann, bea, carl = ({"role": "user", "name": name, "via": "api"} for name in ("ann", "bea", "carl"))
+    mine, other = (
+        {"role": f"{side}_agent", "name": name, "via": ""} for side, name in (("local", "mine"), ("remote", ""))
+    )
+    keys = ("label", "written_by", "edited_by", "approved_by", "rejected_by")
+    entries = sorted((*shown["timeline"], *shown["rejected"]), key=lambda each: int(each["id"].rpartition(".e")[2]))
+    assert [each["id"] for each in entries] == [f"{run}.e{number}" for number in range(1, 7)]
+    assert [tuple(each[key] for key in keys) for each in entries] == [
+        ("rejected", mine, None, None, bea),
+        ("edited", mine, ann, ann, None),
+        (None, other, None, None, None),
+        ("approved", mine, None, carl, None),
+        (None, other, None, None, None),
+        ("yours", ann, None, None, None),
+    ]
+    first, edited = entries[:2]
+    assert (first["reason"], first["text"], first["turn"]) == ("too short", drafts[0]["text"], 1)
+    assert (edited["original"], edited["text"]) == (drafts[1]["text"], "in my words")
+    assert [rule["rule"] for rule in edited["reviews"]] == ["manual", "first_contact"]
 
 
 async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path) -> None:
@@ -470,7 +512,7 @@ def _secrets(sides: Sides) -> set[str]:
 def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:
     """What a run comes to hold is not shown unless somebody says so."""
     machinery = {"session", "prompt", "prompts", "sending", "since_ms", "back", "guidance", "limits", "pending"}
-    machinery.add("recorded_failure")
+    machinery |= {"recorded_failure", "entries"}
     assert set(Overlay.__struct_fields__) - set(SharedRunView.__struct_fields__) == machinery
     run = Overlay(id="r", profile="p", device="d", session="secret", objective="o", active_ms=5, since_ms=10)
     shown = view(run, 25)

@@ -243,7 +243,7 @@ class SessionService:
         The message or command that caused it is deleted in the same commit, and so is the audit entry written (S13).
         """
         async with self._locks.setdefault(run_id, asyncio.Lock()):
-            taken = step(self._runs[run_id], event, self._now_ms())
+            taken = step(self._runs[run_id], event, self._now_ms(), by)
             if isinstance(taken, MoveRefused):
                 return taken
             while True:

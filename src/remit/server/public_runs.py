@@ -15,7 +15,7 @@ from remit.relay.messages.types import AgentOffer
 from remit.relay.session.moves import Label, Reason, SessionState
 from remit.relay.session.profile import Profile
 from remit.relay.session.review import RULES, Review
-from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
+from remit.relay.session.run import Overlay, PendingDraft, Person, RejectedDraft, TimelineEntry
 from remit.server.run_commands import ActName, possible
 from remit.server.shared_files import FileView, file_view
 
@@ -119,17 +119,37 @@ class ReviewView(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class TurnView(Struct, frozen=True, kw_only=True):
-    """A message: one entry of the timeline."""
+class AuthorView(Struct, frozen=True, kw_only=True):
+    """An agent or a person."""
 
+    role: Role
+    name: str
+    """The profile of a local agent, the shared name of a remote one, or the name of a person."""
+    via: str
+    """The client that a person used; empty for agents."""
+
+
+class EntryView(Struct, frozen=True, kw_only=True):
+    """One entry of a run: a message, or a rejected draft."""
+
+    id: str
     role: Role
     text: str
     turn: int
     at_ms: int
     took_ms: int
-    label: Label | None
-    """Who released it; None for messages of the remote agent."""
+    label: Label | Literal["rejected"] | None
+    """How it was released, or that it was not; None for messages of the remote agent."""
     reviews: tuple[ReviewView, ...]
+    """The rules that asked for a review."""
+    original: str
+    """The draft of the agent, if a person edited it; else empty."""
+    written_by: AuthorView
+    edited_by: AuthorView | None
+    approved_by: AuthorView | None
+    rejected_by: AuthorView | None
+    reason: str
+    """Why it was rejected, as the person said it; may be empty."""
     sent: bool
     failed: str
     """Why it will never get a reply; empty if it may."""
@@ -192,7 +212,9 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     max_failures: int
     tokens: int
     max_tokens: int | None
-    timeline: tuple[TurnView, ...]
+    timeline: tuple[EntryView, ...]
+    rejected: tuple[EntryView, ...]
+    """The drafts that a person rejected. Ids order them among the entries of the timeline."""
     kept: int
     """Replies that arrived while it is paused."""
     draft: DraftView | None
@@ -251,7 +273,8 @@ def view(run: Overlay, now_ms: int) -> SharedRunView:
         max_failures=limits.max_failures,
         tokens=run.tokens,
         max_tokens=limits.max_tokens_budget,
-        timeline=tuple(map(_turn, run.timeline)),
+        timeline=tuple(_entry(run, each) for each in run.timeline),
+        rejected=tuple(_rejected(run, each) for each in run.rejected),
         kept=len(run.kept),
         draft=None if run.draft is None else _draft(run.draft),
         attached=tuple(map(file_view, run.attached)),
@@ -284,8 +307,14 @@ def _question(asks: PermissionRequest) -> QuestionView:
     return QuestionView(id=asks.id, title=asks.title, kind=asks.kind, details=asks.details, choices=choices)
 
 
-def _turn(entry: TimelineEntry) -> TurnView:
-    return TurnView(
+def entry_id(run: Overlay, number: int) -> str:
+    """Return the id of the entry with this number."""
+    return f"{run.id}.e{number}"
+
+
+def _entry(run: Overlay, entry: TimelineEntry) -> EntryView:
+    return EntryView(
+        id=entry_id(run, entry.number),
         role=entry.role,
         text=entry.text,
         turn=entry.turn,
@@ -293,10 +322,51 @@ def _turn(entry: TimelineEntry) -> TurnView:
         took_ms=entry.took_ms,
         label=entry.label,
         reviews=_reviews(entry.reviews),
+        original=entry.original,
+        written_by=_author(run, entry),
+        edited_by=_person(entry.edited_by),
+        approved_by=_person(entry.released_by) if entry.label in ("approved", "edited") else None,
+        rejected_by=None,
+        reason="",
         sent=entry.sent_ms is not None,
         failed=entry.failed,
         files=tuple(map(file_view, entry.files)),
     )
+
+
+def _rejected(run: Overlay, draft: RejectedDraft) -> EntryView:
+    return EntryView(
+        id=entry_id(run, draft.number),
+        role="local_agent",
+        text=draft.text,
+        turn=draft.turn,
+        at_ms=draft.at_ms,
+        took_ms=draft.took_ms,
+        label="rejected",
+        reviews=_reviews(draft.reviews),
+        original="",
+        written_by=AuthorView(role="local_agent", name=run.profile, via=""),
+        edited_by=None,
+        approved_by=None,
+        rejected_by=_person(draft.rejected_by),
+        reason=draft.reason,
+        sent=False,
+        failed="",
+    )
+
+
+def _author(run: Overlay, entry: TimelineEntry) -> AuthorView:
+    match entry.role:
+        case "user":
+            return _person(entry.released_by) or AuthorView(role="user", name="", via="")
+        case "local_agent":
+            return AuthorView(role="local_agent", name=run.profile, via="")
+        case "remote_agent":
+            return AuthorView(role="remote_agent", name=run.agent, via="")
+
+
+def _person(person: Person | None) -> AuthorView | None:
+    return None if person is None else AuthorView(role="user", name=person.name, via=person.via)
 
 
 def _draft(pending: PendingDraft) -> DraftView:

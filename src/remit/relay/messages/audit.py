@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.session.display import with_kinds
 from remit.relay.session.file_rules import AttachedFile, Attachment
 from remit.relay.session.moves import AskPerson, Permit, Send
-from remit.relay.session.run import Transition
+from remit.relay.session.run import Person, Transition
 from remit.runtime.ports import NumberedRecord, Recorder, StoreError
 
 # A reason is a sentence or two; a longer text could be an attempt to fill the record.
@@ -40,13 +39,6 @@ LOOK_S = 2.0
 _CHOICES = {kind: kind for kind in ("allow_once", "allow_always", "reject_once", "reject_always")}
 
 _log = logging.getLogger("remit.relay")
-
-
-class Person(Struct, frozen=True):
-    """The person who acts on a run, and the interface used."""
-
-    name: str
-    via: Literal["chat", "pending", "api"]
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):

@@ -28,9 +28,10 @@ class CredentialFilter:
             questions=tuple(
                 replace(each, title=hide(each.title), details=hide(each.details)) for each in run.questions
             ),
-            pending=None if draft is None else replace(draft, text=hide(draft.text)),
+            pending=None if draft is None else replace(draft, text=hide(draft.text), original=hide(draft.original)),
             timeline=_hidden(run.timeline, hide),
             kept=_hidden(run.kept, hide),
+            rejected=tuple(replace(each, text=hide(each.text), reason=hide(each.reason)) for each in run.rejected),
             guidance=hide(run.guidance),
             failure=hide(run.failure),
             banner=hide(run.banner),
@@ -61,4 +62,6 @@ def with_kinds(text: str, findings: Iterable[Finding]) -> str:
 
 
 def _hidden(entries: tuple[TimelineEntry, ...], hide: Callable[[str], str]) -> tuple[TimelineEntry, ...]:
-    return tuple(replace(each, text=hide(each.text), failed=hide(each.failed)) for each in entries)
+    return tuple(
+        replace(each, text=hide(each.text), failed=hide(each.failed), original=hide(each.original)) for each in entries
+    )

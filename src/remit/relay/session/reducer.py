@@ -54,7 +54,7 @@ from remit.relay.session.moves import (
     Unasked,
     refusal,
 )
-from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
+from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, Person, RejectedDraft, TimelineEntry, Transition
 from remit.text.sentences import cut
 
 __all__ = ["MoveRefused", "Overlay", "PendingDraft", "TimelineEntry", "Transition", "step"]
@@ -63,17 +63,17 @@ __all__ = ["MoveRefused", "Overlay", "PendingDraft", "TimelineEntry", "Transitio
 _LONGEST_REMINDER = 500
 
 
-def step(overlay: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
+def step(overlay: Overlay, event: Event, now_ms: int, by: Person | None = None) -> Transition | MoveRefused:
     """Return the run after *event* with its effects, or why the event is not possible.
 
-    *now_ms* is the wall clock; if it is set back, no time has passed.
+    *now_ms* is the wall clock; if it is set back, no time has passed. *by* is the person who caused the event, if any.
     """
     allowed = TABLE.get((overlay.state, type(event)))
     if allowed is None:
         return MoveRefused(refusal(overlay.state, type(event)))
     # It is unknown how long a process that crashed was still active.
     active_ms = overlay.active_ms if isinstance(event, Restarted) else overlay.spent_ms(now_ms)
-    taken = _take(replace(overlay, active_ms=active_ms, since_ms=None), event, now_ms)
+    taken = _take(replace(overlay, active_ms=active_ms, since_ms=None), event, now_ms, by)
     if isinstance(taken, MoveRefused):
         return taken
     run = taken.overlay
@@ -98,7 +98,7 @@ def _is_at_work(run: Overlay) -> bool:
             return False
 
 
-def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
+def _take(run: Overlay, event: Event, now_ms: int, by: Person | None) -> Transition | MoveRefused:
     match event:
         case Start():
             return _start(run)
@@ -116,9 +116,9 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
         case Unasked(question=question):
             return Transition(_without(run, question))
         case Approve(draft=draft, text=text):
-            return _approve(run, draft, text, now_ms)
+            return _approve(run, draft, text, now_ms, by)
         case Reject(draft=draft, reason=reason):
-            return _reject(run, draft, reason)
+            return _reject(run, draft, reason, now_ms, by)
         case Sent(id=message):
             return transitions.sent(run, message, now_ms)
         case Arrived(text=text, files=files):
@@ -136,7 +136,7 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
         case HandBack():
             return _hand_back(run)
         case Say(text=text):
-            return _say(run, text, now_ms)
+            return _say(run, text, now_ms, by)
         case Attach(file=file):
             return Transition(replace(run, attached=(*run.attached, file)))
         case Detach(file=file):
@@ -164,24 +164,36 @@ def _start(run: Overlay) -> Transition | MoveRefused:
     )
 
 
-def _approve(run: Overlay, draft: str, text: str | None, now_ms: int) -> Transition | MoveRefused:
+def _approve(run: Overlay, draft: str, text: str | None, now_ms: int, by: Person | None) -> Transition | MoveRefused:
     pending = run.pending
     if pending is None or pending.id != draft:
         return _not_pending(run, draft)
     if text is not None and not text.strip():
         return MoveRefused("an empty message cannot be sent; reject the draft instead")
-    if text is None or text == pending.text:
-        return transitions.send(run, pending.text, "approved", now_ms)
-    return transitions.send(run, text, "edited", now_ms)
+    words = pending.text if text is None else text
+    label = "approved" if words == (pending.original or pending.text) else "edited"
+    return transitions.send(run, words, label, now_ms, by)
 
 
-def _reject(run: Overlay, draft: str, reason: str) -> Transition | MoveRefused:
+def _reject(run: Overlay, draft: str, reason: str, now_ms: int, by: Person | None) -> Transition | MoveRefused:
     pending = run.pending
     if pending is None or pending.id != draft:
         return _not_pending(run, draft)
     guidance = f"Your draft was not sent: {cut(pending.text, _LONGEST_REMINDER)}"
     if reason.strip():
         guidance = f"{guidance}\nThe reason: {reason}"
+    rejected = RejectedDraft(
+        number=run.entries + 1,
+        id=pending.id,
+        text=pending.text,
+        turn=run.turn + 1,
+        at_ms=now_ms,
+        took_ms=pending.took_ms,
+        reviews=pending.reviews,
+        reason=reason,
+        rejected_by=by,
+    )
+    run = replace(run, rejected=(*run.rejected, rejected), entries=rejected.number)
     return transitions.next_turn(replace(run, pending=None, guidance=guidance))
 
 
@@ -212,12 +224,12 @@ def _not_pending(run: Overlay, draft: str) -> MoveRefused:
     return MoveRefused(f"the draft {draft} is not pending (pending: {now})")
 
 
-def _say(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
+def _say(run: Overlay, text: str, now_ms: int, by: Person | None) -> Transition | MoveRefused:
     if run.decides != "person":
         return MoveRefused("the agent writes the next message; take over first")
     if not text.strip():
         return MoveRefused("an empty message cannot be sent")
-    return transitions.send(run, text, "yours", now_ms)
+    return transitions.send(run, text, "yours", now_ms, by)
 
 
 def _detach(run: Overlay, file: str) -> Transition | MoveRefused:

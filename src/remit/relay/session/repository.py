@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from remit.relay.device.state import DeviceFile
 from remit.relay.session import moves
 from remit.relay.session.moves import SessionState
-from remit.relay.session.run import Overlay, TimelineEntry
+from remit.relay.session.run import Overlay, numbered
 
 # Shorter texts are smaller than the overhead of a row.
 LONG = 1_000
@@ -74,29 +74,37 @@ class RunRepository:
             except (KeyError, ValueError) as error:
                 raise self._file.damage(f"a part of the run {run} is missing") from error
             self._names[run] = {texts[run, name]: name for name in names if name}
-        return [runs[run] for run in sorted(runs)]
+        return [numbered(runs[run]) for run in sorted(runs)]
 
 
 def _texts(run: Overlay) -> tuple[str, ...]:
-    """The texts of a run that may be long, in a fixed order."""
-    pending = run.pending.text if run.pending else ""
-    return (run.result, pending, *(entry.text for entry in (*run.timeline, *run.kept)))
+    """The texts of a run that may be long, in a fixed order; earlier versions have only the first part."""
+    said = (*run.timeline, *run.kept)
+    pending, original = (run.pending.text, run.pending.original) if run.pending else ("", "")
+    first = (run.result, pending, *(entry.text for entry in said))
+    return (*first, original, *(entry.original for entry in said), *(draft.text for draft in run.rejected))
 
 
 def _pairs(run: Overlay, names: Names) -> list[tuple[str, str]]:
-    return list(zip(_texts(run), names, strict=True))
+    texts = _texts(run)
+    if len(names) == 2 + len(run.timeline) + len(run.kept):  # stored by an earlier version
+        names += ("",) * (len(texts) - len(names))
+    return list(zip(texts, names, strict=True))
 
 
 def _with(run: Overlay, texts: tuple[str, ...]) -> Overlay:
     """The run with its texts replaced."""
-    result, pending, *said = texts
-    entries: list[TimelineEntry] = [
-        entry if entry.text == text else replace(entry, text=text)
-        for entry, text in zip((*run.timeline, *run.kept), said, strict=True)
-    ]
-    timeline, kept = tuple(entries[: len(run.timeline)]), tuple(entries[len(run.timeline) :])
-    draft = replace(run.pending, text=pending) if run.pending else None
-    return replace(run, result=result, pending=draft, timeline=timeline, kept=kept)
+    said = (*run.timeline, *run.kept)
+    result, pending, *rest = texts
+    written, original, more = rest[: len(said)], rest[len(said)], rest[len(said) + 1 :]
+    entries = tuple(
+        entry if (entry.text, entry.original) == (text, before) else replace(entry, text=text, original=before)
+        for entry, text, before in zip(said, written, more[: len(said)], strict=True)
+    )
+    rejected = tuple(replace(draft, text=text) for draft, text in zip(run.rejected, more[len(said) :], strict=True))
+    timeline, kept = entries[: len(run.timeline)], entries[len(run.timeline) :]
+    draft = replace(run.pending, text=pending, original=original) if run.pending else None
+    return replace(run, result=result, pending=draft, timeline=timeline, kept=kept, rejected=rejected)
 
 
 Wanted = moves.Approve | moves.Reject | moves.Pause | moves.Resume | moves.Stop

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.relay.bridge.ports import Mode, PermissionRequest, Role
 from remit.relay.session.file_rules import Attachment
@@ -24,6 +25,13 @@ class MessageProgress(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Why it has failed."""
     sealed: str = ""
     """The id of its encrypted message, by which it is followed."""
+
+
+class Person(Struct, frozen=True):
+    """The person who acts on a run, and the interface used."""
+
+    name: str
+    via: Literal["chat", "pending", "api", "console"]
 
 
 class TimelineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,6 +57,13 @@ class TimelineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Why it will get no reply."""
     files: tuple[Attachment, ...] = ()
     """The files that came with it or were sent with it."""
+    number: int = 0
+    """Its number among the entries of the run, from 1; rejected drafts are numbered with them."""
+    original: str = ""
+    """The draft of the agent, if a person edited it."""
+    edited_by: Person | None = None
+    released_by: Person | None = None
+    """The person who approved or wrote it; None: it was sent automatically, or came from the remote agent."""
 
 
 class PendingDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -60,6 +75,24 @@ class PendingDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     took_ms: int = 0
     done: bool = False
     """Whether the agent says that the objective is met, so that it is not sent."""
+    original: str = ""
+    """The draft of the agent, if a person edited it and it was not delivered."""
+    edited_by: Person | None = None
+
+
+class RejectedDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A draft that a person rejected."""
+
+    number: int
+    id: str
+    text: str
+    turn: int
+    """The turn that it was written for."""
+    at_ms: int
+    took_ms: int = 0
+    reviews: tuple[Review, ...] = ()
+    reason: str = ""
+    rejected_by: Person | None = None
 
 
 class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -103,6 +136,9 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     guidance: str = ""
     """What the agent is told about its rejected draft."""
     timeline: tuple[TimelineEntry, ...] = ()
+    rejected: tuple[RejectedDraft, ...] = ()
+    entries: int = 0
+    """The number of the newest entry: a message or a rejected draft."""
     failure: str = ""
     """The last failure, while the run is in error or after failures ended it."""
     recorded_failure: str = ""
@@ -133,6 +169,16 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     def waits(self) -> bool:
         """Whether a draft waits for a person."""
         return self.draft is not None and self.state not in ENDED
+
+
+def numbered(run: Overlay) -> Overlay:
+    """Return a run with a number for each entry; earlier versions stored none."""
+    said = (*run.timeline, *run.kept)
+    if all(entry.number for entry in said):
+        return run
+    said = tuple(replace(entry, number=number) for number, entry in enumerate(said, 1))
+    timeline, kept = said[: len(run.timeline)], said[len(run.timeline) :]
+    return replace(run, timeline=timeline, kept=kept, entries=len(said))
 
 
 class Transition(Struct, frozen=True):

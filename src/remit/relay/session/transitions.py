@@ -6,7 +6,7 @@ from remit.relay.bridge.ports import ConversationTurn, Draft, DraftFailure
 from remit.relay.session.file_rules import Attachment
 from remit.relay.session.moves import AskPerson, Cancel, Ended, Label, Prompt, Reason, Send, SessionState
 from remit.relay.session.review import Review
-from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
+from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, Person, TimelineEntry, Transition
 
 # More unanswered messages are a flood; each step would store and show all of them again.
 MOST_UNANSWERED = 100
@@ -175,8 +175,8 @@ def _failed(run: Overlay, reason: str, recorded: str) -> Overlay:
 # ── to the remote agent ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
-    """Send *text*: the pending draft, or what a person typed."""
+def send(run: Overlay, text: str, label: Label, now_ms: int, by: Person | None = None) -> Transition:
+    """Send *text*: the pending draft, or what a person typed; *by* released it."""
     if limit := _limit(run):
         return end_at(run, limit)
     turn, draft = run.turn + 1, run.pending
@@ -190,6 +190,10 @@ def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
         label=label,
         reviews=() if draft is None else draft.reviews,
         files=run.attached,
+        number=run.entries + 1,
+        original=(draft.original or draft.text) if draft is not None and label == "edited" else "",
+        edited_by=_editor(draft, text, by) if label == "edited" else None,
+        released_by=by,
     )
     run = replace(
         run,
@@ -200,8 +204,14 @@ def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
         sending=entry.id,
         timeline=(*run.timeline, entry),
         attached=(),
+        entries=entry.number,
     )
     return Transition(run, (Send(id=entry.id, turn=turn, text=text, label=label, files=entry.files),))
+
+
+def _editor(draft: PendingDraft | None, text: str, by: Person | None) -> Person | None:
+    """Return who edited a draft: *by*, unless its text stayed as an earlier editor left it."""
+    return draft.edited_by if draft is not None and draft.text == text else by
 
 
 def sent(run: Overlay, message: str, now_ms: int) -> Transition | MoveRefused:
@@ -233,10 +243,14 @@ def arrived(run: Overlay, text: str, files: tuple[Attachment, ...], now_ms: int)
     while said and said[-1].role == "remote_agent":
         said.pop()
     waited = max(0, now_ms - said[-1].at_ms) if said else 0
-    reply = TimelineEntry(role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited, files=files)
+    number = run.entries + 1
+    reply = TimelineEntry(
+        role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited, number=number, files=files
+    )
     unanswered = len(run.timeline) - len(said)
     if unanswered + len(run.kept) >= MOST_UNANSWERED:
         return MoveRefused(f"the remote agent sent {MOST_UNANSWERED} messages without an answer; this one is dropped")
+    run = replace(run, entries=number)
     if run.state is SessionState.WAITING_REMOTE:
         return await_reply(replace(run, kept=(*run.kept, reply)))
     if run.state in {SessionState.PAUSED, SessionState.ERROR} or run.sending:
@@ -270,7 +284,7 @@ def _take_back(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
         run = replace(run, timeline=(*said, unsent), turn=turn)
         return run, open_state(run)
     why = Review(rule="held", why=f"It was not sent: {reason}")
-    pending = PendingDraft(id=entry.id, text=entry.text, reviews=(why,), took_ms=entry.took_ms)
+    pending = _draft_again(entry, why)
     return replace(run, timeline=tuple(said), turn=turn, pending=pending), SessionState.READY_TO_SEND
 
 
@@ -284,7 +298,18 @@ def _lose(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
     if run.decides == "person":
         return run, open_state(run)
     why = Review(rule="lost", why="It was sent before and got no reply; it would be sent once more.")
-    return replace(run, pending=PendingDraft(id=entry.id, text=entry.text, reviews=(why,))), SessionState.READY_TO_SEND
+    return replace(run, pending=_draft_again(failed, why)), SessionState.READY_TO_SEND
+
+
+def _draft_again(entry: TimelineEntry, why: Review) -> PendingDraft:
+    return PendingDraft(
+        id=entry.id,
+        text=entry.text,
+        reviews=(why,),
+        took_ms=entry.took_ms,
+        original=entry.original,
+        edited_by=entry.edited_by,
+    )
 
 
 def _attached_again(run: Overlay, entry: TimelineEntry) -> Overlay:
