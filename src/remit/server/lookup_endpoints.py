@@ -3,30 +3,26 @@
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
-from urllib.parse import parse_qs
 
 from msgspec import Struct
 
 from remit.documents.runs import RecordLine, record_line
 from remit.policy.reception import Sender
 from remit.protocol.card import AgentCard, Capability
-from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Delegation
-from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.engine import Engine
 from remit.runtime.metrics import BUCKETS, PHASES
 from remit.runtime.ports import RunSummary, Store, StoreError
 from remit.server.access import ACCESS, may_see, visible
 from remit.server.bodies import Receive, Scope, Send, headers_of, send_value
 from remit.server.delegations import Delegations
+from remit.server.parameters import parameter, refuse_unknown
 
 MOST = 1_000
 _PER_PAGE = 50
-
-T = TypeVar("T", int, str)
 
 
 class PublicCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -114,11 +110,11 @@ class LookupEndpoints:
     async def runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/runs`."""
         sender = await self._delegations.sender(scope, headers_of(scope))
-        _refuse_unknown(scope, "correlation", "limit", "user")
-        limit, user = _parameter(scope, "limit", _PER_PAGE), _parameter(scope, "user", "")
+        refuse_unknown(scope, "correlation", "limit", "user")
+        limit, user = parameter(scope, "limit", _PER_PAGE), parameter(scope, "user", "")
         found = await self._hub.store.runs(
             user=user or None,
-            correlation=_parameter(scope, "correlation", "") or None,
+            correlation=parameter(scope, "correlation", "") or None,
             of=visible(sender, scope[ACCESS].others),
             limit=min(limit, MOST),
         )
@@ -136,9 +132,9 @@ class LookupEndpoints:
     async def audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/audit`."""
         await self._delegations.sender(scope, headers_of(scope))
-        _refuse_unknown(scope, "after", "limit", "run")
-        after, limit = _parameter(scope, "after", 0), min(_parameter(scope, "limit", MOST), MOST)
-        run = _parameter(scope, "run", "")
+        refuse_unknown(scope, "after", "limit", "run")
+        after, limit = parameter(scope, "after", 0), min(parameter(scope, "limit", MOST), MOST)
+        run = parameter(scope, "run", "")
         records = await self._hub.store.records(run=run or None, after=after, limit=limit)
         last = records[-1].seq if len(records) == limit and records else None
         await send_value(send, AuditPage(records=tuple(map(record_line, records)), next=last))
@@ -164,36 +160,6 @@ def _line(summary: RunSummary) -> PublicRun:
         via=summary.via,
         correlation=summary.correlation,
     )
-
-
-def _refuse_unknown(scope: Scope, *known: str) -> None:
-    """Refuse unknown parameters: a mistyped filter would silently not filter."""
-    for name in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True):
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; known parameters: {', '.join(known)}"
-            raise _wrong(name[:100], f"unknown parameter{hint}")
-
-
-def _parameter(scope: Scope, name: str, default: T) -> T:
-    """Return a query parameter, or raise a `RemitError` that names it."""
-    given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get(name)
-    if given is None:
-        return default
-    if len(given) > 1:
-        raise _wrong(name, "is given more than once")
-    if isinstance(default, str):
-        if len(given[0]) > LONGEST_NAME:
-            raise _wrong(name, f"is longer than {LONGEST_NAME} characters")
-        return given[0]
-    # No store can hold a number with more digits.
-    if not (given[0].isascii() and given[0].isdecimal() and len(given[0]) <= 15):
-        raise _wrong(name, f"{given[0][:100]!r} is not a number of 0 or more")
-    return int(given[0])
-
-
-def _wrong(name: str, why: str) -> RemitError:
-    problem = Problem(name, why)
-    return RemitError(fault(Code.MALFORMED_ENVELOPE, f"invalid parameter `{name}`", problems=(problem,)))
 
 
 # A more frequent probe gets the last result: it must not keep the disk busy.
