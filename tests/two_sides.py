@@ -18,6 +18,7 @@ from remit.agents.mcp.settings import Program
 from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ndjson import NdjsonAgent
+from remit.relay.bridge.ports import AskUser, LocalAgent
 from remit.relay.client.connection import GatewayConnection, ReconnectDelays
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import MessageCipher
@@ -143,6 +144,7 @@ async def two_sides(
     path: Path,
     *how: str,
     agent: Program | None = None,
+    agent_of: Callable[[str, AskUser], LocalAgent] | None = None,
     answer: Callable[[Brief], Any] = heard,
     shared: Mapping[str, Any] | None = None,
     url: Callable[[str], str] = str,
@@ -173,8 +175,11 @@ async def two_sides(
             anna,
             sides.ours,
             profiles={"mine": profile(bob, **changes)},
-            agent_of=lambda name, _ask: NdjsonAgent(
-                name, agent or program(sides.notes, *(how or ("talk", "3"))), clock=sides.clock
+            agent_of=agent_of
+            or (
+                lambda name, _ask: NdjsonAgent(
+                    name, agent or program(sides.notes, *(how or ("talk", "3"))), clock=sides.clock
+                )
             ),
             detect=detector_pipeline(),
             now_ms=NOW_MS,

@@ -25,12 +25,13 @@ from remit.relay.bridge.ports import Draft, PromptRequest
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import MessageCipher
-from remit.relay.messages.audit import Person, Recording
+from remit.relay.messages.audit import Recording
 from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing, SharingEvent
 from remit.relay.session import moves
 from remit.relay.session.moves import ENDED, SessionState
 from remit.relay.session.profile import Profile
+from remit.relay.session.run import Person
 from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.stores.connection import SqliteConnection

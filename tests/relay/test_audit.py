@@ -23,13 +23,14 @@ from remit.protocol.records import Kind, Record, SharedStep
 from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
 from remit.relay.device.state import DeviceFile
 from remit.relay.messages import audit, types
-from remit.relay.messages.audit import AuditEntry, Person, Recording
+from remit.relay.messages.audit import AuditEntry, Recording
 from remit.relay.messages.types import DeclineMessage, QuestionMessage
 from remit.relay.serve_shared import NOTHING_SHARED, decline
 from remit.relay.session import moves, repository
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ControlEnvelope
 from remit.relay.session.repository import RemoteCommand
+from remit.relay.session.run import Person
 from remit.runtime.audit import Tampering
 from remit.runtime.ports import NumberedRecord, StoreError
 from remit.stores.sqlite import SqliteStore, verify_file

@@ -13,11 +13,11 @@ from remit import Brief
 from remit.protocol.errors import Code, RemitError
 from remit.relay.bridge.ports import AskUser, Choice, Draft, PermissionRequest, PromptRequest, deny
 from remit.relay.messages import types
-from remit.relay.messages.audit import Person
 from remit.relay.messages.types import AnswerMessage, DeclineMessage
 from remit.relay.session import moves
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ProfileLimits
+from remit.relay.session.run import Person
 from two_sides import two_sides
 from waiting import PATIENCE_S, eventually, no_longer
 

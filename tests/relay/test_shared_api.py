@@ -4,15 +4,15 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientSession
 from msgspec.structs import replace
 
+from faces import Face, faced
 from recorded import recorded, steps
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
@@ -21,112 +21,12 @@ from remit.relay.messages.catalog import hear
 from remit.relay.messages.types import AgentOffer, OffersMessage
 from remit.relay.session.moves import SessionState
 from remit.relay.session.run import Overlay, PendingDraft
-from remit.server import shared
-from remit.server.public_runs import SharedRunView, line, view
+from remit.server import shared_stream
+from remit.server.public_runs import SharedRunView, Surroundings, line, view
 from remit.server.run_commands import ACTS
 from remit.server.shared import MOST_BODY, Changes, check_local, serve_shared
-from remit.server.streams import KEEP_ALIVE
-from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides
-from waiting import PATIENCE_S, no_longer
-
-
-class Face:
-    """What a face does, and every byte that it is sent."""
-
-    def __init__(self, sides: Sides, changes: Changes, address: str, token: Path) -> None:
-        self.sides, self.changes, self.address, self.token_file = sides, changes, address, token
-        self.token = token.read_text(encoding="ascii").strip()
-        self.got: list[bytes] = []
-        self.session = ClientSession(address, headers={"authorization": f"Bearer {self.token}"})
-
-    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
-        async with self.session.get(path, headers=headers) as reply:
-            return await self._kept(reply)
-
-    async def post(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        async with self.session.post(path, json=body, headers=headers) as reply:
-            return await self._kept(reply)
-
-    async def act(self, run: str, act: str, **said: Any) -> Any:
-        status, shown = await self.post(f"/v1/shared/runs/{run}/{act}", said or None)
-        assert status == 200, shown
-        return shown
-
-    async def start(self, objective: str = "review this API", **more: Any) -> Any:
-        asked = {"profile": "mine", "device": self.sides.bob.device.id, "objective": objective, **more}
-        status, shown = await self.post("/v1/shared/runs", asked)
-        assert status == 201, shown
-        return shown
-
-    @asynccontextmanager
-    async def events(self, path: str = "/v1/shared/events", **headers: str) -> AsyncGenerator["Reading"]:
-        async with self.session.get(path, headers=headers) as reply:
-            assert reply.status == 200
-            yield Reading(self, reply)
-
-    async def _kept(self, reply: ClientResponse) -> tuple[int, Any]:
-        body = await reply.read()
-        self.keep(str(reply.raw_headers).encode() + body)
-        return reply.status, json.loads(body)
-
-    def keep(self, data: bytes) -> None:
-        self.got.append(data)
-
-
-class Reading:
-    """A stream of events that is being read."""
-
-    def __init__(self, face: Face, reply: ClientResponse) -> None:
-        self._face, self._reply = face, reply
-        self._rest = b""
-
-    async def next(self) -> Event:
-        async with asyncio.timeout(PATIENCE_S):
-            while b"\n\n" not in self._rest:
-                data = await self._reply.content.readany()
-                assert data, "the stream ended"
-                self._face.keep(data)
-                self._rest += data
-        frame, _, self._rest = self._rest.partition(b"\n\n")
-        found = parsed(frame.decode())
-        return found[0] if found else await self.next()
-
-    async def until(self, state: SessionState, but: Any = "") -> Event:
-        """Return the next event of a run in this state, with another draft than *but*."""
-        while True:
-            event = await self.next()
-            if (
-                event.kind == "run"
-                and event.record["state"] == state
-                and (not but or event.record["draft"] not in (None, but))
-            ):
-                return event
-
-    async def sign_of_life(self) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while KEEP_ALIVE not in self._rest:
-                self._rest += await self._reply.content.readany()
-
-    async def ended(self) -> bool:
-        async with asyncio.timeout(PATIENCE_S):
-            while data := await self._reply.content.readany():
-                self._face.keep(data)
-        return True
-
-
-@asynccontextmanager
-async def faced(path: Path, *how: str, **options: Any) -> AsyncGenerator[Face]:
-    changes = Changes()
-    token = path / "shared.token"
-    async with (
-        two_sides(path, *how, changed=changes.changed, **options) as sides,
-        serve_shared(sides.host, changes, token=token) as address,
-    ):
-        face = Face(sides, changes, address, token)
-        async with face.session:
-            yield face
-
+from waiting import no_longer
 
 # ── what a face sees and does ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -230,6 +130,8 @@ async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path
                         "offers": None,
                         "allowed": True,
                         "revoked": False,
+                        "present": None,
+                        "last_heard_ms": None,
                     }
                 ]
             },
@@ -297,6 +199,8 @@ async def test_what_cannot_be_done_is_refused_with_the_field_or_the_reason(tmp_p
             (f"/v1/shared/runs/{run}/say", {"text": 1}, 400, "text"),
             (f"/v1/shared/runs/{run}/arrived", {"text": "x"}, 404, "take_over"),
             ("/v1/shared/runs/none/pause", None, 404, "run `none` not found on this device"),
+            ("/v1/shared/runs/none/read", {"entry": "none.e1"}, 404, "run `none` not found on this device"),
+            (f"/v1/shared/runs/{run}/read", {"entry": f"{run}.e1"}, 400, "is not the id of an entry of this run"),
         ):
             got, shown = await face.post(path, body)
             assert (got, bool(re.search(says, json.dumps(shown)))) == (status, True), (path, shown)
@@ -317,8 +221,8 @@ def test_of_each_run_the_newest_state_is_kept_in_the_order_of_the_changes() -> N
     later = replace(one, turn=1)
     for run in (one, other, later):
         changes.changed(run)
-    assert changes.since(0) == [(2, other), (3, later)]
-    assert changes.since(2) == [(3, later)]
+    assert changes.since(0) == [(2, "run", other), (3, "run", later)]
+    assert changes.since(2) == [(3, "run", later)]
     assert changes.since(3) == []
     assert [changes.number_of(changes.mark(number)) for number in (0, 3, 4)] == [0, 3, None]
     assert Changes().number_of(changes.mark(3)) is None
@@ -367,7 +271,7 @@ async def test_a_reader_hears_numbers_that_grow_and_may_skip_states_but_never_th
 async def test_readers_are_let_go_when_they_leave_and_when_the_service_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr(shared_stream, "KEEP_ALIVE_S", 0.01)
     changes, token = Changes(), tmp_path / "shared.token"
     async with two_sides(tmp_path, changed=changes.changed) as sides, AsyncExitStack() as serving:
         address = await serving.enter_async_context(serve_shared(sides.host, changes, token=token))
@@ -511,11 +415,11 @@ def _secrets(sides: Sides) -> set[str]:
 
 def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:
     """What a run comes to hold is not shown unless somebody says so."""
-    machinery = {"session", "prompt", "prompts", "sending", "since_ms", "back", "guidance", "limits", "pending"}
+    machinery = {"session", "prompt", "prompts", "sending", "since_ms", "back", "guidance", "pending"}
     machinery |= {"recorded_failure", "entries"}
     assert set(Overlay.__struct_fields__) - set(SharedRunView.__struct_fields__) == machinery
     run = Overlay(id="r", profile="p", device="d", session="secret", objective="o", active_ms=5, since_ms=10)
-    shown = view(run, 25)
+    shown = view(run, Surroundings(now_ms=25))
     assert (shown.active_ms, shown.is_active) == (20, True)
 
 
@@ -523,7 +427,9 @@ def test_a_draft_with_which_its_agent_is_done_waits_for_nobody() -> None:
     run = Overlay(id="r", profile="p", device="d", session="s", objective="o", state=SessionState.PAUSED)
     waiting = replace(run, pending=PendingDraft(id="r.p1", text="Shall I?"))
     done = replace(run, pending=PendingDraft(id="r.p1", text="It is done.", done=True))
-    assert [(line(each).waits, view(each, 0).draft is not None) for each in (run, waiting, done)] == [
+    assert [
+        (line(each).waits, view(each, Surroundings(now_ms=0)).draft is not None) for each in (run, waiting, done)
+    ] == [
         (False, False),
         (True, True),
         (False, False),

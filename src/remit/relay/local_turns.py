@@ -16,6 +16,7 @@ from remit.relay.bridge.ports import (
     PromptConstraints,
     PromptRequest,
 )
+from remit.relay.bridge.supervised_agent import SupervisedAgent
 from remit.relay.session import moves
 from remit.relay.session.history import request
 from remit.relay.session.moves import Event
@@ -29,14 +30,20 @@ Report = Callable[[str, Event], Awaitable[MoveRefused | None]]
 Drafted = Callable[[str, str, Draft | DraftFailure, str], Awaitable[None]]
 """Takes the outcome of a prompt: the run, the prompt, the draft, and the remote message that it answers."""
 
+Written = Callable[[str, str, Callable[[], str]], None]
+"""Takes the run and the prompt of a draft that is being written, and a function that returns its text so far."""
+
 
 class LocalTurns:
     """Asks local agents for drafts. What they ask their user is part of the run, and is answered there."""
 
-    def __init__(self, agent_of: Callable[[str, AskUser], LocalAgent], report: Report, drafted: Drafted) -> None:
+    def __init__(
+        self, agent_of: Callable[[str, AskUser], LocalAgent], report: Report, drafted: Drafted, written: Written
+    ) -> None:
         self._agent_of = agent_of
         self._report = report
         self._drafted = drafted
+        self._written = written
         self._agents: dict[str, LocalAgent] = {}
         self._turns: dict[str, asyncio.Lock] = {}
         """One prompt at a time for each profile."""
@@ -84,13 +91,20 @@ class LocalTurns:
             if await self._report(run, moves.Prompted(asked.request_id)) is not None:
                 return
             if profile not in self._agents:
-                self._agents[profile] = self._agent_of(profile, self._ask_user)
+                self._agents[profile] = agent = self._agent_of(profile, self._ask_user)
+                if isinstance(agent, SupervisedAgent):
+                    agent.written = self._has_written
             self._drafting[asked.session_id] = run
             try:
                 said = await _draft_from(self._agents[profile], asked)
             finally:
                 del self._drafting[asked.session_id]
         await self._drafted(run, asked.request_id, said, asked.remote_message)
+
+    def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:
+        run = self._drafting.get(request.session_id)
+        if run is not None:
+            self._written(run, request.request_id, text)
 
     async def _ask_user(self, question: PermissionRequest) -> str | None:
         """Make a permission request a part of its run, and wait for the answer of a person."""

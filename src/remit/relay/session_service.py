@@ -22,10 +22,11 @@ from remit.relay.client.delivery import MessageDelivery
 from remit.relay.delivery_follower import DeliveryFollower, awaits
 from remit.relay.device.peers import PeerDevice
 from remit.relay.device.state import FileChanges
+from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import MessageCipher, Opened
-from remit.relay.local_turns import LocalTurns
+from remit.relay.local_turns import LocalTurns, Written
 from remit.relay.messages import audit, types
-from remit.relay.messages.audit import AuditEntry, Person
+from remit.relay.messages.audit import AuditEntry
 from remit.relay.messages.catalog import choose, latest_offers
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
 from remit.relay.run_files import RunFiles
@@ -37,7 +38,8 @@ from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivit
 from remit.relay.session.reducer import is_changed_by_restart, step
 from remit.relay.session.repository import RemoteCommand, RunRepository
 from remit.relay.session.review import Review, ReviewFacts, reviews
-from remit.relay.session.run import MoveRefused, Overlay, Transition
+from remit.relay.session.run import MoveRefused, Overlay, Person, Transition
+from remit.relay.session.unread import ReadMarks
 from remit.runtime.ports import StoreError
 
 # The precision of a run's time limit, and how soon commands of other processes are noticed; without a run whose time
@@ -73,17 +75,23 @@ class SessionService:
         self._profiles = profiles
         self._detect = detect
         self._now_ms = now_ms
-        self.displayed = CredentialFilter(detect).run
+        shown = CredentialFilter(detect)
+        self.displayed = shown.run
         """Returns a run as people and programs may see it."""
+        self.displayed_part = shown.part
+        """Returns a text that is still being written as they may see it."""
+        self.drafting: Written = lambda _run, _prompt, _text: None
+        """Called while a local agent writes a draft, if the agent tells its words one by one."""
         self._requester = requester
         self._changed = changed
         self._recorded = recorded
         self._unable = unable
         self._changes = FileChanges(self._state)
         self._kept = RunRepository(self._state)
+        self._marks = ReadMarks(self._state)
         self._runs: dict[str, Overlay] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._local = LocalTurns(agent_of, self._do, self._drafted)
+        self._local = LocalTurns(agent_of, self._do, self._drafted, self._written)
         self._windows: dict[tuple[str, str], Window] = {}
         self.messages = DeliveryFollower(sealer, delivery, self._runs, self._locks, self._kept, changed, now_ms)
         """Follows the messages of the runs."""
@@ -95,6 +103,7 @@ class SessionService:
         for run in await self._delivery.do(self._kept.all):
             self._runs[run.id] = run
         await self.files.sweep(orphans=True)
+        await self._delivery.do(self._marks.load, self.runs)
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
             if is_changed_by_restart(run):
                 await self._do(run.id, moves.Restarted())
@@ -118,14 +127,29 @@ class SessionService:
         """All runs, oldest first."""
         return tuple(self._runs.values())
 
+    def unread(self, run: Overlay) -> int:
+        """Return how many entries of a run the user has not read."""
+        return self._marks.unread(run)
+
+    async def read(self, run: Overlay, number: int) -> None:
+        """Store that the user has read a run up to the entry with this number; no step, and not recorded."""
+        await self._delivery.do(self._marks.keep, run.id, number)
+
     @property
     def profiles(self) -> Mapping[str, Profile]:
         """The local agents that runs can be started with, and what each may do."""
         return self._profiles
 
-    async def devices(self) -> list[PeerDevice]:
-        """Return the known devices, by name."""
-        return await self._delivery.do(self._sealer.peers.list)
+    @property
+    def device(self) -> Device:
+        """This device."""
+        return self._sealer.device
+
+    async def known(self) -> list[tuple[PeerDevice, tuple[AgentOffer, ...] | None]]:
+        """Return the known devices, by name, each with the agents that it says it shares (see `offers`)."""
+        return await self._delivery.do(
+            lambda: [(each, latest_offers(self._state, each.device)) for each in self._sealer.peers.list()]
+        )
 
     async def offers(self, device: str) -> tuple[AgentOffer, ...] | None:
         """Return the agents that a known device says it shares with this one; None if it sent no list yet."""
@@ -326,7 +350,17 @@ class SessionService:
         return run
 
     def _refusal(self, run: Overlay) -> Fault | None:
-        profile = self._profile(run.profile)
+        return judge_outgoing(
+            self._profile(run.profile),
+            self._control(run),
+            target=run.device,
+            device=self._sealer.device.id,
+            standing=self.activity(run),
+            now_ms=self._now_ms(),
+        )
+
+    def activity(self, run: Overlay) -> ProfileActivity:
+        """Return what the profile of a run does besides it: calls in progress, and messages to its device lately."""
         waiting = [
             each
             for each in self._runs.values()
@@ -334,17 +368,7 @@ class SessionService:
             and each.id != run.id
             and SessionState.WAITING_REMOTE in (each.state, each.back)
         ]
-        standing = ProfileActivity(
-            in_flight=len(waiting), window=self._windows.get((run.profile, run.device), Window())
-        )
-        return judge_outgoing(
-            profile,
-            self._control(run),
-            target=run.device,
-            device=self._sealer.device.id,
-            standing=standing,
-            now_ms=self._now_ms(),
-        )
+        return ProfileActivity(in_flight=len(waiting), window=self._windows.get((run.profile, run.device), Window()))
 
     def _revoked(self, run: Overlay) -> Fault | None:
         """Return the fault for a revoked device, which is more exact than "not allowed"."""
@@ -373,6 +397,9 @@ class SessionService:
                     self._local.answer(question, choice)
                 case _:
                     pass  # a pending draft and the end are part of the run
+
+    def _written(self, run: str, prompt: str, text: Callable[[], str]) -> None:
+        self.drafting(run, prompt, text)
 
     async def _drafted(self, run_id: str, prompt: str, said: Draft | DraftFailure, remote_message: str) -> None:
         if isinstance(said, Draft):

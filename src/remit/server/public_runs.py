@@ -1,4 +1,4 @@
-"""What the local API shows of profiles, devices and runs with shared agents.
+"""What the local API shows of runs with shared agents.
 
 These are separate types: a field that is not named here is never shown, whatever a run may hold later. They have no
 place for keys, tokens, encrypted messages, control envelopes or frames of a local agent.
@@ -9,107 +9,15 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.relay.bridge.ports import Mode, PermissionRequest, Role
-from remit.relay.device.peers import PeerDevice
-from remit.relay.messages.catalog import shares
-from remit.relay.messages.types import AgentOffer
 from remit.relay.session.moves import Label, Reason, SessionState
-from remit.relay.session.profile import Profile
-from remit.relay.session.review import RULES, Review
+from remit.relay.session.profile import Profile, ProfileActivity
+from remit.relay.session.review import Review
 from remit.relay.session.run import Overlay, PendingDraft, Person, RejectedDraft, TimelineEntry
 from remit.server.run_commands import ActName, possible
 from remit.server.shared_files import FileView, file_view
 
-# ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class ProfileView(Struct, frozen=True, kw_only=True):
-    """A local agent, and what it may do with shared agents."""
-
-    id: str
-    allowed: bool
-    """Whether it may work with shared agents at all."""
-    devices: tuple[str, ...]
-    """The ids of the devices that it may work with."""
-    mode: Mode
-    """The default mode of its runs."""
-    max_turns: int
-    max_duration_ms: int
-    max_failures: int
-    max_tokens: int | None
-    max_concurrent: int
-    rules: tuple[str, ...]
-    """The rules that require approval of a draft in `semi_auto`."""
-
-
-class OfferView(Struct, frozen=True, kw_only=True):
-    """An agent that another device shares with this one."""
-
-    name: str
-    """The name under which it is shared: the `agent` of a run."""
-    description: str
-
-
-class DeviceView(Struct, frozen=True, kw_only=True):
-    """A known device."""
-
-    id: str
-    name: str
-    verified: bool
-    """Whether both owners compared codes."""
-    shared: bool
-    """Whether it shares an agent with this device, as far as this device knows: "shared with me"."""
-    offers: tuple[OfferView, ...] | None
-    """The agents that it shares; None: it has not said yet."""
-    allowed: bool
-    """Whether it may contact this device on its own."""
-    revoked: bool
-
-
-class Profiles(Struct, frozen=True, kw_only=True):
-    """All local agents."""
-
-    profiles: tuple[ProfileView, ...]
-
-
-class DeviceList(Struct, frozen=True, kw_only=True):
-    """The known devices, by name."""
-
-    devices: tuple[DeviceView, ...]
-
-
-def profile_view(profile: Profile) -> ProfileView:
-    """Return the view of a profile."""
-    limits = profile.limits
-    return ProfileView(
-        id=profile.id,
-        allowed=profile.allow_shared_agent_calls,
-        devices=tuple(sorted(profile.allowed_shared_device_ids)),
-        mode=profile.mode,
-        max_turns=limits.max_turns,
-        max_duration_ms=limits.max_duration_ms,
-        max_failures=limits.max_failures,
-        max_tokens=limits.max_tokens_budget,
-        max_concurrent=profile.max_concurrent_shared_calls,
-        rules=tuple(rule for rule in RULES if rule not in profile.rules.off),
-    )
-
-
-def device_view(peer: PeerDevice, offer: tuple[AgentOffer, ...] | None) -> DeviceView:
-    """Return the view of a device; its card contributes only the name."""
-    return DeviceView(
-        id=peer.device,
-        name=peer.card.name,
-        verified=peer.verified,
-        shared=shares(peer, offer),
-        offers=None
-        if offer is None
-        else tuple(OfferView(name=each.name, description=each.description) for each in offer),
-        allowed=peer.allowed,
-        revoked=peer.revoked,
-    )
-
-
-# ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# A longer run is read in pages: each event of the stream holds a whole view.
+MOST_SHOWN = 200
 
 
 class ReviewView(Struct, frozen=True, kw_only=True):
@@ -186,6 +94,37 @@ class DraftView(Struct, frozen=True, kw_only=True):
     took_ms: int
 
 
+class Quantity(Struct, frozen=True, kw_only=True):
+    """A limit, and what is used of it."""
+
+    used: int
+    most: int | None
+    """None: there is no limit."""
+
+
+class RateView(Struct, frozen=True, kw_only=True):
+    """How many messages the profile may send to the device in a time."""
+
+    used: int
+    most: int
+    window_ms: int
+    """The time in which the messages are counted."""
+    ends_ms: int | None
+    """When the current window ends and counting starts anew; None: no window is open."""
+
+
+class LimitsView(Struct, frozen=True, kw_only=True):
+    """All limits of a run, and what is used of them."""
+
+    turns: Quantity
+    active_ms: Quantity
+    tokens: Quantity
+    failures: Quantity
+    calls: Quantity
+    """Messages of the profile, in all of its runs, that wait for a reply."""
+    rate: RateView
+
+
 class SharedRunView(Struct, frozen=True, kw_only=True):
     """The whole view of a run."""
 
@@ -212,6 +151,12 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     max_failures: int
     tokens: int
     max_tokens: int | None
+    limits: LimitsView | None
+    """The same limits and those of the profile; None: the profile does not exist any more."""
+    unread: int
+    """Entries that the user has not read; `read` changes it."""
+    earlier: int
+    """Entries before those shown here; `GET /v1/shared/runs/{run}/entries` has them."""
     timeline: tuple[EntryView, ...]
     rejected: tuple[EntryView, ...]
     """The drafts that a person rejected. Ids order them among the entries of the timeline."""
@@ -228,6 +173,16 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     result: str
 
 
+class UnreadView(Struct, frozen=True, kw_only=True):
+    """How many entries the user has not read."""
+
+    total: int
+    devices: dict[str, int]
+    """By the id of the device; devices without unread entries are left out."""
+    runs: dict[str, int]
+    """By the id of the run; runs without unread entries are left out."""
+
+
 class SharedRunLine(Struct, frozen=True, kw_only=True):
     """A run in one line."""
 
@@ -242,18 +197,43 @@ class SharedRunLine(Struct, frozen=True, kw_only=True):
     turn: int
     waits: bool
     """Whether a draft waits for approval."""
+    questions: int
+    """Permission requests of the local agent that wait for an answer."""
+    unread: int
+    at_ms: int | None
+    """When its newest message was sent or arrived; None: there is none."""
     ended: Reason | None
 
 
 class SharedRunList(Struct, frozen=True, kw_only=True):
-    """The newest runs first."""
+    """A page of runs, the newest first."""
 
     runs: tuple[SharedRunLine, ...]
+    next: str | None
+    """The `before` of the next page; None: this is the last one."""
 
 
-def view(run: Overlay, now_ms: int) -> SharedRunView:
-    """Return the view of a run at *now_ms*."""
-    limits = run.limits
+class EntryList(Struct, frozen=True, kw_only=True):
+    """A page of the entries of a run: messages and rejected drafts, the oldest first."""
+
+    entries: tuple[EntryView, ...]
+    next: str | None
+    """The `before` of the page with earlier entries; None: there are none."""
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What a view shows of a run besides the run itself."""
+
+    now_ms: int
+    unread: int = 0
+    profile: Profile | None = None
+    activity: ProfileActivity = ProfileActivity()
+
+
+def view(run: Overlay, around: Surroundings) -> SharedRunView:
+    """Return the view of a run, with its newest entries."""
+    limits, now_ms = run.limits, around.now_ms
+    entries, earlier = entries_of(run, MOST_SHOWN)
     return SharedRunView(
         id=run.id,
         profile=run.profile,
@@ -273,8 +253,11 @@ def view(run: Overlay, now_ms: int) -> SharedRunView:
         max_failures=limits.max_failures,
         tokens=run.tokens,
         max_tokens=limits.max_tokens_budget,
-        timeline=tuple(_entry(run, each) for each in run.timeline),
-        rejected=tuple(_rejected(run, each) for each in run.rejected),
+        limits=None if around.profile is None else _limits(run, around.profile, around),
+        unread=around.unread,
+        earlier=earlier,
+        timeline=tuple(each for each in entries if each.label != "rejected"),
+        rejected=tuple(each for each in entries if each.label == "rejected"),
         kept=len(run.kept),
         draft=None if run.draft is None else _draft(run.draft),
         attached=tuple(map(file_view, run.attached)),
@@ -286,7 +269,40 @@ def view(run: Overlay, now_ms: int) -> SharedRunView:
     )
 
 
-def line(run: Overlay) -> SharedRunLine:
+def entries_of(run: Overlay, limit: int, before: int | None = None) -> tuple[tuple[EntryView, ...], int]:
+    """Return the newest entries before a number, the oldest first, and the number of entries before those."""
+    everything: list[TimelineEntry | RejectedDraft] = [*run.timeline, *run.rejected]
+    if run.rejected:
+        everything.sort(key=lambda each: each.number)
+    if before is not None:
+        everything = [each for each in everything if each.number < before]
+    shown = everything[-limit:]
+    views = (_rejected(run, each) if isinstance(each, RejectedDraft) else _entry(run, each) for each in shown)
+    return tuple(views), len(everything) - len(shown)
+
+
+def _limits(run: Overlay, profile: Profile, around: Surroundings) -> LimitsView:
+    limits, window = run.limits, around.activity.window
+    ends_ms = None
+    if window.calls and (end := round((window.start + profile.rate.seconds) * 1_000)) > around.now_ms:
+        ends_ms = end
+    waits = SessionState.WAITING_REMOTE in (run.state, run.back)
+    return LimitsView(
+        turns=Quantity(used=run.turn, most=limits.max_turns),
+        active_ms=Quantity(used=run.spent_ms(around.now_ms), most=limits.max_duration_ms),
+        tokens=Quantity(used=run.tokens, most=limits.max_tokens_budget),
+        failures=Quantity(used=run.failures, most=limits.max_failures),
+        calls=Quantity(used=around.activity.in_flight + waits, most=profile.max_concurrent_shared_calls),
+        rate=RateView(
+            used=0 if ends_ms is None else window.calls,
+            most=profile.rate.calls,
+            window_ms=round(profile.rate.seconds * 1_000),
+            ends_ms=ends_ms,
+        ),
+    )
+
+
+def line(run: Overlay, unread: int = 0) -> SharedRunLine:
     """Return a run in one line."""
     return SharedRunLine(
         id=run.id,
@@ -298,6 +314,9 @@ def line(run: Overlay) -> SharedRunLine:
         state=run.state,
         turn=run.turn,
         waits=run.waits,
+        questions=len(run.questions),
+        unread=unread,
+        at_ms=run.timeline[-1].at_ms if run.timeline else None,
         ended=run.ended,
     )
 

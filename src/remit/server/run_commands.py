@@ -6,9 +6,9 @@ from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.bridge.ports import Mode
-from remit.relay.messages.audit import Person
 from remit.relay.session import moves
-from remit.relay.session.run import Overlay
+from remit.relay.session.run import Overlay, Person
+from remit.server.shared_access import Via
 
 # The maximum length of an objective (`protocol/envelope.py`), and more than any draft has.
 Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -109,6 +109,13 @@ class SetModeRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fiel
     mode: Mode
 
 
+class ReadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The user has read the run up to an entry. This is no step of the run, and possible at any time."""
+
+    entry: Name
+    """The id of the entry."""
+
+
 Act = (
     PauseRequest
     | ResumeRequest
@@ -124,9 +131,9 @@ Act = (
 )
 
 
-def person_of(deed: StartRequest | Act) -> Person:
-    """Return who sends a command, as far as the client says."""
-    return Person(deed.by or "api", "api")
+def person_of(deed: StartRequest | Act, via: Via) -> Person:
+    """Return who sends a command, as far as the client says, and by which client."""
+    return Person(deed.by or via, via)
 
 
 def event_of(act: Act) -> moves.Event:

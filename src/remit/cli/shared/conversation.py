@@ -20,10 +20,9 @@ from remit.cli.show.screen import worded
 from remit.cli.talk.input_line import InputLine
 from remit.protocol.errors import TABLE, Code, RemitError, fault
 from remit.relay.bridge.ports import Mode
-from remit.relay.messages.audit import Person
 from remit.relay.session import moves
 from remit.relay.session.moves import ENDED, Event, Reason, SessionState
-from remit.relay.session.run import Overlay
+from remit.relay.session.run import Overlay, Person
 from remit.relay.session_service import NEWS_S, SessionService
 from remit.text.terminal import one_line
 

@@ -57,10 +57,19 @@ class AcpAgent(SupervisedAgent):
             from remit.relay.bridge.acp_link import AcpLink
 
             return AcpLink(
-                profile, program, ask_user=ask_user, reads_files=reads_files, start_s=start_s, sessions=sessions
+                profile,
+                program,
+                ask_user=ask_user,
+                reads_files=reads_files,
+                start_s=start_s,
+                sessions=sessions,
+                written=self._has_written,
             )
 
         super().__init__(lambda: _LazyLink(link), ceiling_ms=ceiling_ms, clock=clock)
+
+    def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:
+        self.written(request, text)
 
 
 class _LazyLink(AgentLink):

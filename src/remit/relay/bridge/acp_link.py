@@ -19,7 +19,7 @@ from remit.relay.bridge.acp_turn import AcpTurn
 from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire, is_broken, tokens_in
 from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, PromptRequest, held, in_words, shown, split_answer
 from remit.relay.bridge.process import Child, Ending, NotStartedError
-from remit.relay.bridge.supervised_agent import AgentLink
+from remit.relay.bridge.supervised_agent import AgentLink, PartialText
 
 log = logging.getLogger("remit.relay")
 
@@ -74,10 +74,12 @@ class AcpLink(AgentLink):
         reads_files: bool,
         start_s: float,
         sessions: dict[str, str],
+        written: PartialText = lambda _request, _text: None,
     ) -> None:
         self._profile = profile
         self._program = program
         self._ask_user = ask_user
+        self._written = written
         self._start_s = start_s
         self._folder = os.path.abspath(program.folder or os.curdir)
         self._files = FolderReader(self._folder) if reads_files else None
@@ -282,6 +284,7 @@ class AcpLink(AgentLink):
         turn.is_broken = turn.is_broken or is_broken(update.meta)
         if update.session_update == "agent_message_chunk":
             turn.say(update.text(), update.message_id)
+            self._written(turn.request, turn.text)
             if (tokens := tokens_in(update.meta)) is not None:
                 turn.tokens = (turn.tokens or 0) + tokens
         elif is_news and update.tool_call_id is not None:

@@ -41,6 +41,10 @@ log = logging.getLogger("remit.relay")
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 
 
+PartialText = Callable[[PromptRequest, Callable[[], str]], None]
+"""Takes a request whose draft is being written, and a function that returns the text so far."""
+
+
 class AgentLink(ABC):
     """The connection to one process in one protocol, from its start to its end."""
 
@@ -98,6 +102,8 @@ class SupervisedAgent:
         self._ending: asyncio.Task[None] | None = None
         self._pause = RestartPause(PAUSES_S, self._clock.now)
         self._closed = False
+        self.written: PartialText = lambda _request, _text: None
+        """Called while a draft is being written, if the protocol tells its words one by one."""
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         """Ask for the next message; see the class for failures."""

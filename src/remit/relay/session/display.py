@@ -45,9 +45,19 @@ class CredentialFilter:
         if (known := self._known.get(text)) is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            credentials = (found for found in self._detect(text) if found.kind in CREDENTIALS)
-            known = self._known[text] = with_kinds(text, credentials)
+            known = self._known[text] = self._without_credentials(text)
         return known
+
+    def part(self, text: str) -> str:
+        """Return a text that is still being written, up to its last whole word: half a key would not be recognised."""
+        whole = text[: max(text.rfind(space) for space in " \n\t") + 1]
+        begun = whole.rfind("-----BEGIN")
+        if begun >= 0 and "-----END" not in whole[begun:]:
+            whole = whole[:begun]
+        return self._without_credentials(whole)
+
+    def _without_credentials(self, text: str) -> str:
+        return with_kinds(text, (found for found in self._detect(text) if found.kind in CREDENTIALS))
 
 
 def with_kinds(text: str, findings: Iterable[Finding]) -> str:
