@@ -61,7 +61,7 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     """When something was heard of it last; None: not known."""
 
 
-class Presence(Struct, frozen=True, kw_only=True):
+class DevicePresence(Struct, frozen=True, kw_only=True):
     """What is known of the presence of a device."""
 
     present: bool | None = None
@@ -146,7 +146,9 @@ def profile_view(profile: Profile) -> ProfileView:
     )
 
 
-def device_view(peer: PeerDevice, offer: tuple[AgentOffer, ...] | None, presence: Presence | None = None) -> DeviceView:
+def device_view(
+    peer: PeerDevice, offer: tuple[AgentOffer, ...] | None, presence: DevicePresence | None = None
+) -> DeviceView:
     """Return the view of a device; its card contributes only the name."""
     return DeviceView(
         id=peer.device,

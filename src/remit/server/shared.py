@@ -10,12 +10,14 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp
 
+from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.serve_shared import Shared
@@ -24,14 +26,15 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.ports import StoreError
 from remit.server.access import token_in
 from remit.server.app import no_such_thing
-from remit.server.bodies import Receive, Scope, Send, headers_of, send_fault
+from remit.server.bodies import JSON, Receive, Scope, Send, headers_of, send_bytes, send_fault
 from remit.server.server import Server
 from remit.server.shared_access import ENTER, HOST, TOKEN_FILE, BrowserSessions, check_local, check_origin
 from remit.server.shared_endpoints import VIA, SharedEndpoints
 from remit.server.shared_events import Changes
 from remit.server.shared_files import file_routes
-from remit.server.shared_routes import MOST_BODY, SharedRoute, starlette_routes
-from remit.server.shared_state import DeviceParts, PresenceOf, SharedState
+from remit.server.shared_openapi import shared_document
+from remit.server.shared_routes import MOST_BODY, NO_STORE, SharedRoute, starlette_routes
+from remit.server.shared_state import DeviceParts, DeviceViews, PresenceOf
 from remit.server.shared_stream import EventStream
 from remit.transports.listening import listening
 
@@ -71,7 +74,7 @@ async def serve_shared(
     parts = DeviceParts(link=link, shared=shared or {}, presence=presence)
     with listening(HOST, port) as bound:
         secret, at = token_in(token), bound.getsockname()[1]
-        state = SharedState(host, changes, parts, now_ms=LoopClock().wall_ms)
+        state = DeviceViews(host, changes, parts, now_ms=LoopClock().wall_ms)
         service = SharedApi(
             state, token=secret, port=at, sessions=sessions or BrowserSessions(), routes=routes, console=console
         )
@@ -85,7 +88,7 @@ async def serve_shared(
             await asyncio.wait([watching])
 
 
-async def _watch(state: SharedState) -> None:
+async def _watch(state: DeviceViews) -> None:
     """Look for changes by other processes while somebody reads."""
     while True:
         await asyncio.sleep(LOOK_S)
@@ -101,7 +104,7 @@ class SharedApi:
 
     def __init__(
         self,
-        state: SharedState,
+        state: DeviceViews,
         *,
         token: str,
         port: int,
@@ -118,6 +121,17 @@ class SharedApi:
         endpoints = SharedEndpoints(state, self._stream, sessions, port=port, home=home)
         self.routes = [*endpoints.routes(), *routes]
         others: list[BaseRoute] = [*file_routes(state.host), endpoints.unknown_act()]
+        described = SharedRoute(
+            method="GET",
+            path="/v1/shared/openapi.json",
+            endpoint=self._openapi,
+            name="openapi",
+            summary="This document.",
+            answer=dict[str, Any],
+        )
+        self.routes = [*endpoints.routes(), *routes, described]
+        self._document = b""
+        others: list[BaseRoute] = [endpoints.unknown_act()]
         if console is not None:
             others.append(Mount("/", app=console))
         self._app = Starlette(
@@ -141,6 +155,11 @@ class SharedApi:
             return
         scope["path"] = path
         await self._app(scope, receive, send)
+
+    async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/shared/openapi.json`."""
+        self._document = self._document or encode(shared_document(self.routes))
+        await send_bytes(send, 200, self._document, ((b"content-type", JSON), *NO_STORE))
 
     async def drain(self, wait_s: float) -> int:  # noqa: ARG002 - nothing here takes long
         """Release all readers; they continue after their last event once the host is back."""

@@ -16,7 +16,7 @@ from remit.server.run_commands import ACTS, Act, ActName, ReadRequest, StartRequ
 from remit.server.shared_access import ENTER, LINK_S, BrowserSessions, Via, cookie, session_in
 from remit.server.shared_queries import PER_PAGE, entry_number, entry_query, find_runs, run_query
 from remit.server.shared_routes import NO_STORE, QueryParameter, SharedRoute, read_body, send_view
-from remit.server.shared_state import SharedState
+from remit.server.shared_state import DeviceViews
 from remit.server.shared_stream import EventStream
 
 VIA = "remit.via"
@@ -54,7 +54,7 @@ class SharedEndpoints:
     """What is there, what can be done, and the session of a browser."""
 
     def __init__(
-        self, state: SharedState, stream: EventStream, sessions: BrowserSessions, *, port: int, home: str
+        self, state: DeviceViews, stream: EventStream, sessions: BrowserSessions, *, port: int, home: str
     ) -> None:
         self._state = state
         self._host = state.host

@@ -13,8 +13,8 @@ from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
 from remit.server.public_devices import (
     Counts,
+    DevicePresence,
     DeviceView,
-    Presence,
     ProfileView,
     SharedAgentView,
     SharedStatus,
@@ -24,7 +24,7 @@ from remit.server.public_devices import (
 from remit.server.public_runs import SharedRunLine, SharedRunView, Surroundings, UnreadView, line, view
 from remit.server.shared_events import Changes
 
-PresenceOf = Callable[[str], Presence | None]
+PresenceOf = Callable[[str], DevicePresence | None]
 """Returns whether a device is present; None if that is not known."""
 
 
@@ -37,7 +37,7 @@ class DeviceParts(Struct, frozen=True, kw_only=True):
     presence: PresenceOf = lambda _: None
 
 
-class SharedState:
+class DeviceViews:
     """Makes all views, and notes in *changes* what changed by other ways than a step of a run."""
 
     def __init__(

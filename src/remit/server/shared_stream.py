@@ -12,13 +12,11 @@ from remit.server.bodies import Receive, Scope, Send, headers_of, send_bytes
 from remit.server.run_waiters import DelayedCalls, DisconnectWatcher
 from remit.server.shared_events import Change, DraftText, StreamReady
 from remit.server.shared_routes import NO_STORE
-from remit.server.shared_state import SharedState
+from remit.server.shared_state import DeviceViews
 from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S, PIECE, STREAM_HEADERS
 
 # More drafts than a device writes at once.
 _REMEMBERED = 16
-
-EVENTS = ("run", "device", "profile", "connection", "unread", "draft", "ready")
 
 
 class DraftPart(Struct, frozen=True, kw_only=True):
@@ -33,7 +31,7 @@ class DraftPart(Struct, frozen=True, kw_only=True):
 class EventStream:
     """Serves the changes of a device to any number of readers."""
 
-    def __init__(self, state: SharedState) -> None:
+    def __init__(self, state: DeviceViews) -> None:
         self._state = state
         self._changes = state.changes
         self._soon = DelayedCalls()

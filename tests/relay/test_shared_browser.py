@@ -1,0 +1,234 @@
+"""The local API for a browser: a one-time link, a session, its OpenAPI document, and attacks on all of it."""
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, CookieJar
+from jsonschema import Draft202012Validator
+from starlette.responses import PlainTextResponse
+
+from faces import Face, faced
+from remit.protocol.errors import Code, RemitError
+from remit.relay.session.moves import SessionState
+from remit.server.run_commands import ACTS
+from remit.server.shared import BrowserSessions, Changes, check_local, serve_shared
+from remit.server.shared_access import LINK_S, MOST_LINKS, MOST_SESSIONS, SESSION_S, cookie
+from two_sides import Tap, two_sides
+
+
+def browser(face: Face) -> ClientSession:
+    return ClientSession(face.address, cookie_jar=CookieJar(unsafe=True))
+
+
+async def test_a_link_signs_in_one_browser_once_and_a_session_can_be_left(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face, browser(face) as own, browser(face) as other:
+        link = face.sessions.link(face.address)
+        async with own.head(link) as reply:
+            assert (reply.status, "set-cookie" in reply.headers) == (200, False)
+        async with own.get(link, allow_redirects=False) as reply:
+            assert (reply.status, reply.headers["location"]) == (303, "/v1/shared/status")
+            assert re.search(r"; Path=/; Max-Age=\d+; HttpOnly; SameSite=Strict$", reply.headers["set-cookie"])
+            assert reply.headers["referrer-policy"] == "no-referrer"
+        async with own.get("/v1/shared/runs") as reply:
+            assert reply.status == 200
+        async with other.get(link, allow_redirects=False) as reply:
+            assert (reply.status, "set-cookie" in reply.headers) == (401, False)
+        async with other.get("/v1/shared/runs") as reply:
+            assert reply.status == 401
+        here = {"origin": face.address}
+        asked = {"profile": "mine", "device": face.sides.bob.device.id, "objective": "x", "by": "ann"}
+        async with own.post("/v1/shared/runs", json=asked) as reply:
+            assert reply.status == 403, "a cookie without an origin"
+        async with own.post("/v1/shared/runs", json=asked, headers={"origin": "http://evil.example"}) as reply:
+            assert reply.status == 403
+        async with own.post("/v1/shared/runs", json=asked, headers=here) as reply:
+            assert reply.status == 201
+        async with own.post("/v1/shared/links", headers=here) as reply:
+            assert reply.status == 403, "a page cannot make links for others"
+        assert {each.via for each in face.sides.noted if each.by == "ann"} == {"console"}
+        async with own.post("/v1/shared/leave", headers=here) as reply:
+            assert await reply.json() == {"left": True}
+            assert "Max-Age=0" in reply.headers["set-cookie"]
+        async with own.get("/v1/shared/runs") as reply:
+            assert reply.status == 401
+        status, made = await face.post("/v1/shared/links")
+        assert (status, made["url"].startswith(f"{face.address}/v1/shared/enter?code=")) == (201, True)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}]
+)
+async def test_a_page_of_another_site_can_neither_use_a_link_nor_a_session(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    async with faced(tmp_path) as face, browser(face) as own:
+        link = face.sessions.link(face.address)
+        async with own.get(link, headers=headers, allow_redirects=False) as reply:
+            assert (reply.status, "set-cookie" in reply.headers) == (403, False)
+        async with own.get(link, allow_redirects=False) as reply:
+            assert reply.status == 303, "it is not spent by that"
+        async with own.get("/v1/shared/runs", headers=headers) as reply:
+            assert reply.status == 403
+
+
+def test_links_and_sessions_expire_and_are_few() -> None:
+    now = 0.0
+    sessions = BrowserSessions(lambda: now)
+
+    def code() -> str:
+        return sessions.link("").partition("code=")[2]
+
+    late = code()
+    now = LINK_S + 1
+    for wrong in (late, "", "x" * 1_000, "\udcff"):
+        with pytest.raises(RemitError) as raised:
+            sessions.enter(wrong)
+        assert raised.value.fault.code is Code.UNAUTHENTICATED
+    first = sessions.enter(code())
+    assert sessions.is_open(first)
+    now += SESSION_S - 1
+    assert sessions.is_open(first), "using it prolongs it"
+    now += SESSION_S + 1
+    assert not sessions.is_open(first)
+    codes = [code() for _ in range(MOST_LINKS + 1)]
+    with pytest.raises(RemitError):
+        sessions.enter(codes[0])
+    oldest = sessions.enter(codes[1])
+    for _ in range(MOST_SESSIONS):
+        sessions.enter(code())
+    assert not sessions.is_open(oldest)
+
+
+def test_a_wrong_token_is_not_mended_by_a_cookie() -> None:
+    sessions = BrowserSessions()
+    session = sessions.enter(sessions.link("").partition("code=")[2])
+    name = cookie(1, session)[1].decode().partition(";")[0]
+    headers = {"host": "127.0.0.1:1", "cookie": f"a=b; {name}"}
+    assert check_local(headers, port=1, token="t", sessions=sessions) == "console"
+    with pytest.raises(RemitError):
+        check_local({**headers, "authorization": "Bearer x"}, port=1, token="t", sessions=sessions)
+    with pytest.raises(RemitError):
+        check_local({**headers, "cookie": name.replace("remit_1", "remit_2")}, port=1, token="t", sessions=sessions)
+
+
+async def test_the_pages_of_a_console_are_served_to_who_is_let_in(tmp_path: Path) -> None:
+    token, changes, sessions = tmp_path / "shared.token", Changes(), BrowserSessions()
+    page = PlainTextResponse("the console")
+    async with (
+        two_sides(tmp_path, changed=changes.changed) as sides,
+        serve_shared(sides.host, changes, token=token, sessions=sessions, console=page) as address,
+        ClientSession(address, cookie_jar=CookieJar(unsafe=True)) as own,
+    ):
+        async with own.get("/index.html") as reply:
+            assert reply.status == 401
+        async with own.get(sessions.link(address)) as reply:
+            assert (reply.status, await reply.text()) == (200, "the console")
+        async with own.get("/v1/shared/runs") as reply:
+            assert "runs" in await reply.json()
+
+
+# ── the document ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_every_route_is_in_the_document_and_every_answer_is_as_it_says(tmp_path: Path) -> None:
+    async with faced(tmp_path, "talk", "1") as face, face.events() as events:
+        _, document = await face.get("/v1/shared/openapi.json")
+        operations = {(path, method) for path, each in document["paths"].items() for method in each}
+        assert {(f"/v1/shared/runs/{{run}}/{act}", "post") for act in ACTS} <= operations
+        names = [each["operationId"] for path in document["paths"].values() for each in path.values()]
+        assert len(names) == len(set(names)) == len(operations)
+        refs = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+        assert refs <= document["components"]["schemas"].keys()
+
+        def fits(schema: Any, value: Any) -> None:
+            Draft202012Validator({**schema, "components": document["components"]}).validate(value)
+
+        def answered(path: str, method: str, status: int, value: Any) -> None:
+            reply = document["paths"][path][method]["responses"][str(status)]
+            fits(reply["content"]["application/json"]["schema"], value)
+
+        run = (await face.start())["id"]
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]
+        shown = await face.act(run, "approve", draft=draft["id"], text="in my words", by="ann")
+        answered("/v1/shared/runs/{run}/approve", "post", 200, shown)
+        await events.until(SessionState.COMPLETED)
+        for path in (each for each, method in operations if method == "get" and "enter" not in each):
+            if path != "/v1/shared/events":
+                status, value = await face.get(path.replace("{run}", run))
+                answered(path, "get", status, value)
+        for path in (each for each, method in operations if method == "post"):
+            status, value = await face.post(path.replace("{run}", run), {"no": "such field"})
+            answered(path, "post", status, value)
+        kinds = {
+            each["properties"]["event"]["const"]: each["properties"]["data"]["contentSchema"]
+            for each in document["paths"]["/v1/shared/events"]["get"]["responses"]["200"]["content"][
+                "text/event-stream"
+            ]["schema"]["oneOf"]
+        }
+        async with face.events() as again:
+            while (event := await again.anything()).kind != "ready":
+                fits(kinds[event.kind], event.record)
+
+
+# ── what never leaves ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_secret_of_the_device_is_in_any_byte_of_the_api_in_any_form(tmp_path: Path) -> None:
+    """S1: raw, hexadecimal and base64, of everything that the device holds and of everything on the wire."""
+    async with (
+        Tap() as tap,
+        faced(tmp_path, "talk", "2", mode="semi_auto", url=tap.before) as face,
+        face.events() as events,
+    ):
+        sides = face.sides
+        run = (await face.start())["id"]
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]["id"]
+        await face.act(run, "reject", draft=draft, reason="no")
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]["id"]
+        await face.act(run, "approve", draft=draft, text="in my words")
+        await events.until(SessionState.PROCESSING_REMOTE)
+        secrets = await sides.ours.do(_secrets, face)
+        await face.act(run, "stop")
+        _, document = await face.get("/v1/shared/openapi.json")
+        for path, operations in document["paths"].items():
+            for method in operations:
+                if path not in ("/v1/shared/events", "/v1/shared/links"):
+                    where = path.replace("{run}", run)
+                    await (face.get(where) if method == "get" else face.post(where, {"entry": f"{run}.e1"}))
+        async with face.events() as again:
+            while (await again.anything()).kind != "ready":
+                pass
+    everything = b"\n".join(face.got)
+    assert b"in my words" in everything
+    assert len(secrets) > 20
+    assert len(tap.put) >= 2
+    for secret in (*secrets, *(put[-48:] for put in tap.put)):
+        for form in _forms(secret):
+            assert form not in everything, form
+
+
+def _secrets(face: Face) -> list[bytes]:
+    """Return what both devices hold: keys, pickles, tokens, sessions, everything sealed, every stored value."""
+    found = [face.token.encode()]
+    for each in (face.sides.anna, face.sides.bob):
+        state, card = each.device.state, each.device.card
+        found += [each.device._pair.seed, state.keys.digest(b"x")]  # pyright: ignore[reportPrivateUsage]
+        found += [(state.fact("account", str) or "").encode(), card.key.encode(), card.olm.encode()]
+        found += [card.signature.encode(), face.sides.host.runs[0].session.encode()]
+        for table, column in (("facts", "value"), ("sessions", "content"), ("outbox", "sealed"), ("peers", "content")):
+            rows = state.rows(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
+            found += [bytes(value) for (value,) in rows]
+    return [each[:48] for each in found if len(each) >= 16]
+
+
+def _forms(secret: bytes) -> list[bytes]:
+    """Return a secret as it may stand in a response; of base64, the part that does not depend on what is around it."""
+    forms = [secret, secret.hex().encode(), secret.hex().upper().encode()]
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + secret)[4:-4]
+        forms += [encoded, encoded.replace(b"+", b"-").replace(b"/", b"_")]
+    return forms
