@@ -2,19 +2,25 @@
 
 import asyncio
 import itertools
+import json
 import os
 import random
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from msgspec.structs import replace
 
 from faces import Face, faced
 from remit import __version__
+from remit.agents.mcp.settings import Program
 from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.card import Rate
+from remit.relay.bridge.acp import AcpAgent
+from remit.relay.bridge.ports import AskUser, LocalAgent
 from remit.relay.e2e.channel import Opened
 from remit.relay.messages.catalog import hear
 from remit.relay.messages.types import AgentOffer, OffersMessage
@@ -202,6 +208,38 @@ async def test_status_says_what_the_device_is_and_does(tmp_path: Path) -> None:
 
 
 # ── drafts as they are written ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_draft_is_seen_while_it_is_written_and_a_question_is_an_item_that_can_be_answered(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("acp", reason="the extra `acp` is not installed")
+    quick = Path(__file__).parents[1] / "acp_quick.py"
+    program = Program(command=sys.executable, args=(str(quick), str(tmp_path / "notes")), folder=str(tmp_path))
+
+    def agent_of(name: str, ask: AskUser) -> LocalAgent:
+        return AcpAgent(name, program, ask_user=ask)
+
+    done = [("say", "Which endpoints "), ("say", f"need {KEY} to lo"), ("ask", ["allow_once"]), ("say", "All of them?")]
+    async with faced(tmp_path, agent_of=agent_of) as face, face.events() as events:
+        run = (await face.start(json.dumps(done)))["id"]
+        while (event := await events.anything()).kind != "draft" or "need" not in event.record["text"]:
+            pass
+        assert event.number is None
+        assert event.record == {"run": run, "draft": f"{run}.p1", "text": "Which endpoints need [API_KEY] to "}
+        await face.sides.until(
+            face.sides.host.runs[0], SessionState.WAITING_LOCAL, when=lambda run: bool(run.questions)
+        )
+        _, shown = await face.get(f"/v1/shared/runs/{run}")
+        (question,) = shown["questions"]
+        assert "answer" in shown["acts"]
+        await face.act(run, "answer", question=question["id"], choice=question["choices"][0]["id"], by="ann")
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]
+        assert draft["text"].endswith("All of them?")
+        # What was written is over: a reader that comes now is told of the draft alone.
+        async with face.events() as later:
+            kinds = [(await later.anything()).kind for _ in range(5)]
+        assert kinds == ["device", "profile", "unread", "run", "ready"]
 
 
 def test_half_a_word_of_a_draft_is_not_shown() -> None:
