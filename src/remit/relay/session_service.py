@@ -33,12 +33,12 @@ from remit.relay.run_files import RunFiles
 from remit.relay.session import delivery_states, moves, repository
 from remit.relay.session.display import CredentialFilter
 from remit.relay.session.file_rules import Attachment
-from remit.relay.session.moves import ENDED, Event, SessionState
+from remit.relay.session.moves import ENDED, Event
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
 from remit.relay.session.reducer import is_changed_by_restart, step
 from remit.relay.session.repository import RemoteCommand, RunRepository
 from remit.relay.session.review import Review, ReviewFacts, reviews
-from remit.relay.session.run import MoveRefused, Overlay, Person, Transition
+from remit.relay.session.run import MoveRefused, Overlay, Person, Transition, calls_besides, has_met
 from remit.relay.session.unread import ReadMarks
 from remit.runtime.ports import StoreError
 
@@ -88,7 +88,7 @@ class SessionService:
         self._unable = unable
         self._changes = FileChanges(self._state)
         self._kept = RunRepository(self._state)
-        self._marks = ReadMarks(self._state)
+        self.marks = ReadMarks(self._state)
         self._runs: dict[str, Overlay] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._local = LocalTurns(agent_of, self._do, self._drafted, self._written)
@@ -103,7 +103,7 @@ class SessionService:
         for run in await self._delivery.do(self._kept.all):
             self._runs[run.id] = run
         await self.files.sweep(orphans=True)
-        await self._delivery.do(self._marks.load, self.runs)
+        await self._delivery.do(self.marks.load, self.runs)
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
             if is_changed_by_restart(run):
                 await self._do(run.id, moves.Restarted())
@@ -127,13 +127,9 @@ class SessionService:
         """All runs, oldest first."""
         return tuple(self._runs.values())
 
-    def unread(self, run: Overlay) -> int:
-        """Return how many entries of a run the user has not read."""
-        return self._marks.unread(run)
-
     async def read(self, run: Overlay, number: int) -> None:
         """Store that the user has read a run up to the entry with this number; no step, and not recorded."""
-        await self._delivery.do(self._marks.keep, run.id, number)
+        await self._delivery.do(self.marks.keep, run.id, number)
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -361,14 +357,8 @@ class SessionService:
 
     def activity(self, run: Overlay) -> ProfileActivity:
         """Return what the profile of a run does besides it: calls in progress, and messages to its device lately."""
-        waiting = [
-            each
-            for each in self._runs.values()
-            if each.profile == run.profile
-            and each.id != run.id
-            and SessionState.WAITING_REMOTE in (each.state, each.back)
-        ]
-        return ProfileActivity(in_flight=len(waiting), window=self._windows.get((run.profile, run.device), Window()))
+        calls = calls_besides(run, self._runs.values())
+        return ProfileActivity(in_flight=calls, window=self._windows.get((run.profile, run.device), Window()))
 
     def _revoked(self, run: Overlay) -> Fault | None:
         """Return the fault for a revoked device, which is more exact than "not allowed"."""
@@ -409,16 +399,10 @@ class SessionService:
             await self._do(run_id, moves.LocalFailed(prompt, said))
 
     def _reviews(self, run: Overlay, draft: Draft, remote_message: str) -> tuple[Review, ...]:
-        met = any(
-            entry.sent_ms is not None
-            for each in self._runs.values()
-            if each.profile == run.profile and each.device == run.device
-            for entry in each.timeline
-        )
         facts = ReviewFacts(
             objective=run.objective,
             remote_message=remote_message,
-            first_contact=not met,
+            first_contact=not has_met(run, self._runs.values()),
             detect=self._detect,
             attachments=True,  # the run decides whether it has some
         )

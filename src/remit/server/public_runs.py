@@ -9,10 +9,19 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.relay.bridge.ports import Mode, PermissionRequest, Role
+from remit.relay.session.delivery_states import delivery_of
 from remit.relay.session.moves import Label, Reason, SessionState
 from remit.relay.session.profile import Profile, ProfileActivity
 from remit.relay.session.review import Review
-from remit.relay.session.run import Overlay, PendingDraft, Person, RejectedDraft, TimelineEntry
+from remit.relay.session.run import (
+    DeliveryState,
+    MessageProgress,
+    Overlay,
+    PendingDraft,
+    Person,
+    RejectedDraft,
+    TimelineEntry,
+)
 from remit.server.run_commands import ActName, possible
 from remit.server.shared_files import FileView, file_view
 
@@ -37,6 +46,15 @@ class AuthorView(Struct, frozen=True, kw_only=True):
     """The client that a person used; empty for agents."""
 
 
+class DeliveryView(Struct, frozen=True, kw_only=True):
+    """How far a message has come."""
+
+    state: DeliveryState
+    since_ms: int
+    why: str
+    """Why it has failed; else empty."""
+
+
 class EntryView(Struct, frozen=True, kw_only=True):
     """One entry of a run: a message, or a rejected draft."""
 
@@ -59,6 +77,8 @@ class EntryView(Struct, frozen=True, kw_only=True):
     reason: str
     """Why it was rejected, as the person said it; may be empty."""
     sent: bool
+    delivery: DeliveryView | None
+    """How far it has come; None for replies, rejected drafts, and messages whose state is not known."""
     failed: str
     """Why it will never get a reply; empty if it may."""
     files: tuple[FileView, ...]
@@ -348,6 +368,7 @@ def _entry(run: Overlay, entry: TimelineEntry) -> EntryView:
         rejected_by=None,
         reason="",
         sent=entry.sent_ms is not None,
+        delivery=_delivery(delivery_of(run, entry)),
         failed=entry.failed,
         files=tuple(map(file_view, entry.files)),
     )
@@ -370,7 +391,14 @@ def _rejected(run: Overlay, draft: RejectedDraft) -> EntryView:
         rejected_by=_person(draft.rejected_by),
         reason=draft.reason,
         sent=False,
+        delivery=None,
         failed="",
+    )
+
+
+def _delivery(progress: MessageProgress | None) -> DeliveryView | None:
+    return (
+        None if progress is None else DeliveryView(state=progress.state, since_ms=progress.since_ms, why=progress.why)
     )
 
 

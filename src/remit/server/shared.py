@@ -119,8 +119,6 @@ class SharedApi:
         self.hurried = asyncio.Event()
         home = "/v1/shared/status" if console is None else "/"
         endpoints = SharedEndpoints(state, self._stream, sessions, port=port, home=home)
-        self.routes = [*endpoints.routes(), *routes]
-        others: list[BaseRoute] = [*file_routes(state.host), endpoints.unknown_act()]
         described = SharedRoute(
             method="GET",
             path="/v1/shared/openapi.json",
@@ -131,7 +129,7 @@ class SharedApi:
         )
         self.routes = [*endpoints.routes(), *routes, described]
         self._document = b""
-        others: list[BaseRoute] = [endpoints.unknown_act()]
+        others: list[BaseRoute] = [*file_routes(state.host), endpoints.unknown_act()]
         if console is not None:
             others.append(Mount("/", app=console))
         self._app = Starlette(

@@ -82,12 +82,13 @@ class Changes:
             del self._drafts[run.id]
         self.note("run", run.id, run)
 
-    def linked(self, state: State, why: str) -> None:
-        """Note the state of the connection to the gateway."""
+    def linked(self, state: State, why: str, since_ms: int | None = None) -> None:
+        """Note the state of the connection to the gateway; without *since_ms*, it is so since now."""
         before = self.connection
         if before is not None and (before.state, before.why) == (state, why):
             return
-        since_ms = before.since_ms if before is not None and before.state == state else self._now_ms()
+        if since_ms is None:
+            since_ms = before.since_ms if before is not None and before.state == state else self._now_ms()
         self.connection = ConnectionView(state=state, since_ms=since_ms, why=why)
         self.note("connection", "", self.connection)
 

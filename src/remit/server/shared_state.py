@@ -61,7 +61,7 @@ class DeviceViews:
         """Return the view of a run."""
         around = Surroundings(
             now_ms=self._now_ms(),
-            unread=self.host.unread(run),
+            unread=self.host.marks.unread(run),
             profile=self.host.profiles.get(run.profile),
             activity=self.host.activity(run),
         )
@@ -69,7 +69,7 @@ class DeviceViews:
 
     def line(self, run: Overlay) -> SharedRunLine:
         """Return a displayed run in one line."""
-        return line(run, self.host.unread(run))
+        return line(run, self.host.marks.unread(run))
 
     def profiles(self) -> list[ProfileView]:
         """Return all profiles, by name."""
@@ -85,7 +85,7 @@ class DeviceViews:
         for run in self.host.runs:
             known = self._counted.get(run.id)
             if known is None or known[0] is not run:
-                self._counted[run.id] = (run, self.host.unread(run))
+                self._counted[run.id] = (run, self.host.marks.unread(run))
         devices: dict[str, int] = {}
         for run, count in self._counted.values():
             if count:
@@ -157,4 +157,5 @@ class DeviceViews:
 
     def _see_connection(self) -> None:
         if self._parts.link is not None:
-            self.changes.linked(self._parts.link.state, self._parts.link.why)
+            status = self._parts.link.status
+            self.changes.linked(status.state, status.why, status.since_ms)

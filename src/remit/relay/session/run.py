@@ -1,5 +1,6 @@
 """A run as a value: its messages, its state, and what it has spent."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -169,6 +170,24 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     def waits(self) -> bool:
         """Whether a draft waits for a person."""
         return self.draft is not None and self.state not in ENDED
+
+
+def calls_besides(run: Overlay, runs: Iterable[Overlay]) -> int:
+    """Return how many other runs of the same profile wait for a reply."""
+    return sum(
+        each.profile == run.profile and each.id != run.id and SessionState.WAITING_REMOTE in (each.state, each.back)
+        for each in runs
+    )
+
+
+def has_met(run: Overlay, runs: Iterable[Overlay]) -> bool:
+    """Return whether the profile of a run has sent anything to its device before, in any run."""
+    return any(
+        entry.sent_ms is not None
+        for each in runs
+        if each.profile == run.profile and each.device == run.device
+        for entry in each.timeline
+    )
 
 
 def numbered(run: Overlay) -> Overlay:
