@@ -37,13 +37,12 @@ Written = Callable[[str, str, Callable[[], str]], None]
 class LocalTurns:
     """Asks local agents for drafts. What they ask their user is part of the run, and is answered there."""
 
-    def __init__(
-        self, agent_of: Callable[[str, AskUser], LocalAgent], report: Report, drafted: Drafted, written: Written
-    ) -> None:
+    def __init__(self, agent_of: Callable[[str, AskUser], LocalAgent], report: Report, drafted: Drafted) -> None:
         self._agent_of = agent_of
         self._report = report
         self._drafted = drafted
-        self._written = written
+        self.written: Written = lambda _run, _prompt, _text: None
+        """Called while an agent writes a draft, if it tells its words one by one."""
         self._agents: dict[str, LocalAgent] = {}
         self._turns: dict[str, asyncio.Lock] = {}
         """One prompt at a time for each profile."""
@@ -104,7 +103,7 @@ class LocalTurns:
     def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:
         run = self._drafting.get(request.session_id)
         if run is not None:
-            self._written(run, request.request_id, text)
+            self.written(run, request.request_id, text)
 
     async def _ask_user(self, question: PermissionRequest) -> str | None:
         """Make a permission request a part of its run, and wait for the answer of a person."""

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.state import DeviceFile
-from remit.relay.messages.audit import Person
 from remit.relay.messages.catalog import latest_offers
 from remit.relay.messages.types import QuestionMessage
 from remit.relay.session import file_store, moves
@@ -23,7 +22,7 @@ from remit.relay.session.file_rules import (
 )
 from remit.relay.session.file_types import guessed
 from remit.relay.session.profile import Profile
-from remit.relay.session.run import Overlay
+from remit.relay.session.run import Overlay, Person
 from remit.text.sentences import cut
 
 SWEEP_MS = 3_600_000

@@ -22,12 +22,11 @@ from remit.relay.client.delivery import MessageDelivery
 from remit.relay.delivery_follower import DeliveryFollower, awaits
 from remit.relay.device.peers import PeerDevice
 from remit.relay.device.state import FileChanges
-from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import MessageCipher, Opened
-from remit.relay.local_turns import LocalTurns, Written
+from remit.relay.local_turns import LocalTurns
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry
-from remit.relay.messages.catalog import choose, latest_offers
+from remit.relay.messages.catalog import choose, known_devices, latest_offers
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
 from remit.relay.run_files import RunFiles
 from remit.relay.session import delivery_states, moves, repository
@@ -70,6 +69,7 @@ class SessionService:
         unable: Callable[[RemoteCommand, str], None] = lambda _command, _why: None,
     ) -> None:
         self._sealer = sealer
+        self.device = sealer.device
         self._state = sealer.device.state
         self._delivery = delivery
         self._profiles = profiles
@@ -80,8 +80,6 @@ class SessionService:
         """Returns a run as people and programs may see it."""
         self.displayed_part = shown.part
         """Returns a text that is still being written as they may see it."""
-        self.drafting: Written = lambda _run, _prompt, _text: None
-        """Called while a local agent writes a draft, if the agent tells its words one by one."""
         self._requester = requester
         self._changed = changed
         self._recorded = recorded
@@ -91,7 +89,7 @@ class SessionService:
         self.marks = ReadMarks(self._state)
         self._runs: dict[str, Overlay] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._local = LocalTurns(agent_of, self._do, self._drafted, self._written)
+        self.local = LocalTurns(agent_of, self._do, self._drafted)
         self._windows: dict[tuple[str, str], Window] = {}
         self.messages = DeliveryFollower(sealer, delivery, self._runs, self._locks, self._kept, changed, now_ms)
         """Follows the messages of the runs."""
@@ -118,7 +116,7 @@ class SessionService:
         self._ticking.cancel()
         await asyncio.wait([self._ticking])
         await self.messages.__aexit__()
-        await self._local.close()
+        await self.local.close()
 
     # ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -136,16 +134,9 @@ class SessionService:
         """The local agents that runs can be started with, and what each may do."""
         return self._profiles
 
-    @property
-    def device(self) -> Device:
-        """This device."""
-        return self._sealer.device
-
     async def known(self) -> list[tuple[PeerDevice, tuple[AgentOffer, ...] | None]]:
         """Return the known devices, by name, each with the agents that it says it shares (see `offers`)."""
-        return await self._delivery.do(
-            lambda: [(each, latest_offers(self._state, each.device)) for each in self._sealer.peers.list()]
-        )
+        return await self._delivery.do(known_devices, self._state)
 
     async def offers(self, device: str) -> tuple[AgentOffer, ...] | None:
         """Return the agents that a known device says it shares with this one; None if it sent no list yet."""
@@ -380,16 +371,13 @@ class SessionService:
         for effect in taken.effects:
             match effect:
                 case moves.Prompt():
-                    self._local.begin(run, effect, self._profile(run.profile).constraints)
+                    self.local.begin(run, effect, self._profile(run.profile).constraints)
                 case moves.Cancel(id=prompt):
-                    self._local.cancel(prompt)
+                    self.local.cancel(prompt)
                 case moves.Permit(question=question, choice=choice):
-                    self._local.answer(question, choice)
+                    self.local.answer(question, choice)
                 case _:
                     pass  # a pending draft and the end are part of the run
-
-    def _written(self, run: str, prompt: str, text: Callable[[], str]) -> None:
-        self.drafting(run, prompt, text)
 
     async def _drafted(self, run_id: str, prompt: str, said: Draft | DraftFailure, remote_message: str) -> None:
         if isinstance(said, Draft):

@@ -61,7 +61,7 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     """When something was heard of it last; None: not known."""
 
 
-class DevicePresence(Struct, frozen=True, kw_only=True):
+class PresenceView(Struct, frozen=True, kw_only=True):
     """What is known of the presence of a device."""
 
     present: bool | None = None
@@ -147,7 +147,7 @@ def profile_view(profile: Profile) -> ProfileView:
 
 
 def device_view(
-    peer: PeerDevice, offer: tuple[AgentOffer, ...] | None, presence: DevicePresence | None = None
+    peer: PeerDevice, offer: tuple[AgentOffer, ...] | None, presence: PresenceView | None = None
 ) -> DeviceView:
     """Return the view of a device; its card contributes only the name."""
     return DeviceView(

@@ -392,6 +392,7 @@ def _rejected(run: Overlay, draft: RejectedDraft) -> EntryView:
         reason=draft.reason,
         sent=False,
         delivery=None,
+        files=(),
         failed="",
     )
 

@@ -78,7 +78,7 @@ async def serve_shared(
         service = SharedApi(
             state, token=secret, port=at, sessions=sessions or BrowserSessions(), routes=routes, console=console
         )
-        host.drafting = changes.writes
+        host.local.written = changes.writes
         watching = asyncio.create_task(_watch(state))
         try:
             async with Server(service, bound=bound, drain_s=DRAIN_S, connections=MOST_CONNECTIONS) as server:

@@ -6,11 +6,10 @@ from msgspec import Struct
 from starlette.routing import Route
 
 from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.relay.messages.audit import Person
 from remit.relay.session.file_rules import MAX_TOTAL, Attachment
 from remit.relay.session.file_store import files_of
 from remit.relay.session.file_types import OCTETS
-from remit.relay.session.run import Overlay
+from remit.relay.session.run import Overlay, Person
 from remit.relay.session_service import SessionService
 from remit.server.bodies import Receive, Scope, Send, headers_of, read_body, send_bytes, send_value
 from remit.server.refusals import Endpoint, guarded

@@ -13,8 +13,8 @@ from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
 from remit.server.public_devices import (
     Counts,
-    DevicePresence,
     DeviceView,
+    PresenceView,
     ProfileView,
     SharedAgentView,
     SharedStatus,
@@ -24,7 +24,7 @@ from remit.server.public_devices import (
 from remit.server.public_runs import SharedRunLine, SharedRunView, Surroundings, UnreadView, line, view
 from remit.server.shared_events import Changes
 
-PresenceOf = Callable[[str], DevicePresence | None]
+PresenceOf = Callable[[str], PresenceView | None]
 """Returns whether a device is present; None if that is not known."""
 
 

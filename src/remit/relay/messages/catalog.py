@@ -76,6 +76,11 @@ def latest_offers(state: DeviceFile, device: str) -> tuple[AgentOffer, ...] | No
     return state.fact(f"heard/{row}", tuple[AgentOffer, ...]) if peer.may_talk else None
 
 
+def known_devices(state: DeviceFile) -> list[tuple[PeerDevice, tuple[AgentOffer, ...] | None]]:
+    """Return the known devices, by name, each with its last list."""
+    return [(peer, latest_offers(state, peer.device)) for peer in Peers(state).list()]
+
+
 def shares(peer: PeerDevice, offer: tuple[AgentOffer, ...] | None) -> bool:
     """Return whether a device shares an agent with this one: by its last list, else by its stored flag."""
     return peer.may_talk and (peer.shared if offer is None else bool(offer))
