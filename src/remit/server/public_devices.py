@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from remit.relay.bridge.ports import Mode
 from remit.relay.client.connection import State
+from remit.relay.client.presence import DevicePresence
 from remit.relay.device.peers import PeerDevice
 from remit.relay.messages.catalog import shares
 from remit.relay.messages.types import AgentOffer
@@ -59,13 +60,6 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     """Whether it is connected to its gateway; None: not known."""
     last_heard_ms: int | None
     """When something was heard of it last; None: not known."""
-
-
-class PresenceView(Struct, frozen=True, kw_only=True):
-    """What is known of the presence of a device."""
-
-    present: bool | None = None
-    last_heard_ms: int | None = None
 
 
 class Profiles(Struct, frozen=True, kw_only=True):
@@ -147,7 +141,7 @@ def profile_view(profile: Profile) -> ProfileView:
 
 
 def device_view(
-    peer: PeerDevice, offer: tuple[AgentOffer, ...] | None, presence: PresenceView | None = None
+    peer: PeerDevice, offer: tuple[AgentOffer, ...] | None, presence: DevicePresence | None = None
 ) -> DeviceView:
     """Return the view of a device; its card contributes only the name."""
     return DeviceView(

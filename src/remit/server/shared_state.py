@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from remit import __version__
 from remit.relay.client.connection import GatewayConnection
+from remit.relay.client.presence import DevicePresence
 from remit.relay.serve_shared import Shared
 from remit.relay.session.moves import ENDED
 from remit.relay.session.run import Overlay
@@ -14,7 +15,6 @@ from remit.relay.session_service import SessionService
 from remit.server.public_devices import (
     Counts,
     DeviceView,
-    PresenceView,
     ProfileView,
     SharedAgentView,
     SharedStatus,
@@ -24,7 +24,7 @@ from remit.server.public_devices import (
 from remit.server.public_runs import SharedRunLine, SharedRunView, Surroundings, UnreadView, line, view
 from remit.server.shared_events import Changes
 
-PresenceOf = Callable[[str], PresenceView | None]
+PresenceOf = Callable[[str], DevicePresence | None]
 """Returns whether a device is present; None if that is not known."""
 
 
