@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import Note
+from remit.protocol.envelope import Note, Request
 from remit.protocol.records import Kind
 from remit.runtime.ports import FACTS, AcceptedRequest, SealedValue, Store
 from remit.stores.sqlite import SqliteStore
@@ -28,8 +28,8 @@ class Clock:
         return self.now_ms
 
 
-async def ask(store: Store, clock: Clock, name: str, *, user: str = "ann", ends: bool = True) -> None:
-    """Have a run that says its own name, in a session of its user's."""
+async def ask(store: Store, clock: Clock, name: str, *, user: str = "ann", ends: bool = True) -> Request:
+    """Have a run that says its own name, in a session of its user's; return its request."""
     request = a_request(name)
     request = replace(
         request,
@@ -44,6 +44,7 @@ async def ask(store: Store, clock: Clock, name: str, *, user: str = "ann", ends:
     if ends:
         response = replace(a_response(request, f"sorted {name}"), session=f"session of {user}")
         await store.finish(request.run, 1, response, clock())
+    return request
 
 
 @asynccontextmanager

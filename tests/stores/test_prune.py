@@ -20,6 +20,7 @@ from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.prune import Pruned, prune
 from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
+from remit.testing.conformance import a_response
 from stores.ages import DAY_MS, START_MS, Clock, ask, days, opened, upkeep
 from waiting import eventually
 
@@ -75,6 +76,22 @@ async def test_the_run_that_may_still_go_on_keeps_everything_it_needs(tmp_path: 
         assert await store.unseal("run-open-one")
         (orphan,) = await store.sweep(max_attempts=3, keep_ms=DAY_MS)
         assert orphan.request.objective == "Please sort open-one"
+
+
+async def test_a_conversation_is_kept_while_a_run_in_it_is_open(tmp_path: Path) -> None:
+    path, clock = await days(tmp_path), Clock(NOW_MS)
+    async with opened(path, clock) as store:
+        request = await ask(store, clock, "long", ends=False)
+        assert pruned(path, ALL).rows == 6 * 2 * 3, "only the records of bob"
+        said = await texts(path)
+        assert "sort d0n0" in said
+        assert "sort d0n1" not in said
+        # The next pruning removes the rest.
+        await store.finish(request.run, 1, a_response(request), clock())
+        assert pruned(path, ALL).rows == 6 * 2 * 3
+    assert "sort d0n0" not in await texts(path)
+    verdict = verify_file(path)
+    assert (verdict.ok, verdict.removed) == (True, 6 * 4 * 3), verdict
 
 
 async def test_only_the_texts_go_where_records_are_kept_longer(tmp_path: Path) -> None:

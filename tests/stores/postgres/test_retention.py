@@ -10,6 +10,7 @@ from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict, Tampering, leaf
 from remit.stores.prune import Pruned, prune
 from remit.stores.retention import Retention
+from remit.testing.conformance import a_response
 from stores.ages import DAY_MS, Clock, ask
 from stores.postgres.aged import NOW_MS, AgedDatabase, aged
 from waiting import eventually
@@ -96,7 +97,8 @@ async def test_hubs_go_on_while_it_is_pruned_and_one_of_them_prunes_once_a_day(t
         for store in (first, second):
             store.retention = ALL
             await store.sweep(max_attempts=3, keep_ms=DAY_MS)
-        await ask(first, clock, "meanwhile")
+        # Of a user without old records: while a run is open, nothing of its conversation is removed.
+        await ask(first, clock, "meanwhile", user="zoe")
 
         async def removed() -> bool:
             return (await second.verify()).removed == 6 * 4 * 3
@@ -108,6 +110,22 @@ async def test_hubs_go_on_while_it_is_pruned_and_one_of_them_prunes_once_a_day(t
     async with database.opened(clock) as third:
         third.retention = Retention(records=1, messages=1)
         await third.sweep(max_attempts=3, keep_ms=DAY_MS)
+    verdict = await database.verdict()
+    assert (verdict.ok, verdict.removed) == (True, 6 * 4 * 3), verdict
+
+
+async def test_a_conversation_is_kept_while_a_run_in_it_is_open(tmp_path: Path) -> None:
+    database, clock = await aged(tmp_path), Clock(NOW_MS)
+    async with database.opened(clock) as store:
+        request = await ask(store, clock, "long", ends=False)
+        assert (await pruned(database, ALL)).rows == 6 * 2 * 3, "only the records of bob"
+        said = await texts(database)
+        assert "sort d0n0" in said
+        assert "sort d0n1" not in said
+        # The next pruning removes the rest.
+        await store.finish(request.run, 1, a_response(request), clock())
+        assert (await pruned(database, ALL)).rows == 6 * 2 * 3
+    assert "sort d0n0" not in await texts(database)
     verdict = await database.verdict()
     assert (verdict.ok, verdict.removed) == (True, 6 * 4 * 3), verdict
 
