@@ -215,8 +215,8 @@ class SqliteStore:
         return await self._do(lambda transaction: transaction.take(run, worker, lease_ms, begin=begin))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
-        # A hub without runs has no lease to renew, and need not take the lock of the file for it every second.
-        if self._glance_at(queries.has_claims(worker), failed=True):
+        # Without runs there is no lease to renew, and no lock to take. A claim that is still being written is not seen.
+        if not self._writer.is_idle or self._glance_at(queries.has_claims(worker), failed=True):
             await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
 
     async def claimed(self, worker: str) -> list[tuple[str, int]]:
