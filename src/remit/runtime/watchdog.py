@@ -60,6 +60,8 @@ class Watchdog:
             if time.monotonic() - asked_at < BLOCKED_S or self._asked == reported:
                 continue
             task = asyncio.current_task(loop)
+            if task is None:  # a callback blocks it, and frames that have not started have no task either
+                continue
             blocking = next((frame for frame in self._running() if frame.task is task), None)
             if blocking is not None and not _is_redacting(self._loop_thread):
                 reported = self._asked
