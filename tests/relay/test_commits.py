@@ -1,6 +1,7 @@
 """What waits together is committed together: whole or not at all each, and told when it is durable."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from commands import run_program
 from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.device.writer import MOST_AT_ONCE, Commits, FailedWork, Work
 from remit.runtime.keys import HubKeys
@@ -144,6 +146,41 @@ def test_changes_of_a_file_are_seen_once_whoever_made_them(tmp_path: Path) -> No
     assert not changes.look()
     here.close()
     there.close()
+
+
+_WRITE = """
+import sys
+from pathlib import Path
+from remit.relay.device.state import DeviceFile
+from remit.runtime.keys import HubKeys
+
+state = DeviceFile.open(Path(sys.argv[1]), HubKeys(b"k" * 32), "process")
+if sys.argv[2] == "undo":
+    try:
+        with state.writing():
+            state.keep("name", 3)
+            raise KeyError
+    except KeyError:
+        pass
+else:
+    state.keep("name", 2)
+state.close()
+"""
+
+
+@pytest.mark.parametrize(("what", "changed"), [("keep", True), ("undo", False)])
+def test_what_another_process_commits_is_seen_and_what_it_rolls_back_is_not(
+    tmp_path: Path, what: str, changed: bool
+) -> None:
+    path = tmp_path / "device.db"
+    state = DeviceFile.open(path, HubKeys(b"k" * 32), "process")
+    changes = FileChanges(state)
+    assert [changes.look(), changes.look()] == [True, False]
+    done = run_program([sys.executable, "-c", _WRITE, str(path), what])
+    assert done.returncode == 0, done.stderr
+    assert [changes.look(), changes.look()] == [changed, False]
+    assert state.fact("name", int) == (2 if changed else None)
+    state.close()
 
 
 def test_a_file_that_another_thread_writes_counts_as_changed(tmp_path: Path) -> None:
