@@ -32,7 +32,8 @@ MAX_ATTEMPTS = 3
 KEEP_MS = 24 * 3_600_000
 # A person who cancels a run from another terminal should see it end at once: within a fifth of a second in all.
 LISTEN_S = 0.1
-# Without a run here there is nothing to cancel, and a team file can be reloaded a moment later.
+# Without a run here there is nothing to cancel, and a team file can be reloaded a moment later. Whoever cancels a run
+# in its first moment waits this much longer.
 IDLE_LISTEN_S = 0.5
 # Taking a request takes far less time than it takes to send so many commands.
 MOST_UNHEEDED = 1_000
