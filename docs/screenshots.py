@@ -33,6 +33,7 @@ from remit.relay.session.moves import Approve, Arrived, Drafted, Effect, Event, 
 from remit.relay.session.reducer import step
 from remit.relay.session.review import ReviewFacts, ReviewRules, reviews
 from remit.relay.session.run import Overlay, Transition
+from remit.server.public_runs import view
 
 ROOT = Path(__file__).parent.parent
 TEAM = ROOT / "examples" / "receipts" / "remit.toml"
@@ -145,7 +146,9 @@ def draw_asked(records: Sequence[Record]) -> None:
 
 def draw_chat() -> None:
     """Draw a chat with a shared agent, when a draft waits because of a rule."""
-    console, run = screen(f'remit chat reviewer bob-desktop --objective "{OBJECTIVE}"'), chatted()
+    console, chat = screen(f'remit chat reviewer bob-desktop --objective "{OBJECTIVE}"'), chatted()
+    now_ms = chat.timeline[-1].at_ms
+    run = view(chat, now_ms)
     for line in heading(run, "bob-desktop"):
         console.print(Text(line))
     for entry in run.timeline:
@@ -153,7 +156,6 @@ def draw_chat() -> None:
         console.print(Text(speaker, style=f"bold {COLOURS[entry.role]}"))
         for line in text:
             console.print(Text(line))
-    now_ms = run.timeline[-1].at_ms
     first, *lines, last = footer(run, connection="connected", asks=None, now_ms=now_ms, width=WIDTH - 1, height=24)
     console.print(Text(first, style="bold"))
     for line in lines:

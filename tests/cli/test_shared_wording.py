@@ -26,19 +26,43 @@ from remit.cli.shared.wording import (
 from remit.relay.bridge.ports import Choice, PermissionRequest
 from remit.relay.session import moves
 from remit.relay.session.moves import SessionState
-from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review
 from remit.relay.session.run import DeliveryState, MessageProgress, Overlay, PendingDraft, TimelineEntry
+from remit.server.public_runs import EntryView, QuestionView, SharedRunView, Surroundings
+from remit.server.public_runs import view as view_of
 from remit.text.terminal import several_lines
 
-RUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")
-DRAFT = PendingDraft(
+
+def view(run: Overlay) -> SharedRunView:
+    """Return a run as a chat gets it."""
+    return view_of(run, Surroundings(now_ms=0))
+
+
+BEGUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")
+WRITTEN = PendingDraft(
     id="r1.p1", text="first\nsecond", reviews=(Review(rule="money", why="It names an amount of money."),)
 )
-ASKED = replace(RUN, state=SessionState.READY_TO_SEND, pending=DRAFT)
+RUN = view(BEGUN)
+DRAFT = view(replace(BEGUN, pending=WRITTEN)).draft
+ASKED = replace(RUN, state=SessionState.READY_TO_SEND, draft=DRAFT)
 
 
-def shown(run: Overlay, **changes: Any) -> list[str]:
+def entry(**fields: Any) -> EntryView:
+    """Return a message of the timeline."""
+    given: dict[str, Any] = {"text": "x", "turn": 1, "at_ms": 0}
+    (turn,) = view(replace(BEGUN, timeline=(TimelineEntry(**{**given, **fields}),))).timeline
+    return turn
+
+
+def asked(**fields: Any) -> QuestionView:
+    """Return a permission request of the local agent."""
+    choices = (Choice(id="1", name="Once", kind="allow_once"),)
+    question = PermissionRequest(session_id="s1", kind="execute", choices=choices, **fields)
+    (asks,) = view(replace(BEGUN, questions=(question,))).questions
+    return asks
+
+
+def shown(run: SharedRunView, **changes: Any) -> list[str]:
     """Return the footer in a window of usual size."""
     given: dict[str, Any] = {"connection": "connected", "asks": None, "now_ms": 0, "width": 100, "height": 30}
     return footer(run, **{**given, **changes})
@@ -70,7 +94,7 @@ def test_each_line_of_the_timeline_says_who_spoke_and_who_let_it_go(
     role: Any, label: Any, turn: int, says: str
 ) -> None:
     """S12."""
-    speaker, *text = entry_lines(TimelineEntry(role=role, text="a\n\x1b[31mb\u202e", turn=turn, at_ms=0, label=label))
+    speaker, *text = entry_lines(entry(role=role, text="a\n\x1b[31mb\u202e", turn=turn, label=label))
     assert speaker.endswith(f"  {says}")
     assert text == ["    a", "    b\ufffd"]
 
@@ -90,12 +114,13 @@ def test_the_footer_holds_the_objective_the_question_with_its_rule_and_the_meter
 
 def test_the_footer_never_takes_more_than_its_share_of_the_window() -> None:
     """S12: what was said above it can still be read."""
+    assert DRAFT is not None
     long = replace(DRAFT, text="漢字" * 18 + "\nline" * 500)  # the first is folded once
-    lines = shown(replace(ASKED, objective="x" * 500, pending=long), width=40, height=24)
+    lines = shown(replace(ASKED, objective="x" * 500, draft=long), width=40, height=24)
     assert len(lines) <= 24 - 6, "six lines are left of what was said"
     assert [line for line in lines if line.startswith("  …")] == ["  … 496 more lines; /show shows all"]
     assert all(cell_len(line) <= 40 for line in lines)
-    assert list(draft_lines(replace(ASKED, pending=long)))[-2] == "    line", "and /show has all of it"
+    assert list(draft_lines(replace(ASKED, draft=long)))[-2] == "    line", "and /show has all of it"
 
 
 def test_a_long_objective_goes_on_in_the_next_lines_where_there_is_room() -> None:
@@ -115,8 +140,9 @@ def test_in_a_low_window_the_draft_is_shortened_and_never_what_can_be_typed(widt
     reviews = tuple(
         Review(rule=f"rule_{number}", why="It is a long reason, for one reason or another.") for number in range(4)
     )
-    long = replace(DRAFT, text="words and more words\n" * 100, reviews=reviews)
-    lines = shown(replace(ASKED, pending=long), width=width, height=height)
+    long = replace(WRITTEN, text="words and more words\n" * 100, reviews=reviews)
+    waiting = replace(BEGUN, state=SessionState.READY_TO_SEND, pending=long)
+    lines = shown(view(waiting), width=width, height=height)
     assert len(lines) <= height - 2
     text = " ".join(lines)
     assert "a approve · e edit · r WHY reject · /" in text
@@ -175,7 +201,7 @@ def test_a_face_of_several_parts_takes_no_more_room_than_is_kept_for_it() -> Non
         (replace(RUN, state=SessionState.ERROR), ""),
     ],
 )
-def test_what_can_be_typed_is_always_in_sight(run: Overlay, says: str) -> None:
+def test_what_can_be_typed_is_always_in_sight(run: SharedRunView, says: str) -> None:
     """S8, S12."""
     assert able(run) == says
     assert not says or shown(run)[-2] == says
@@ -209,7 +235,7 @@ def test_what_to_do_after_an_error_depends_on_who_writes() -> None:
 
 
 def test_who_waits_long_is_told_for_how_long_and_what_may_be() -> None:
-    sent = TimelineEntry(role="local_agent", text="x", turn=1, at_ms=0, sent_ms=0, label="approved")
+    sent = entry(role="local_agent", label="approved")
     run = replace(RUN, state=SessionState.WAITING_REMOTE, turn=1, timeline=(sent,))
     assert shown(run, now_ms=2_000)[-1].startswith("waiting for the other agent · manual")
     assert shown(run, now_ms=12_000)[-1].startswith("waiting for the other agent for 12 s · manual")
@@ -238,13 +264,7 @@ def test_a_failure_calls_the_other_device_by_its_name() -> None:
 
 
 def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None:
-    asks = PermissionRequest(
-        session_id="s1",
-        title="Run tests",
-        kind="execute",
-        details='{"command": "make"}',
-        choices=(Choice(id="1", name="Once", kind="allow_once"),),
-    )
+    asks = asked(title="Run tests", details='{"command": "make"}')
     lines = shown(replace(RUN, state=SessionState.WAITING_LOCAL), asks=asks)
     assert lines[1:-1] == [
         "Your agent asks for permission (execute): Run tests",
@@ -256,13 +276,7 @@ def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None
 def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
     """Nobody shall agree to the end of a command that they cannot see."""
     command = " ".join(f"word-{number}" for number in range(150))
-    asks = PermissionRequest(
-        session_id="s1",
-        title="Run it",
-        kind="execute",
-        details=command,
-        choices=(Choice(id="1", name="Once", kind="allow_once"),),
-    )
+    asks = asked(title="Run it", details=command)
     run = replace(RUN, state=SessionState.WAITING_LOCAL)
     assert "word-149" in " ".join(shown(run, asks=asks, width=80, height=40))
     low = shown(run, asks=asks, width=80, height=10)
@@ -276,10 +290,9 @@ def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
 
 def test_meters_count_working_time_and_tokens_only_against_a_budget() -> None:
     """S7."""
-    run = replace(RUN, turn=2, active_ms=61_000, since_ms=1_000, tokens=1_200)
-    assert meters(run, 3_500) == "turn 2 of 8 · 63 s of 10 min"
-    budget = replace(run, limits=ProfileLimits(max_tokens_budget=5_000), since_ms=None)
-    assert meters(budget, 99_000) == "turn 2 of 8 · 61 s of 10 min · 1,200 of 5,000 tokens"
+    run = replace(RUN, turn=2, active_ms=61_500, tokens=1_200)
+    assert meters(run) == "turn 2 of 8 · 61 s of 10 min"
+    assert meters(replace(run, max_tokens=5_000)) == "turn 2 of 8 · 61 s of 10 min · 1,200 of 5,000 tokens"
 
 
 def test_every_state_is_said_without_jargon() -> None:
@@ -287,8 +300,7 @@ def test_every_state_is_said_without_jargon() -> None:
     assert all(said.values())
     assert not any("_" in text for text in said.values())
     assert doing(replace(RUN, state=SessionState.PLANNING, decides="person")) == "your turn to write"
-    kept = (TimelineEntry(role="remote_agent", text="x", turn=1, at_ms=0),)
-    assert doing(replace(RUN, state=SessionState.PAUSED, kept=kept)) == "paused; a reply arrived"
+    assert doing(replace(RUN, state=SessionState.PAUSED, kept=1)) == "paused; a reply arrived"
     assert doing(replace(RUN, state=SessionState.WAITING_REMOTE), "waiting") == "waiting to be sent"
 
 
@@ -375,7 +387,7 @@ def test_what_is_typed_at_a_draft_means(typed: str, means: Meaning | None) -> No
         ("/", ASKED, "No such command /; see /help"),
     ],
 )
-def test_what_cannot_be_now_is_said_with_what_can(typed: str, run: Overlay, says: str) -> None:
+def test_what_cannot_be_now_is_said_with_what_can(typed: str, run: SharedRunView, says: str) -> None:
     meaning = understood(typed, run)
     assert isinstance(meaning, Tell)
     assert meaning.lines[0].startswith(says)
@@ -416,7 +428,7 @@ def test_a_run_that_waits_says_how_far_its_message_has_come(state: DeliveryState
         id="r.m1",
         delivery=MessageProgress(state=state, since_ms=0),
     )
-    run = Overlay(
+    told = Overlay(
         id="r",
         profile="p",
         device="d",
@@ -426,6 +438,7 @@ def test_a_run_that_waits_says_how_far_its_message_has_come(state: DeliveryState
         turn=1,
         timeline=(said,),
     )
+    run = view(told)
     assert doing(run) == f"waiting for the other agent ({shown})"
     away = "waiting to be sent" if state == "waiting" else f"waiting for the other agent ({shown})"
     assert doing(run, "waiting") == away

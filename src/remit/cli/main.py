@@ -44,6 +44,7 @@ COMMANDS: dict[str, CommandSpec] = {
     "keys": CommandSpec("keys", "Manage the keys of this hub and of its peers."),
     "pair": CommandSpec("pair", "Connect this device with another one, over a short code."),
     "devices": CommandSpec("devices", "Pair this device with others, and set what they may do."),
+    "up": CommandSpec("up", "Run the device of the team: its runs, its shared agents and the local API."),
     "share": CommandSpec("share", "Let other devices call agents of the team, end-to-end encrypted."),
     "relay": CommandSpec("relay", "Run a gateway that forwards encrypted messages between devices."),
     "errors": CommandSpec("errors", "Explain an error code, or list them all."),

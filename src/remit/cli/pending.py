@@ -302,6 +302,8 @@ def _decided(
         _answer(path, name, decision, as_json=as_json)
         return
     from remit.cli.shared import drafts
+    from remit.cli.shared.client import answer_draft
+    from remit.config.device_process import find_process
     from remit.relay.session.moves import Approve, Reject
 
     if wrong := [field for field in decision.edits if field != "text"]:
@@ -311,7 +313,12 @@ def _decided(
         raise click.BadParameter("the text must not be empty; to send nothing, reject the draft", param_hint="--edit")
     edited = None if text is None else str(text)
     event = Approve(meant.draft, edited) if decision.agreed else Reject(meant.draft, decision.reason)
-    is_done = drafts.answer(_device_file(path), team_file, overrides, meant, event, by=decision.by)
+    # An answer to a paused run waits in the device's file until the run goes on.
+    process = None if meant.paused else find_process(_device_file(path).parent)
+    if process is None:
+        is_done = drafts.answer(_device_file(path), team_file, overrides, meant, event, by=decision.by)
+    else:
+        is_done = answer_draft(_device_file(path).parent, process, meant, event, by=decision.by)
     _tell_draft(meant, decision, edited, team_file, is_done=is_done, as_json=as_json)
 
 

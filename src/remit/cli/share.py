@@ -39,7 +39,8 @@ def share(
     `remit runs list`.
 
     While no process shares, requests wait at the gateway. Only devices allowed by `remit devices allow` get through.
-    One process at a time represents a device. `remit chat` with another device also shares what the team file lists.
+    One process runs a device. `remit up`, and `remit chat` with another device, also share what the team file lists.
+    If one of them runs, this command shows what it shares and who calls, and leaves it running.
 
     \b
     Example:
@@ -48,8 +49,8 @@ def share(
     """
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
-    from remit.cli.drive.sharing import Documents, chosen, run_sharing
     from remit.cli.places import importing, team_path
+    from remit.cli.shared.sharing import Documents, chosen, run_sharing
     from remit.config.load import load_team
 
     if devices and agent is None:
@@ -59,7 +60,7 @@ def share(
             team = load_team(team_path(team_file), overrides=overrides)
         shared = chosen(team, agent, devices)
         to = Documents(data, everything=as_jsonl) if as_json or as_jsonl else None
-        code, stuck = running.run(run_sharing(team, shared, to))
+        code, stuck = running.run(run_sharing(team, shared, to, overrides=overrides, is_all=agent is None))
         if stuck:
             running.leave(code)
         raise SystemExit(code)

@@ -4,10 +4,9 @@ import asyncio
 import logging
 import os
 import ssl as tls
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ from msgspec import Struct
 from remit.config.device import device_path, open_device, program_of
 from remit.config.device_gateway import with_gateway
 from remit.config.device_peers import PeerSnapshot
+from remit.config.device_process import device_lock
 from remit.config.models import detector_of
 from remit.config.notifications import notifier_of
 from remit.config.sections.relay import RelaySection, SharedSection
@@ -39,7 +39,7 @@ from remit.relay.messages.audit import Recording
 from remit.relay.messages.catalog import CatalogSender
 from remit.relay.remote_agents import device_access_of
 from remit.relay.router import route_messages
-from remit.relay.serve_shared import Sharing, SharingEvent
+from remit.relay.serve_shared import Shared, Sharing, SharingEvent
 from remit.relay.session.repository import RemoteCommand
 from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
@@ -68,6 +68,8 @@ class Relaying(Struct, frozen=True, kw_only=True):
     """The connection; see its `state` and `why`."""
     post: MessageDelivery
     host: SessionService | None
+    shared: Mapping[str, Shared]
+    """The agents that it shares, with the devices that may call each; kept up to date."""
     ready: asyncio.Event
     """Set once others can reach it: its gateway has its keys and the allowed senders."""
     ended: "asyncio.Future[RemitError]"
@@ -176,7 +178,7 @@ async def _connect(
 ) -> _Connected:
     device = open_device(team, environ=environ)
     stack.callback(device.state.close)
-    stack.enter_context(_alone(device_path(team).with_name(LOCK_FILE)))
+    stack.enter_context(device_lock(device_path(team).with_name(LOCK_FILE)))
     record = await stack.enter_async_context(_record(team)) if hub is None else hub.store
     recording = await stack.enter_async_context(Recording(device.state, record, device=device.id))
     sealer = MessageCipher(device)
@@ -224,6 +226,7 @@ async def _start(
         link=device.gateway,
         post=post,
         host=runs,
+        shared=known.shared,
         ready=watch.ready,
         ended=watch.ended,
         refresh=partial(post.do, known.look),
@@ -372,31 +375,3 @@ def authority_of(team: Team, section: RelaySection) -> tls.SSLContext | None:
     except OSError as error:  # an invalid certificate raises an SSLError, which is an OSError
         why = f"{path}, which `[relay]` names as `certificate_authority`, cannot be used: {error.strerror or error}"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Name the PEM file of a certificate.")) from error
-
-
-@contextmanager
-def _alone(path: Path) -> Generator[None]:
-    """Make sure that no other process runs the device: a gateway accepts one connection for each device."""
-    try:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-    except ImportError:  # without file locks only the gateway prevents it, with a less helpful error
-        yield
-        return
-    with path.open("a+", encoding="ascii") as file:
-        try:
-            flock(file, LOCK_EX | LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            who = file.read(20).strip()
-            raise RemitError(
-                fault(
-                    Code.STATE_CONFLICT,
-                    f"this device is already running, in process {who or 'unknown'}",
-                    suggestion="Only one process at a time can run a device: stop that one first. "
-                    "You can review its drafts from here: remit pending list",
-                )
-            ) from error
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield

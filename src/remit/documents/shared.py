@@ -222,6 +222,34 @@ class SharingUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     shared: Annotated[tuple[SharedAgent, ...], Meta(description="The shared agents.")]
 
 
+class DeviceUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.device-up/1"):
+    """A running device. Printed by `remit up --json` when it runs, and by `remit up --status --json`."""
+
+    device: DeviceId
+    name: Annotated[str, Meta(description="The name of the device.")]
+    command: Annotated[Literal["up", "chat", "share"], Meta(description="The command whose process runs the device.")]
+    pid: Annotated[int, Meta(description="Id of the process.")]
+    version: Annotated[str, Meta(description="Its version of Remit.")]
+    since_ms: Annotated[int, Meta(description="When it started, in milliseconds since 1970.")]
+    address: Annotated[str, Meta(description="Address of its local API.")]
+    gateway: Annotated[str, Meta(description="The gateway.")]
+    connection: Annotated[
+        Literal["connecting", "connected", "silent", "waiting", "ended"],
+        Meta(description="State of the connection to the gateway."),
+    ]
+    shared: Annotated[tuple[SharedAgent, ...], Meta(description="The shared agents.")]
+    open_runs: Annotated[int, Meta(description="Number of runs that have not ended.")]
+    waiting_drafts: Annotated[int, Meta(description="Number of drafts that wait for a person.")]
+
+
+class DeviceDown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.device-down/1"):
+    """A device without a local API. Printed by `remit up --status --json` and `remit up --stop --json`."""
+
+    pid: Annotated[
+        int | None, Meta(description="Id of a process that runs it without a local API; null: it does not run.")
+    ] = None
+
+
 class SharedQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-question/1"):
     """A call to a shared agent, or its outcome, without its content. Printed by `remit share --jsonl`."""
 

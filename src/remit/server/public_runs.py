@@ -182,6 +182,8 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     """The drafts that a person rejected. Ids order them among the entries of the timeline."""
     kept: int
     """Replies that arrived while it is paused."""
+    kept_replies: tuple[EntryView, ...]
+    """Those replies; each joins the timeline when the run goes on."""
     draft: DraftView | None
     attached: tuple[FileView, ...]
     """The files that the next message will carry."""
@@ -279,6 +281,7 @@ def view(run: Overlay, around: Surroundings) -> SharedRunView:
         timeline=tuple(each for each in entries if each.label != "rejected"),
         rejected=tuple(each for each in entries if each.label == "rejected"),
         kept=len(run.kept),
+        kept_replies=tuple(_entry(run, each) for each in run.kept),
         draft=None if run.draft is None else _draft(run.draft),
         attached=tuple(map(file_view, run.attached)),
         questions=tuple(map(_question, run.questions)),

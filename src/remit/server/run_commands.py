@@ -32,6 +32,8 @@ ActName = Literal[
 class _RunCommand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Annotated[str, Meta(max_length=256)] = ""
     """Who sends the command, as the audit log names them; empty: this API."""
+    via: Literal["api", "chat", "pending"] = "api"
+    """The interface that the person uses, for the audit log."""
 
 
 class StartRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,8 +134,11 @@ Act = (
 
 
 def person_of(deed: StartRequest | Act, via: Via) -> Person:
-    """Return who sends a command, as far as the client says, and by which client."""
-    return Person(deed.by or via, via)
+    """Return who sends a command, as far as the client says, and by which client.
+
+    A program that knows the token says by which command a person speaks; a browser does not.
+    """
+    return Person(deed.by or via, deed.via if via == "api" else via)
 
 
 def event_of(act: Act) -> moves.Event:

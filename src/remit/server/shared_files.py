@@ -1,6 +1,6 @@
 """The files of runs in the local API: upload, list, download and remove."""
 
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, unquote
 
 from msgspec import Struct
 from starlette.routing import Route
@@ -22,7 +22,7 @@ _DOWNLOAD = (
     (b"content-security-policy", b"sandbox; default-src 'none'"),
     *_NO_STORE,
 )
-_BY = Person("api", "api")
+_CLIENTS = ("api", "chat")
 
 
 class FileView(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class _FileEndpoints:
     async def attach(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/shared/runs/{run}/files?name=NAME`: the body is the file."""
         run, headers = self._run(scope), headers_of(scope)
-        names = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("name", [])
+        names = _query(scope).get("name", [])
         if len(names) != 1:
             problem = Problem("name", "expected once, the name of the file")
             raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid parameter `name`", problems=(problem,)))
@@ -81,18 +81,19 @@ class _FileEndpoints:
         # What programs send if they do not know the type.
         media_type = "" if said in (OCTETS, "application/x-www-form-urlencoded") else said
         data = await read_body(headers, receive, MAX_TOTAL)
-        run = await self._host.files.attach(run.id, names[0], data, media_type=media_type, by=_BY)
+        run = await self._host.files.attach(run.id, names[0], data, media_type=media_type, by=_person(scope))
         await send_value(send, file_view(run.attached[-1]), 201, _NO_STORE)
 
     async def download(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/runs/{run}/files/{file}`: the content, to be saved."""
-        file, data = await self._host.files.content(self._run(scope).id, scope["path_params"]["file"])
+        file, data = await self._host.files.content(self._run(scope).id, _file(scope))
         saved = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}".encode()
         await send_bytes(send, 200, data, (*_DOWNLOAD, (b"content-disposition", saved)))
 
     async def detach(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`DELETE /v1/shared/runs/{run}/files/{file}`: the next message does not carry it."""
-        await self._show(send, await self._host.files.detach(self._run(scope).id, scope["path_params"]["file"], by=_BY))
+        run = await self._host.files.detach(self._run(scope).id, _file(scope), by=_person(scope))
+        await self._show(send, run)
 
     async def _show(self, send: Send, run: Overlay) -> None:
         said = (*run.timeline, *run.kept)
@@ -112,6 +113,22 @@ class _FileEndpoints:
             if each.id == run:
                 return each
         raise RemitError(fault(Code.NOT_FOUND, f"no run `{run[:100]}` on this device"))
+
+
+def _file(scope: Scope) -> str:
+    """Return the id or the name of a file."""
+    return unquote(scope["path_params"]["file"])
+
+
+def _query(scope: Scope) -> dict[str, list[str]]:
+    return parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+def _person(scope: Scope) -> Person:
+    """Return who sends a command, as far as the client says."""
+    query = _query(scope)
+    by, via = (query.get(name, [""])[0] for name in ("by", "via"))
+    return Person(by[:256] or "api", via if via in _CLIENTS else "api")
 
 
 def _route(path: str, endpoint: Endpoint, method: str) -> Route:

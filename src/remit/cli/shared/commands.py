@@ -10,7 +10,7 @@ from remit.protocol.problems import did_you_mean
 from remit.relay.bridge.ports import Mode
 from remit.relay.session import moves
 from remit.relay.session.moves import TABLE, Event
-from remit.relay.session.run import Overlay
+from remit.server.public_runs import SharedRunView
 from remit.text.terminal import one_line
 
 COMMANDS = {
@@ -32,7 +32,7 @@ COMMANDS = {
     "objective": "change the objective: /objective TEXT",
     "mode": "manual, semi_auto or full_auto: /mode full_auto",
     "help": "list the commands",
-    "quit": "pause and exit; also: Ctrl-C twice",
+    "quit": "exit; a run that another process executes goes on, others pause; Ctrl-C twice pauses and exits",
 }
 _LONGEST = max(map(len, COMMANDS))
 
@@ -89,7 +89,7 @@ class Leave(Struct, frozen=True):
 Meaning = Do | Tell | Edit | EditRows | Again | Show | OnFile | Leave
 
 
-def understood(text: str, run: Overlay) -> Meaning | None:
+def understood(text: str, run: SharedRunView) -> Meaning | None:
     """Return the meaning of a typed line; None if it is empty."""
     typed, text = text, text.strip()
     if not text:
@@ -100,7 +100,7 @@ def understood(text: str, run: Overlay) -> Meaning | None:
     if run.decides == "person":
         return _say(text.removeprefix("/"), run)
     word, _, rest = text.partition(" ")
-    if run.pending is not None and (meaning := _key(word.lower(), rest.strip(), run)) is not None:
+    if run.draft is not None and (meaning := _key(word.lower(), rest.strip(), run)) is not None:
         return meaning
     return Tell(("Your agent writes the messages. /take over lets you write; /help lists the commands.",))
 
@@ -113,20 +113,20 @@ def _kept(meaning: Meaning, text: str) -> Meaning:
     return meaning
 
 
-def _replaced(typed: str, run: Overlay) -> Meaning | None:
+def _replaced(typed: str, run: SharedRunView) -> Meaning | None:
     """Return the meaning of /edit TEXT, in which spaces and line breaks of the text count; None: it is another line."""
     name, text = typed[:4], typed[5:]
     if name.lower() != "edit" or not typed[4:5].isspace() or not text.strip():
         return None
-    if run.pending is None:
+    if run.draft is None:
         return _no_draft(run)
     # A text that differs in the space around it only was not edited.
     return _possible(
-        moves.Approve(run.pending.id, None if text.strip() == run.pending.text.strip() else text.rstrip()), run
+        moves.Approve(run.draft.id, None if text.strip() == run.draft.text.strip() else text.rstrip()), run
     )
 
 
-def _key(word: str, rest: str, run: Overlay) -> Meaning | None:
+def _key(word: str, rest: str, run: SharedRunView) -> Meaning | None:
     match word:
         case "a" | "y" if not rest:
             return _approve("", run)
@@ -138,7 +138,7 @@ def _key(word: str, rest: str, run: Overlay) -> Meaning | None:
             return None
 
 
-def _command(typed: str, run: Overlay) -> Meaning:
+def _command(typed: str, run: SharedRunView) -> Meaning:
     words = typed.split(None, 1)
     name, rest = (words[0].lower() if words else ""), (words[1] if len(words) > 1 else "")
     for whole in ("take over", "hand back"):
@@ -147,7 +147,7 @@ def _command(typed: str, run: Overlay) -> Meaning:
             name, rest = whole, ""
         elif name in (first + second, f"{first}-{second}", f"{first}_{second}"):
             name = whole
-    known: dict[str, Callable[[str, Overlay], Meaning]] = {
+    known: dict[str, Callable[[str, SharedRunView], Meaning]] = {
         "approve": _approve,
         "edit": _edit,
         "rows": _rows,
@@ -188,42 +188,42 @@ def _command(typed: str, run: Overlay) -> Meaning:
 # ── commands for the run ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _approve(rest: str, run: Overlay) -> Meaning:
+def _approve(rest: str, run: SharedRunView) -> Meaning:
     if rest:
         return Tell(("/approve sends the draft unchanged; /edit TEXT sends TEXT instead.",))
-    return _no_draft(run) if run.pending is None else _possible(moves.Approve(run.pending.id), run)
+    return _no_draft(run) if run.draft is None else _possible(moves.Approve(run.draft.id), run)
 
 
-def _edit(rest: str, run: Overlay) -> Meaning:
-    if run.pending is None:
+def _edit(rest: str, run: SharedRunView) -> Meaning:
+    if run.draft is None:
         return _no_draft(run)
     assert not rest, "a text was understood before"
-    possible = _possible(moves.Approve(run.pending.id), run)
+    possible = _possible(moves.Approve(run.draft.id), run)
     return Edit() if isinstance(possible, Do) else possible
 
 
-def _rows(rest: str, run: Overlay) -> Meaning:
+def _rows(rest: str, run: SharedRunView) -> Meaning:
     if rest:
         return Tell(("/rows takes no argument.",))
     meaning = _edit("", run)
     return EditRows() if isinstance(meaning, Edit) else meaning
 
 
-def _reject(rest: str, run: Overlay) -> Meaning:
-    return _no_draft(run) if run.pending is None else _possible(moves.Reject(run.pending.id, rest), run)
+def _reject(rest: str, run: SharedRunView) -> Meaning:
+    return _no_draft(run) if run.draft is None else _possible(moves.Reject(run.draft.id, rest), run)
 
 
-def _resume(rest: str, run: Overlay) -> Meaning:
+def _resume(rest: str, run: SharedRunView) -> Meaning:
     return _possible(moves.Resume(agent=rest), run)
 
 
-def _objective(rest: str, run: Overlay) -> Meaning:
+def _objective(rest: str, run: SharedRunView) -> Meaning:
     if not rest:
         return Tell((f"Objective: {one_line(run.objective)}", "/objective TEXT changes it."))
     return _possible(moves.SetObjective(rest), run)
 
 
-def _mode(rest: str, run: Overlay) -> Meaning:
+def _mode(rest: str, run: SharedRunView) -> Meaning:
     wanted = rest.lower().replace("-", "_").replace(" ", "_")
     for mode in get_args(Mode):
         if wanted == mode:
@@ -241,7 +241,7 @@ def _on_file(name: Literal["attach", "detach", "files", "save"], rest: str) -> M
     return OnFile(name, rest)
 
 
-def _say(text: str, run: Overlay) -> Meaning:
+def _say(text: str, run: SharedRunView) -> Meaning:
     if (run.state, moves.Say) in TABLE:
         return Do(moves.Say(text))
     what = (
@@ -250,11 +250,11 @@ def _say(text: str, run: Overlay) -> Meaning:
     return Tell((f"Not sent: {doing(run)}; {what}.",), again=text)
 
 
-def _no_draft(run: Overlay) -> Tell:
+def _no_draft(run: SharedRunView) -> Tell:
     return Tell((f"No pending draft: {doing(run)}.",))
 
 
-def _possible(event: Event, run: Overlay) -> Meaning:
+def _possible(event: Event, run: SharedRunView) -> Meaning:
     if (run.state, type(event)) in TABLE:
         return Do(event)
     able = [f"/{name}" for name, kind in _CONTROLS.items() if (run.state, kind) in TABLE]

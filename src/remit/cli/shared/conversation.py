@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -11,25 +12,31 @@ from remit.cli.drive.approver import in_editor
 from remit.cli.drive.running import INTERRUPTED
 from remit.cli.places import current_user
 from remit.cli.shared import row_edits
+from remit.cli.shared.client import DeviceClient, DeviceGone
 from remit.cli.shared.commands import Again, Do, Edit, EditRows, Leave, Meaning, OnFile, Show, Tell, understood
 from remit.cli.shared.files import work_on_file
 from remit.cli.shared.row_edits import Edited, Finished, RowEditor
+from remit.cli.shared.sharing import said_of
 from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.shared.wording import text_lines
-from remit.cli.show.screen import worded
+from remit.cli.show.screen import clock_time, worded
 from remit.cli.talk.input_line import InputLine
-from remit.protocol.errors import TABLE, Code, RemitError, fault
+from remit.protocol.errors import TABLE, Code, Fault, RemitError, fault
 from remit.relay.bridge.ports import Mode
 from remit.relay.session import moves
 from remit.relay.session.moves import ENDED, Event, Reason, SessionState
-from remit.relay.session.run import Overlay, Person
-from remit.relay.session_service import NEWS_S, SessionService
+from remit.relay.session.run import Person
+from remit.relay.session_service import NEWS_S
+from remit.server.device_endpoints import CallNews, EndedNews, OwnDeviceStatus, RefusedNews, TroubleNews
+from remit.server.public_runs import SharedRunLine, SharedRunView
 from remit.text.terminal import one_line
 
 # Refresh interval of the elapsed time, which counts seconds.
 TICK_S = 0.5
 # How often to check whether the other device has announced what it shares.
 POLL_S = 0.1
+# A state that follows an action is shown within this time, even on a busy machine.
+SEEN_S = 2.0
 
 EXIT: dict[Reason, int] = {
     "done": 0,
@@ -68,10 +75,15 @@ class SharedConversation:
         self._line = line
         self._queue: asyncio.Queue[_Typed | Event | Leave] = asyncio.Queue()
         self._over = asyncio.Event()
-        self._host: SessionService | None = None
+        self._client: DeviceClient | None = None
+        self._is_here = False
+        """Whether the run is executed by this process, so that it stops with it."""
+        self._shown = 0
+        """How many states of the run were shown."""
+        self._changed = asyncio.Event()
         self._person = Person(current_user(), "chat")
-        self._denied: set[str] = set()
-        """Permission requests that were answered with no, because nobody can type here."""
+        self._asked: set[str] = set()
+        """Permission requests that were noticed while nobody can type here."""
         self._pausing = False
         self._editing = False
         self._rows: RowEditor | None = None
@@ -79,41 +91,66 @@ class SharedConversation:
         self._unsent = ""
         """The last line that could not be sent, for /again."""
         self.is_leaving = False
+        self.is_gone = False
+        """Whether the process that executed the run has ended."""
         self.code = 0
         """The exit code."""
 
     # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def hold(self, host: SessionService, wanted: RequestedRun, ended: "asyncio.Future[RemitError]") -> None:
-        """Execute the run until it ends or the person exits, which pauses it."""
-        self._host = host
-        run = await _begun(host, wanted, self._person)
+    async def hold(self, client: DeviceClient, wanted: RequestedRun, *, is_here: bool) -> None:
+        """Show the run until it ends or the person leaves, which pauses a run that is executed by this process."""
+        self._client, self._is_here = client, is_here
+        run = await _begun(client, wanted, self._person)
+        async with self._view.board.open(), asyncio.TaskGroup() as group:
+            works = (self._follow_run(run, wanted.device_name), self._follow_device(wanted.device), self._tick())
+            tasks = [group.create_task(work) for work in works]
+            await self._over.wait()
+            for task in tasks:
+                task.cancel()
+        self._view.finish()
+
+    async def _follow_run(self, run: str, device_name: str) -> None:
+        assert self._client is not None, "it is held"
+        async with asyncio.TaskGroup() as group:
+            try:
+                async for state in self._client.follow_run(run):
+                    if self._view.run is None:
+                        self._view.begin(state, device_name, pauses=self._is_here)
+                        group.create_task(self._work())
+                    else:
+                        self._view.show(state)
+                    self._shown += 1
+                    self._changed.set()
+                    self._check(state)
+            except DeviceGone:
+                self.is_gone = True
+                self._fail(Code.DELEGATION_UNAVAILABLE)
+            except RemitError as error:
+                self._cut_off(error.fault)
+
+    async def _follow_device(self, device: str) -> None:
+        assert self._client is not None, "it is held"
         view = self._view
-        async with view.board.open():
-            view.begin(host.displayed(_now(host, run.id)), wanted.device_name)
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._work()), group.create_task(self._tick())]
-                ended.add_done_callback(self._cut_off)
-                self._check()
-                await self._over.wait()
-                ended.remove_done_callback(self._cut_off)
-                for task in tasks:
-                    task.cancel()
-        view.finish()
+        with suppress(DeviceGone):  # who follows the run says so
+            async for news in self._client.follow_device():
+                match news:
+                    case OwnDeviceStatus(connection=connection, why=why):
+                        view.linked(connection, why)
+                    case CallNews(at_ms=at_ms, name=name):
+                        view.shared(f"{clock_time(at_ms)}  {one_line(said_of(news, name))}")
+                    case TroubleNews(message=message, suggestion=suggestion):
+                        # Other devices are told what the team shares once they connect; the chat does not wait for it.
+                        if news.device == device:
+                            view.troubled(message, suggestion)
+                    case RefusedNews(run=run, by=by, why=why):
+                        view.unable(run, by, why)
+                    case EndedNews(fault=why):
+                        self._cut_off(why)
 
-    def changed(self, run: Overlay) -> None:
-        """Show a change of the run."""
-        if self._view.run is None or run.id != self._view.run.id:
-            return
-        assert self._host is not None, "it is held"
-        self._view.show(self._host.displayed(run))
-        self._check()
+    def _check(self, run: SharedRunView) -> None:
         if self._line is None:
-            self._deny(run)
-
-    def _check(self) -> None:
-        run = self._view.run
-        assert run is not None, "shown before it is looked at"
+            self._note_questions(run)
         self._close_rows(run)
         self._pausing = self._pausing and run.state is not SessionState.PAUSED
         if run.ended is not None:
@@ -121,15 +158,15 @@ class SharedConversation:
             self._over.set()
         elif run.state is SessionState.ERROR and self._line is None:
             # There is no person to decide what comes next.
-            self.code = TABLE[Code.DELEGATION_FAILED].exit_code
-            self._over.set()
+            self._fail(Code.DELEGATION_FAILED)
 
-    def _cut_off(self, ended: "asyncio.Future[RemitError]") -> None:
-        if not ended.cancelled():
-            why = ended.result().fault
-            self.code = TABLE[why.code].exit_code
-            self._view.board.say(*worded(why).splitlines())
-            self._over.set()
+    def _cut_off(self, why: Fault) -> None:
+        self._view.board.say(*worded(why).splitlines())
+        self._fail(why.code)
+
+    def _fail(self, code: Code) -> None:
+        self.code = TABLE[code].exit_code
+        self._over.set()
 
     async def _tick(self) -> None:
         while True:
@@ -141,22 +178,23 @@ class SharedConversation:
     def entered(self, line: str | None) -> None:
         """Handle a typed line; None is the end of input."""
         run = self._view.run
-        seen = run.pending.id if run is not None and run.pending is not None else None
+        seen = run.draft.id if run is not None and run.draft is not None else None
         asked = run.questions[0].id if run is not None and run.questions else None
         self._queue.put_nowait(Leave() if line is None else _Typed(line, seen, asked))
 
     def interrupt(self, *, leave: bool) -> None:
-        """Handle Ctrl-C: pause the run, or exit if it is paused."""
+        """Handle Ctrl-C: pause the run, or exit if it is paused. Without a terminal, do both."""
         run = self._view.run
         if self._editing and not leave:
             return  # it was meant for the editor
-        can_pause = run is not None and (run.state, moves.Pause) in moves.TABLE
-        if leave or self._line is None or self._pausing or not can_pause:
-            self.code, self.is_leaving = INTERRUPTED, True
-            self._queue.put_nowait(Leave())
-        else:
+        can_pause = run is not None and "pause" in run.acts
+        if not leave and can_pause and not self._pausing:
             self._pausing = True
             self._queue.put_nowait(moves.Pause())
+            if self._line is not None:
+                return
+        self.code, self.is_leaving = INTERRUPTED, True
+        self._queue.put_nowait(Leave())
 
     async def _work(self) -> None:
         while True:
@@ -194,8 +232,8 @@ class SharedConversation:
             case EditRows():
                 self._open_rows(run)
             case OnFile() as wanted:
-                assert self._host is not None, "it is held"
-                board.say(*await work_on_file(self._host.files, run, wanted, self._person))
+                assert self._client is not None, "it is held"
+                board.say(*await work_on_file(self._client, run, wanted, self._person))
             case Leave():
                 await self._leave(run)
             case Do(event=event):
@@ -204,32 +242,38 @@ class SharedConversation:
                 await self._do(event)
 
     async def _do(self, event: Event) -> None:
-        host, run = self._host, self._view.run
-        assert host is not None, "it is held"
+        """Do something with the run, and wait until that is shown: what is typed next is meant for what follows."""
+        client, run, before = self._client, self._view.run, self._shown
+        assert client is not None, "it is held"
         assert run is not None, "shown before anything is typed"
-        await host.act(run.id, event, by=self._person)
+        await client.act(run.id, event, by=self._person)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEEN_S):
+                while self._shown == before:
+                    self._changed.clear()
+                    await self._changed.wait()
 
-    async def _leave(self, run: Overlay) -> None:
-        if (run.state, moves.Pause) in moves.TABLE:
+    async def _leave(self, run: SharedRunView) -> None:
+        if self._is_here and "pause" in run.acts:
             with suppress(RemitError):  # it has ended meanwhile, or the host pauses it when it returns
                 await self._do(moves.Pause())
         self._over.set()
 
     # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _edit(self, run: Overlay) -> None:
-        assert run.pending is not None, "a draft is edited"
+    async def _edit(self, run: SharedRunView) -> None:
+        assert run.draft is not None, "a draft is edited"
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if not editor:
             if self._line is not None and self._view.board.redraws:
-                self._line.begin(f"/edit {run.pending.text}")
+                self._line.begin(f"/edit {run.draft.text}")
             else:
                 self._open_rows(run)
             return
         self._editing = True
         try:
             async with self._view.board.aside():
-                text = await in_editor(editor, "draft", run.pending.text, ".txt")
+                text = await in_editor(editor, "draft", run.draft.text, ".txt")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             self._view.board.say(
@@ -239,18 +283,18 @@ class SharedConversation:
             return
         finally:
             self._editing = False
-        if not text.strip() or text == run.pending.text:
+        if not text.strip() or text == run.draft.text:
             self._view.board.say("Nothing was changed. The draft is still pending.")
             return
-        await self._do(moves.Approve(run.pending.id, text))
+        await self._do(moves.Approve(run.draft.id, text))
 
-    def _open_rows(self, run: Overlay) -> None:
-        assert run.pending is not None, "a draft is edited"
-        self._rows = row_edits.opened(run.pending.id, run.pending.text)
+    def _open_rows(self, run: SharedRunView) -> None:
+        assert run.draft is not None, "a draft is edited"
+        self._rows = row_edits.opened(run.draft.id, run.draft.text)
         self._view.board.say("The draft in rows; those that you do not change stay:", *row_edits.shown(self._rows))
         self._view.board.say(*row_edits.HELP)
 
-    async def _edit_row(self, editor: RowEditor, line: str, run: Overlay) -> None:
+    async def _edit_row(self, editor: RowEditor, line: str, run: SharedRunView) -> None:
         board = self._view.board
         match row_edits.edit(editor, line):
             case Edited(editor=changed, lines=lines):
@@ -270,10 +314,10 @@ class SharedConversation:
             case unclear:
                 board.say(*unclear.lines)
 
-    def _close_rows(self, run: Overlay) -> None:
+    def _close_rows(self, run: SharedRunView) -> None:
         """Stop editing a draft that is not pending any more, and show what was typed."""
         rows = self._rows
-        if rows is None or (run.pending is not None and run.pending.id == rows.draft):
+        if rows is None or (run.draft is not None and run.draft.id == rows.draft):
             return
         self._rows = None
         said = ("Your text was:", *text_lines(rows.text)) if rows.changed else ()
@@ -298,15 +342,18 @@ class SharedConversation:
 
     # ── permission requests of the local agent ────────────────────────────────────────────────────────────────────────
 
-    def _deny(self, run: Overlay) -> None:
-        """Answer permission requests with no, as there is nobody at the terminal."""
+    def _note_questions(self, run: SharedRunView) -> None:
+        """Report permission requests, as there is nobody at the terminal; deny them, unless others can answer."""
         for question in run.questions:
-            if question.id not in self._denied:
-                self._denied.add(question.id)
+            if question.id in self._asked:
+                continue
+            self._asked.add(question.id)
+            title = one_line(question.title, 300)
+            if self._is_here:
                 self._queue.put_nowait(moves.Decide(question.id))
-                self._view.board.say(
-                    f"Your agent asked for permission, but nobody is here to answer: {one_line(question.title, 300)}"
-                )
+                self._view.board.say(f"Your agent asked for permission, but nobody is here to answer: {title}")
+            else:
+                self._view.board.say(f"Your agent asks for permission: {title}", self._view.join(run))
 
 
 class _Typed(NamedTuple):
@@ -317,7 +364,7 @@ class _Typed(NamedTuple):
     """The permission request that was shown then."""
 
 
-def _answer(typed: _Typed, run: Overlay) -> moves.Decide | None:
+def _answer(typed: _Typed, run: SharedRunView) -> moves.Decide | None:
     """Return the answer to the permission request that was shown when the line was typed; None: it is none."""
     asks = next((each for each in run.questions if each.id == typed.question), None)
     if asks is None:
@@ -330,11 +377,11 @@ def _answer(typed: _Typed, run: Overlay) -> moves.Decide | None:
     return None
 
 
-def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
+def _meant(typed: _Typed, run: SharedRunView) -> Meaning | None:
     """Return the meaning of a line; an answer applies only to the draft that was shown when it was typed."""
     meaning = understood(typed.line, run)
     answers = isinstance(meaning, Edit | EditRows) or (isinstance(meaning, Do) and isinstance(meaning.event, _ANSWERS))
-    if answers and run.pending is not None and run.pending.id != typed.draft:
+    if answers and run.draft is not None and run.draft.id != typed.draft:
         # A text, as in /edit TEXT, was long to type; an answer of a word could be entered again without reading.
         is_text = typed.line.lstrip().startswith("/") and " " in typed.line.strip()
         return Tell(("There is a newer draft. Read it first.",), again=typed.line if is_text else "")
@@ -344,35 +391,35 @@ def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
 # ── starting and continuing ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _begun(host: SessionService, wanted: RequestedRun, by: Person) -> Overlay:
-    """Start or continue a run."""
+async def _begun(client: DeviceClient, wanted: RequestedRun, by: Person) -> str:
+    """Start, continue or join a run, and return its id."""
     if wanted.continued is None:
-        return await _started(host, wanted, by)
-    run = continued(host.runs, wanted)
+        return await _started(client, wanted, by)
+    run = continued(await client.runs(), wanted).id
     if wanted.objective is not None:
-        await host.act(run.id, moves.SetObjective(wanted.objective), by=by)
+        await client.act(run, moves.SetObjective(wanted.objective), by=by)
     if wanted.mode is not None:
-        await host.act(run.id, moves.SetMode(wanted.mode), by=by)
-    return await host.act(run.id, moves.Resume(wanted.agent), by=by)
+        await client.act(run, moves.SetMode(wanted.mode), by=by)
+    if wanted.agent or "resume" in (await client.run(run)).acts:
+        await client.act(run, moves.Resume(wanted.agent), by=by)
+    return run
 
 
-async def _started(host: SessionService, wanted: RequestedRun, by: Person) -> Overlay:
+async def _started(client: DeviceClient, wanted: RequestedRun, by: Person) -> str:
     """Start a run; if the device has never announced what it shares, wait for that for a moment."""
-    may = wanted.device in host.profiles[wanted.profile].allowed_shared_device_ids
+    profile = (await client.profiles()).get(wanted.profile)
     for _ in range(round(NEWS_S / POLL_S)):
-        if not may or await host.offers(wanted.device) is not None:
+        known = {each.id: each for each in await client.devices()}
+        if profile is None or wanted.device not in profile.devices or known[wanted.device].offers is not None:
             break
         await asyncio.sleep(POLL_S)
-    return await host.start(
+    run = await client.start(
         wanted.profile, wanted.device, wanted.objective or "", mode=wanted.mode, agent=wanted.agent, by=by
     )
+    return run.id
 
 
-def _now(host: SessionService, run: str) -> Overlay:
-    return next(each for each in host.runs if each.id == run)
-
-
-def continued(runs: tuple[Overlay, ...], wanted: RequestedRun) -> Overlay:
+def continued(runs: Sequence[SharedRunLine], wanted: RequestedRun) -> SharedRunLine:
     """Return the run to continue, or raise a `RemitError` that lists the candidates."""
     ours = [each for each in runs if (each.profile, each.device) == (wanted.profile, wanted.device)]
     name = wanted.continued or NEWEST

@@ -2,32 +2,31 @@
 
 from remit.cli.shared.wording import Connection
 from remit.documents.shared import SharedDelivery, SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
-from remit.relay.session.delivery_states import delivery_of
 from remit.relay.session.moves import SessionState
-from remit.relay.session.run import MessageProgress, Overlay, TimelineEntry
+from remit.server.public_runs import DeliveryView, EntryView, SharedRunView
 
 
-def turn(run: Overlay, entry: TimelineEntry) -> SharedTurn:
+def turn(run: SharedRunView, entry: EntryView) -> SharedTurn:
     """Return one message."""
     return SharedTurn(
         run=run.id,
         turn=entry.turn,
         speaker=entry.role,
         text=entry.text,
-        label=entry.label,
+        label=None if entry.label == "rejected" else entry.label,
         at_ms=entry.at_ms,
         took_ms=entry.took_ms,
         failed=entry.failed,
-        delivery=None if (found := delivery_of(run, entry)) is None else found.state,
+        delivery=None if entry.delivery is None else entry.delivery.state,
     )
 
 
-def delivery(run: Overlay, turn: int, progress: MessageProgress) -> SharedDelivery:
+def delivery(run: SharedRunView, turn: int, progress: DeliveryView) -> SharedDelivery:
     """Return the new state of the message of a turn."""
     return SharedDelivery(run=run.id, turn=turn, state=progress.state, since_ms=progress.since_ms, why=progress.why)
 
 
-def draft(run: Overlay, device_name: str) -> SharedDraft | None:
+def draft(run: SharedRunView, device_name: str) -> SharedDraft | None:
     """Return the pending draft, or the one that was unsent at the end."""
     if run.draft is None:
         return None
@@ -45,9 +44,8 @@ def draft(run: Overlay, device_name: str) -> SharedDraft | None:
     )
 
 
-def state(run: Overlay, connection: Connection) -> SharedState:
+def state(run: SharedRunView, connection: Connection) -> SharedState:
     """Return the state of a run."""
-    limits = run.limits
     return SharedState(
         run=run.id,
         profile=run.profile,
@@ -59,11 +57,11 @@ def state(run: Overlay, connection: Connection) -> SharedState:
         decides=run.decides,
         connection=connection,
         turn=run.turn,
-        max_turns=limits.max_turns,
+        max_turns=run.max_turns,
         active_ms=run.active_ms,
-        max_duration_ms=limits.max_duration_ms,
+        max_duration_ms=run.max_duration_ms,
         tokens=run.tokens,
-        max_tokens=limits.max_tokens_budget,
+        max_tokens=run.max_tokens,
         failure=run.failure,
         ended=run.ended,
         banner=run.banner,
@@ -71,9 +69,9 @@ def state(run: Overlay, connection: Connection) -> SharedState:
     )
 
 
-def whole(run: Overlay, connection: Connection, device_name: str) -> SharedRun:
+def whole(run: SharedRunView, connection: Connection, device_name: str) -> SharedRun:
     """Return a run with all messages."""
     now = state(run, connection)
     shared = {name: getattr(now, name) for name in now.__struct_fields__}
-    turns = tuple(turn(run, each) for each in (*run.timeline, *run.kept))
+    turns = tuple(turn(run, each) for each in (*run.timeline, *run.kept_replies))
     return SharedRun(**shared, draft=draft(run, device_name), turns=turns)

@@ -21,6 +21,7 @@ from remit.relay.session.display import CredentialFilter
 from remit.relay.session.moves import Approve, Reject
 from remit.relay.session.repository import RemoteCommand
 from remit.runtime.keys import HubKeys
+from remit.server.public_runs import Surroundings, view
 
 # A host checks for answers four times a second; if it is busy, nobody waits longer than this.
 HEARD_S = 2.0
@@ -32,7 +33,8 @@ def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> lis
     with _opened(path, team_file, overrides) as file:
         peers = {peer.device: peer.card.name for peer in Peers(file).list()}
         displayed = CredentialFilter(detector_pipeline()).run
-        found = [documents.draft(displayed(run), peers.get(run.device, "")) for run in repository.waiting(file)]
+        shown = [view(displayed(run), Surroundings(now_ms=0)) for run in repository.waiting(file)]
+        found = [documents.draft(run, peers.get(run.device, "")) for run in shown]
         return [draft for draft in found if draft is not None]
 
 

@@ -5,35 +5,37 @@ import os
 import stat
 from pathlib import Path
 
+from remit.cli.shared.client import DeviceClient
 from remit.cli.shared.commands import OnFile
 from remit.cli.shared.wording import file_line
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.messages.audit import Person
-from remit.relay.run_files import RunFiles
 from remit.relay.session.file_rules import MAX_TOTAL, name_problem
-from remit.relay.session.file_store import files_of
-from remit.relay.session.run import Overlay
+from remit.relay.session.run import Person
+from remit.server.public_runs import SharedRunView
 from remit.text.terminal import one_line
 
 
-async def work_on_file(files: RunFiles, run: Overlay, wanted: OnFile, by: Person) -> list[str]:
+async def work_on_file(client: DeviceClient, run: SharedRunView, wanted: OnFile, by: Person) -> list[str]:
     """Do what a command says, and return what to tell the person; raise a `RemitError` if it is not possible."""
     match wanted.what:
         case "attach":
             path = _expanded(wanted.name)
-            run = await files.attach(run.id, path.name, await asyncio.to_thread(_read, path), by=by)
-            return [f"The next message carries: {', '.join(map(file_line, run.attached))}"]
+            files = await client.attach(run.id, path.name, await asyncio.to_thread(_read, path), by=by)
+            return [f"The next message carries: {', '.join(map(file_line, files.attached))}"]
         case "detach":
-            await files.detach(run.id, wanted.name, by=by)
+            await client.detach(run.id, wanted.name, by=by)
             return [f"The next message does not carry {one_line(wanted.name)}."]
         case "save":
             name, _, target = wanted.name.partition(" as ")
-            file, data = await files.content(run.id, name.strip())
+            file, data = await client.file(run.id, name.strip())
             path = _expanded(target.strip() or file.name)
             await asyncio.to_thread(_save, path, data)
             return [f"Saved {file_line(file)} as {one_line(str(path))}."]
         case "files":
-            return [file_line(each) for each in files_of(run)] or ["The run has no files."]
+            files = await client.files(run.id)
+            return [file_line(each) for each in (*files.attached, *files.sent, *files.received)] or [
+                "The run has no files."
+            ]
 
 
 def _expanded(typed: str) -> Path:

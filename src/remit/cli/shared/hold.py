@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AsyncExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -16,27 +16,25 @@ from msgspec.structs import replace
 
 from remit.cli.drive import running
 from remit.cli.drive.running import INTERRUPTED, Data, data_only, hearing, logging_to
-from remit.cli.drive.sharing import said_of
 from remit.cli.options import same_team
+from remit.cli.shared.client import DeviceClient
 from remit.cli.shared.conversation import NEWEST, RequestedRun, SharedConversation, continued
+from remit.cli.shared.reach import is_outdated, reach_device
 from remit.cli.shared.view import SharedRunDisplay
-from remit.cli.show.screen import clock_time, now_ms
 from remit.cli.talk.reading import input_line
 from remit.cli.talk.transcript import Printed
-from remit.config.composition import hub_of
-from remit.config.device import allow_command, find_device, using_device
-from remit.config.device_service import relaying
+from remit.config.device import allow_command, device_path, find_device, using_device
+from remit.config.device_process import DeviceProcess
 from remit.config.load import load_team
 from remit.config.team import Team
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.relay.bridge.ports import Mode
 from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.messages.catalog import latest_offers
-from remit.relay.serve_shared import SharingEvent
 from remit.relay.session.moves import ENDED, SessionState
-from remit.relay.session.run import Overlay
-from remit.server.shared import TOKEN_FILE, Changes, serve_shared
+from remit.server.public_runs import SharedRunView
+from remit.server.shared import TOKEN_FILE
 from remit.text.terminal import one_line
 
 # A second Ctrl-C while the chat exits means that the user does not want to wait.
@@ -165,9 +163,8 @@ class _SharedChat:
         line = None if terminal is None else input_line(terminal, entered, prompts=False)
         self._view = SharedRunDisplay(data, as_json=order.as_json, as_jsonl=order.as_jsonl, line=line)
         self._view.answer_elsewhere = self._answer_elsewhere
+        self._view.join = self._join
         self.chat = SharedConversation(self._view, line)
-        self._device = ""
-        self._names: dict[str, str] = {}
         self.hint = ""
         """The command that continues the chat later."""
 
@@ -177,44 +174,14 @@ class _SharedChat:
             stack.enter_context(self._hearing())
             stack.enter_context(logging_to(board.say, verbose=order.verbose))
             stack.enter_context(self._printing())
-            hub, changes = None, Changes()
-
-            def changed(run: Overlay) -> None:
-                self.chat.changed(run)
-                changes.changed(run)
-
-            # The team's agents are also shared during a chat, because only one process at a time can represent a
-            # device.
-            if team.shared or team.profiles[order.profile].agent is not None:
-                hub = await stack.enter_async_context(hub_of(team))
-            relay = await stack.enter_async_context(
-                relaying(
-                    team,
-                    hub=hub,
-                    host=True,
-                    share=bool(team.shared),
-                    changed=changed,
-                    told=self._print_call,
-                    unable=self._view.unable,
-                    trouble=self._troubled,
-                    linked=self._view.linked,
-                )
+            client, is_here = await stack.enter_async_context(
+                reach_device(team, command="chat", overrides=order.overrides, lost=self._view.lost)
             )
-            assert relay.host is not None, "it was asked for"
-            if order.serves:
-                token = team.store_path.parent / TOKEN_FILE
-                address = await stack.enter_async_context(serve_shared(relay.host, changes, token=token))
-                board.say(f"Programs can show and control the run at {address}, with the token in {token}.")
-            known = await relay.post.do(relay.sealer.peers.list)
-            self._names = {each.device: each.card.name for each in known}
-            peer = find_device(known, order.device)
-            self._device = peer.device
+            with using_device(team) as own:
+                peer = find_device(Peers(own.state).list(), order.device)
             if peer.revoked:
                 raise _revoked(peer)
-            if team.shared:
-                self._view.shared(
-                    f"Meanwhile other devices can call {', '.join(map(one_line, team.shared))}, as set in [shared]."
-                )
+            self._introduce(team, client.process, is_here=is_here)
             wanted = RequestedRun(
                 profile=order.profile,
                 device=peer.device,
@@ -225,37 +192,61 @@ class _SharedChat:
                 continued=order.continued,
             )
             try:
-                await self.chat.hold(relay.host, wanted, relay.ended)
+                await self.chat.hold(client, wanted, is_here=is_here)
             except RemitError as error:
                 raise _with_team_file_hint(error, team, peer, order.profile) from error
-            self.hint = self._continue_command(relay.host.runs, wanted)
+            self.hint = await self._continue_command(client, wanted, is_here=is_here)
 
-    def _troubled(self, device: str, why: Fault | None) -> None:
-        # Other devices are told what the team shares once they connect; the chat does not wait for that.
-        if device == self._device:
-            self._view.troubled(device, why)
+    def _introduce(self, team: Team, process: DeviceProcess, *, is_here: bool) -> None:
+        """Say where the run is executed, if that is elsewhere, and what else happens meanwhile."""
+        if self._order.serves:
+            token = device_path(team).with_name(TOKEN_FILE)
+            self._view.board.say(
+                f"Programs can show and control the run at {process.address}, with the token in {token}."
+            )
+        if not is_here:
+            self._view.shared(f"The run is executed by {process.title}.")
+            if is_outdated(process, team):
+                self._view.shared(f"It has not read the changes of {team.file.name}: start it again to apply them.")
+        elif team.shared:
+            # Only one process at a time can run a device, so what the team shares is shared by this one.
+            self._view.shared(
+                f"Meanwhile other devices can call {', '.join(map(one_line, team.shared))}, as set in [shared]."
+            )
 
-    def _print_call(self, what: SharingEvent) -> None:
-        """Print the calls of other devices to the agents that this team shares."""
-        name = self._names.get(what.device, what.device)
-        self._view.shared(f"{clock_time(now_ms())}  {one_line(said_of(what, name))}")
-
-    def _answer_elsewhere(self, run: Overlay) -> str:
-        draft = run.pending.id if run.pending else ""
+    def _answer_elsewhere(self, run: SharedRunView) -> str:
+        draft = run.draft.id if run.draft else ""
         return f"→ remit pending approve {draft}{self._order.team}, or remit pending reject {draft}{self._order.team}"
 
-    def _continue_command(self, runs: tuple[Overlay, ...], wanted: RequestedRun) -> str:
-        run = next((each for each in runs if self._view.run and each.id == self._view.run.id), None)
-        if run is None or run.state in ENDED:
-            return ""
-        newest = continued(
-            runs, RequestedRun(profile=wanted.profile, device=wanted.device, device_name="", continued=NEWEST)
-        )
-        which = "" if newest.id == run.id else f" {run.id}"
+    def _join(self, run: SharedRunView) -> str:
+        """Return the command that joins the run from another terminal."""
         order = self._order
         names = f"{shlex.quote(order.profile)} {shlex.quote(order.device)}"
-        stays = "is stopped by an error" if run.state is SessionState.ERROR else "stays paused"
-        return f"The run {stays}.\n→ remit chat {names} --continue{which}{order.team}"
+        return f"→ remit chat {names} --continue {run.id}{order.team}"
+
+    async def _continue_command(self, client: DeviceClient, wanted: RequestedRun, *, is_here: bool) -> str:
+        """Return what becomes of the run, and the command that continues it."""
+        run, order, process = self._view.run, self._order, client.process
+        if run is None or run.state in ENDED:
+            return ""
+        if self.chat.is_gone:
+            return (
+                f"{process.title} has ended, and the runs of this device with it. They stay paused.\n"
+                f"→ remit up --detach{order.team} runs the device until you stop it. Then: {self._join(run)[2:]}"
+            )
+        with suppress(RemitError):
+            run = await client.run(run.id)
+        command = self._join(run)
+        with suppress(RemitError):
+            newest = continued(await client.runs(), replace(wanted, continued=NEWEST))
+            command = command.replace(f" --continue {run.id}", " --continue") if newest.id == run.id else command
+        if run.state in ENDED:
+            return ""
+        if run.state is SessionState.ERROR:
+            return f"The run is stopped by an error.\n{command}"
+        if is_here or run.state is SessionState.PAUSED:
+            return f"The run stays paused.\n{command}"
+        return f"The run continues in {process.title}.\n{command}, or remit pending list{order.team}"
 
     @contextmanager
     def _printing(self) -> Generator[None]:

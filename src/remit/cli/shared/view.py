@@ -3,18 +3,17 @@
 import re
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from remit.cli.drive.running import Data
 from remit.cli.shared import documents, wording
 from remit.cli.shared.board import FooterScreen
 from remit.cli.shared.wording import Connection
 from remit.cli.show.screen import now_ms
 from remit.cli.talk.input_line import InputLine
-from remit.protocol.errors import Fault
-from remit.relay.bridge.ports import PermissionRequest
-from remit.relay.session.delivery_states import last_delivery
+from remit.config.device_process import DeviceProcess
 from remit.relay.session.moves import ENDED, SessionState
-from remit.relay.session.repository import RemoteCommand
-from remit.relay.session.run import Overlay, TimelineEntry
+from remit.server.public_runs import EntryView, QuestionView, SharedRunView
 from remit.text.terminal import one_line
 
 
@@ -27,34 +26,40 @@ class SharedRunDisplay:
         self._as_jsonl = as_jsonl
         self._line = line
         self.board = FooterScreen(line, self._footer)
-        self.run: Overlay | None = None
+        self.run: SharedRunView | None = None
         self.connection: Connection = "connecting"
-        self.answer_elsewhere: Callable[[Overlay], str] = lambda _: ""
+        self.answer_elsewhere: Callable[[SharedRunView], str] = lambda _: ""
         """Returns the command that answers a draft from elsewhere, if nobody can type here."""
+        self.join: Callable[[SharedRunView], str] = lambda _: ""
+        """Returns the command that joins the run from another terminal."""
         self._device = ""
-        self._told = 0
-        """How many messages were shown."""
+        self._shown_ms = 0
+        """When the run was shown: its clock goes on from there."""
+        self._told = set[str]()
+        """The messages that were shown."""
         self._draft = ""
         self._documented: object = None
+        self._link_why = ""
         self._outage = False
-        self._troubles: dict[str, str] = {}
+        self._trouble = ""
 
     # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, run: Overlay, device: str) -> None:
-        """Show a run for the first time, with all earlier messages."""
+    def begin(self, run: SharedRunView, device: str, *, pauses: bool) -> None:
+        """Show a run for the first time, with all earlier messages; *pauses* says whether it stops with this chat."""
         self._device = device
-        self.board.tell(wording.heading(run, device, typed=self._line is not None))
+        self.board.tell(wording.heading(run, device, typed=self._line is not None, pauses=pauses))
         self.show(run)
 
-    def show(self, run: Overlay) -> None:
+    def show(self, run: SharedRunView) -> None:
         """Show the changes in the run."""
         before, self.run = self.run, run
+        self._shown_ms = now_ms()
         self._document_state(run)
-        said = (*run.timeline, *run.kept)
-        for entry in said[self._told :]:
-            self._show_entry(run, entry)
-        self._told = len(said)
+        for entry in (*run.timeline, *run.kept_replies):
+            if entry.id not in self._told:
+                self._told.add(entry.id)
+                self._show_entry(run, entry)
         if before is not None:
             self._document_delivery(before, run)
             self._note_changes(before, run)
@@ -63,7 +68,7 @@ class SharedRunDisplay:
         self._note_draft(run)
         self.board.tick()
 
-    def _show_entry(self, run: Overlay, entry: TimelineEntry) -> None:
+    def _show_entry(self, run: SharedRunView, entry: EntryView) -> None:
         speaker, *text = wording.entry_lines(entry)
         if self._as_jsonl:
             self._document(documents.turn(run, entry))
@@ -73,19 +78,19 @@ class SharedRunDisplay:
             self.board.tell([speaker], fg=wording.COLOURS[entry.role], bold=True)
             self.board.tell(text)
 
-    def _note_changes(self, before: Overlay, run: Overlay) -> None:
+    def _note_changes(self, before: SharedRunView, run: SharedRunView) -> None:
         if run.objective != before.objective:
             self._note(f"Objective: {one_line(run.objective)}")
         if run.mode != before.mode:
             self._note(f"Mode {run.mode}: {wording.MODES[run.mode]}.")
         if run.decides != before.decides:
             self._note(wording.writer(run))
-            if before.draft is not None and run.pending is None and not run.sending:
+            if before.draft is not None and run.draft is None and _last(run) == _last(before):
                 self._note("The draft was set aside:", *wording.text_lines(before.draft.text))
-        if before.pending is not None and run.pending is None and run.guidance and run.guidance != before.guidance:
+        if run.rejected[-1:] != before.rejected[-1:]:
             self._note("Not sent. Your agent receives the reason and writes another draft.")
 
-    def _note_state(self, before: Overlay | None, run: Overlay) -> None:
+    def _note_state(self, before: SharedRunView | None, run: SharedRunView) -> None:
         was = None if before is None else before.state
         if run.state is was:
             return
@@ -106,10 +111,10 @@ class SharedRunDisplay:
             case _:
                 pass
 
-    def _note_draft(self, run: Overlay) -> None:
-        if run.pending is None or run.state is not SessionState.READY_TO_SEND or run.pending.id == self._draft:
+    def _note_draft(self, run: SharedRunView) -> None:
+        if run.draft is None or run.state is not SessionState.READY_TO_SEND or run.draft.id == self._draft:
             return
-        self._draft = run.pending.id
+        self._draft = run.draft.id
         if self._as_jsonl:
             self._document(documents.draft(run, self._device))
         if self._line is None:
@@ -123,7 +128,7 @@ class SharedRunDisplay:
         if not self.board.redraws:
             self.board.tell([*wording.draft_lines(run), wording.KEYS])
 
-    def _note_question(self, before: Overlay | None, run: Overlay) -> None:
+    def _note_question(self, before: SharedRunView | None, run: SharedRunView) -> None:
         """Print a new permission request of the local agent, if it does not stay visible by itself."""
         asks = _asks(run)
         if asks is None or self._line is None or self.board.redraws:
@@ -134,7 +139,8 @@ class SharedRunDisplay:
     def show_draft(self) -> None:
         """Show the whole pending draft."""
         run = self.run
-        self.board.tell(wording.draft_lines(run) if run is not None and run.waits else ["No pending draft."])
+        waits = run is not None and run.draft is not None and run.state not in ENDED
+        self.board.tell(wording.draft_lines(run) if run is not None and waits else ["No pending draft."])
 
     def remind(self) -> None:
         """Print again what waits for an answer, if it does not stay visible by itself."""
@@ -142,7 +148,7 @@ class SharedRunDisplay:
             return
         if (asks := _asks(self.run)) is not None:
             self.board.say(wording.permission_keys(asks))
-        elif self.run.state is SessionState.READY_TO_SEND and self.run.pending is not None:
+        elif self.run.state is SessionState.READY_TO_SEND and self.run.draft is not None:
             self.board.say(f"The draft for turn {self.run.turn + 1} needs your review: {wording.KEYS} · /show")
 
     def finish(self) -> None:
@@ -155,6 +161,9 @@ class SharedRunDisplay:
     def linked(self, connection: Connection, why: str) -> None:
         """Show the state of the connection to the gateway, and why it broke."""
         before, self.connection = self.connection, connection
+        if (connection, why) == (before, self._link_why):
+            return
+        self._link_why = why
         if connection == "waiting" and not self._outage:
             self._outage = True
             # The rest is technical detail; --verbose shows it.
@@ -170,23 +179,28 @@ class SharedRunDisplay:
             self._document_state(self.run)
         self.board.tick()
 
-    def troubled(self, device: str, why: Fault | None) -> None:
-        """Report a problem with the other device once, and its recovery."""
-        known = self._troubles.pop(device, None)
-        if why is None:
-            if known is not None:
+    def troubled(self, message: str, suggestion: str) -> None:
+        """Report a problem with the other device once; without a message, its recovery."""
+        known, self._trouble = self._trouble, message
+        if not message:
+            if known:
                 self._note("Pending messages were sent.")
-            return
-        self._troubles[device] = why.message
-        if known != why.message:
+        elif known != message:
             name = one_line(self._device) or "The other device"
-            says = f"{name} is not reachable yet: {one_line(why.message)}. Retrying. {one_line(why.suggestion)}"
+            says = f"{name} is not reachable yet: {one_line(message)}. Retrying. {one_line(suggestion)}"
             self._note(says.rstrip())
 
-    def unable(self, command: RemoteCommand, why: str) -> None:
+    def lost(self, process: DeviceProcess | None) -> None:
+        """Report that the process of the device does not answer; None: it does again."""
+        if process is None:
+            self._note("The device is back.")
+        elif process.command == "up":
+            self._note(f"{process.title} does not answer. Retrying.")
+
+    def unable(self, run: str, by: str, why: str) -> None:
         """Report that a command from another terminal cannot be executed."""
-        if self.run is not None and command.run == self.run.id:
-            who = one_line(command.by, 60) or "somebody"
+        if self.run is not None and run == self.run.id:
+            who = one_line(by, 60) or "somebody"
             self._note(f"The command of {who} in another terminal failed: {one_line(why)}.")
 
     def shared(self, *lines: str) -> None:
@@ -196,11 +210,13 @@ class SharedRunDisplay:
     def _footer(self, width: int, height: int) -> list[str]:
         if self.run is None or self.run.state in ENDED:
             return []
+        now = now_ms()
+        passed_ms = max(0, now - self._shown_ms) if self.run.is_active else 0
         return wording.footer(
-            self.run,
+            replace(self.run, active_ms=self.run.active_ms + passed_ms),
             connection=self.connection,
             asks=_asks(self.run),
-            now_ms=now_ms(),
+            now_ms=now,
             width=width,
             height=height,
             device=self._device,
@@ -211,7 +227,7 @@ class SharedRunDisplay:
 
     # ── for programs ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _document_state(self, run: Overlay) -> None:
+    def _document_state(self, run: SharedRunView) -> None:
         if not self._as_jsonl:
             return
         state = documents.state(run, self.connection)
@@ -220,9 +236,9 @@ class SharedRunDisplay:
             self._documented = tells
             self._document(state)
 
-    def _document_delivery(self, before: Overlay, run: Overlay) -> None:
-        delivery = last_delivery(run)
-        if self._as_jsonl and delivery is not None and delivery != last_delivery(before):
+    def _document_delivery(self, before: SharedRunView, run: SharedRunView) -> None:
+        delivery = wording.last_delivery(run)
+        if self._as_jsonl and delivery is not None and delivery != wording.last_delivery(before):
             self._document(documents.delivery(run, run.turn, delivery))
 
     def _document(self, document: object) -> None:
@@ -233,6 +249,11 @@ class SharedRunDisplay:
             self._data.document(document)
 
 
-def _asks(run: Overlay) -> PermissionRequest | None:
+def _asks(run: SharedRunView) -> QuestionView | None:
     """Return the permission that the local agent asks for; others are asked after it."""
     return run.questions[0] if run.questions else None
+
+
+def _last(run: SharedRunView) -> str:
+    """Return the id of the newest message; empty if there is none."""
+    return run.timeline[-1].id if run.timeline else ""

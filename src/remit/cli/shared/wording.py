@@ -9,18 +9,24 @@ from rich.cells import cell_len
 
 from remit.cli.show.screen import clock_time, cut, spoken
 from remit.protocol.errors import Code
-from remit.relay.bridge.ports import Mode, PermissionRequest
-from remit.relay.session.delivery_states import last_delivery
-from remit.relay.session.file_rules import Attachment
+from remit.relay.bridge.ports import Mode
 from remit.relay.session.moves import Label, SessionState
-from remit.relay.session.run import DeliveryState, Overlay, TimelineEntry
+from remit.relay.session.run import DeliveryState
+from remit.server.public_runs import DeliveryView, EntryView, QuestionView, SharedRunView
+from remit.server.shared_files import FileView
 from remit.text.terminal import one_line, several_lines
 
 Connection = Literal["connecting", "connected", "silent", "waiting", "ended"]
 
 SPEAKERS = {"local_agent": "Local agent", "remote_agent": "Remote agent", "user": "You"}
 COLOURS = {"local_agent": "cyan", "remote_agent": "magenta", "user": "green"}
-LABELS: dict[Label, str] = {"auto_sent": "auto-sent", "approved": "approved", "edited": "edited", "yours": "yours"}
+LABELS: dict[Label | Literal["rejected"], str] = {
+    "auto_sent": "auto-sent",
+    "approved": "approved",
+    "edited": "edited",
+    "yours": "yours",
+    "rejected": "rejected",
+}
 MODES: dict[Mode, str] = {
     "manual": "you review every draft before it is sent",
     "semi_auto": "you review a draft if a rule requires it",
@@ -62,16 +68,18 @@ _SHOWN_MS, _LONG_MS = 5_000, 30_000
 # ── above the footer: messages as they arrive ─────────────────────────────────────────────────────────────────────────
 
 
-def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
-    """Yield the heading of a chat; *typed* says whether there is keyboard input."""
+def heading(run: SharedRunView, device: str, *, typed: bool = True, pauses: bool = True) -> Iterator[str]:
+    """Yield the heading of a chat; *typed* says whether there is keyboard input, *pauses* whether leaving pauses."""
     agent = f" ({one_line(run.agent)})" if run.agent else ""
     yield f"{one_line(run.profile)} works with {one_line(device)}{agent}: run {run.id}"
     yield f"Objective: {one_line(run.objective)}"
     keys = "/help lists commands, Ctrl-C pauses." if typed else "Ctrl-C pauses it and exits."
+    if typed and not pauses:
+        keys = "/help lists commands, Ctrl-C pauses, /quit leaves the run running."
     yield f"Mode {run.mode}: {MODES[run.mode]}. {keys}"
 
 
-def entry_lines(entry: TimelineEntry) -> Iterator[str]:
+def entry_lines(entry: EntryView) -> Iterator[str]:
     """Yield a message with its speaker and its approval."""
     label = f", {LABELS[entry.label]}" if entry.label else ""
     turn = f"turn {entry.turn}" if entry.turn else "before the first turn"
@@ -85,29 +93,29 @@ def text_lines(text: str) -> Iterator[str]:
     yield from (f"    {line}" for line in several_lines(text).splitlines() or [""])
 
 
-def file_line(file: Attachment) -> str:
+def file_line(file: FileView) -> str:
     """Return a file in one line."""
     if file.refused:
         return f"File not taken: {one_line(file.refused)}"
     return f"File {one_line(file.name)} ({one_line(file.media_type)}, {file.size:,} bytes)"
 
 
-def draft_lines(run: Overlay) -> Iterator[str]:
+def draft_lines(run: SharedRunView) -> Iterator[str]:
     """Yield the whole pending draft and the reasons for its review."""
-    assert run.pending is not None, "asked only of a run with a draft"
+    assert run.draft is not None, "asked only of a run with a draft"
     yield f"Draft for turn {run.turn + 1}, not sent yet:"
-    yield from text_lines(run.pending.text)
+    yield from text_lines(run.draft.text)
     yield from (f"    With it: {file_line(each)}" for each in run.attached)
     yield from why_lines(run)
 
 
-def why_lines(run: Overlay) -> Iterator[str]:
+def why_lines(run: SharedRunView) -> Iterator[str]:
     """Yield each rule that requires a review, with its reason."""
-    for review in run.pending.reviews if run.pending else ():
+    for review in run.draft.reviews if run.draft else ():
         yield f"  {one_line(review.rule)}: {one_line(review.why)}"
 
 
-def ending(run: Overlay) -> Iterator[str]:
+def ending(run: SharedRunView) -> Iterator[str]:
     """Yield the outcome of a run; a reached limit is shown as a banner."""
     if run.banner:
         rule = "═" * min(72, max(20, len(run.banner)))
@@ -121,10 +129,10 @@ def ending(run: Overlay) -> Iterator[str]:
     if run.draft is not None:
         yield "A draft was left unsent:"
         yield from (f"    {line}" for line in several_lines(run.draft.text).splitlines())
-    yield f"{meters(run, 0)}."
+    yield f"{meters(run)}."
 
 
-def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[str]:
+def trouble(run: SharedRunView, device: str = "", *, typed: bool = True) -> Iterator[str]:
     """Yield the failure and the possible commands; *device* is the local name of the other device."""
     why = one_line(run.failure.replace(run.device, device) if device else run.failure)
     yield f"Stopped by an error: {why.removesuffix('.') or 'something failed'}."
@@ -138,7 +146,7 @@ def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[s
         yield f"→ {again}, /stop ends it."
 
 
-def writer(run: Overlay) -> str:
+def writer(run: SharedRunView) -> str:
     """Return who writes the next message, and when."""
     stands = run.state in {SessionState.PAUSED, SessionState.ERROR}
     if run.decides == "person":
@@ -147,7 +155,7 @@ def writer(run: Overlay) -> str:
     return "Your agent writes again, once you /resume." if stands else "Your agent writes again."
 
 
-def permission_lines(question: PermissionRequest) -> Iterator[str]:
+def permission_lines(question: QuestionView) -> Iterator[str]:
     """Yield a permission request of the local agent and its possible answers."""
     kind = f" ({one_line(question.kind, 40)})" if question.kind else ""
     yield f"Your agent asks for permission{kind}: {one_line(question.title, 300)}"
@@ -157,7 +165,7 @@ def permission_lines(question: PermissionRequest) -> Iterator[str]:
     yield permission_keys(question)
 
 
-def permission_keys(question: PermissionRequest) -> str:
+def permission_keys(question: QuestionView) -> str:
     """Return the possible answers."""
     choices = [f"{number} {one_line(each.name, 60)}" for number, each in enumerate(question.choices, 1)]
     return " · ".join([*choices, "n no"])
@@ -167,10 +175,10 @@ def permission_keys(question: PermissionRequest) -> str:
 
 
 def footer(
-    run: Overlay,
+    run: SharedRunView,
     *,
     connection: Connection,
-    asks: PermissionRequest | None,
+    asks: QuestionView | None,
     now_ms: int,
     width: int,
     height: int,
@@ -181,7 +189,7 @@ def footer(
     In a window that is too low the draft is shortened, then the objective is left out, and only the commands for the
     draft are listed.
     """
-    status, meter = f"{_waiting(run, connection, now_ms)} · {run.mode} · {CONNECTIONS[connection]}", meters(run, now_ms)
+    status, meter = f"{_waiting(run, connection, now_ms)} · {run.mode} · {CONNECTIONS[connection]}", meters(run)
     both = f"{status} · {meter}"
     below = [both] if cells(both) <= width else [*folded(status, width), *folded(meter, width)]
     keys = folded(able(run), width) if asks is None and able(run) else []
@@ -195,7 +203,7 @@ def footer(
         if (hidden := len(asked) - room + 1) > 1:
             rest = cut(f"… {hidden} more lines: enlarge the window to see them", width)
             asked = [*asked[: room - 2], rest, asked[-1]]
-    elif run.state is SessionState.READY_TO_SEND and run.pending is not None:
+    elif run.state is SessionState.READY_TO_SEND and run.draft is not None:
         # What the objective and the commands take beyond a line each is taken from the draft.
         rows = height // _SHARE - max(0, len(above) - 1) - max(0, len(keys) - 1)
         asked = _draft(run, width, room, max(_FEWEST_ROWS, rows))
@@ -209,11 +217,11 @@ def footer(
     return [*above, *asked[:room], *keys, *below]
 
 
-def able(run: Overlay) -> str:
+def able(run: SharedRunView) -> str:
     """Return the commands that are possible now; nothing if the pending question already lists them."""
     other = "/hand back" if run.decides == "person" else "/take over"
     match run.state:
-        case SessionState.READY_TO_SEND if run.pending is not None:
+        case SessionState.READY_TO_SEND if run.draft is not None:
             return _KEYS_AND_CONTROLS
         case SessionState.ERROR | SessionState.COMPLETED | SessionState.STOPPED:
             return ""
@@ -225,18 +233,18 @@ def able(run: Overlay) -> str:
             return f"/pause · {other} · /stop · /help"
 
 
-def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
+def _draft(run: SharedRunView, width: int, room: int, most: int) -> list[str]:
     """Return a draft in at most that many lines, with the reasons for its review; the text has at most *most*
     of them.
     """
-    assert run.pending is not None, "asked only of a run with a draft"
+    assert run.draft is not None, "asked only of a run with a draft"
     # Wrapped and not cut: nobody should approve the end of a line that they cannot see.
-    whole = several_lines(run.pending.text).expandtabs(4).splitlines() or [""]
+    whole = several_lines(run.draft.text).expandtabs(4).splitlines() or [""]
     text = [f"  │ {part}" for line in whole for part in folded(line, max(1, width - 4))]
     why = [f"Draft for turn {run.turn + 1}; needs your review because of", *why_lines(run)]
     why = [part for line in why for part in folded(line, width)]
     if len(why) + min(len(text), _FEWEST_ROWS) + 1 > room:
-        rules = ", ".join(one_line(review.rule) for review in run.pending.reviews)
+        rules = ", ".join(one_line(review.rule) for review in run.draft.reviews)
         why = [cut(f"Draft for turn {run.turn + 1}; {rules}", width)]
     rows = max(1, min(most, room - len(why)))
     if len(text) <= rows:
@@ -308,18 +316,16 @@ def _words(text: str) -> Iterator[str]:
             start = end
 
 
-def meters(run: Overlay, now_ms: int) -> str:
+def meters(run: SharedRunView) -> str:
     """Return the usage of each limit."""
-    limits = run.limits
-    active_ms = run.spent_ms(now_ms)
-    time = spoken(active_ms - active_ms % 1_000) if active_ms >= 1_000 else "0 s"
-    shown = [f"turn {run.turn} of {limits.max_turns}", f"{time} of {spoken(limits.max_duration_ms)}"]
-    if limits.max_tokens_budget is not None:
-        shown.append(f"{run.tokens:,} of {limits.max_tokens_budget:,} tokens")
+    time = spoken(run.active_ms - run.active_ms % 1_000) if run.active_ms >= 1_000 else "0 s"
+    shown = [f"turn {run.turn} of {run.max_turns}", f"{time} of {spoken(run.max_duration_ms)}"]
+    if run.max_tokens is not None:
+        shown.append(f"{run.tokens:,} of {run.max_tokens:,} tokens")
     return " · ".join(shown)
 
 
-def doing(run: Overlay, connection: Connection = "connected") -> str:
+def doing(run: SharedRunView, connection: Connection = "connected") -> str:
     """Return in words what a run is waiting for."""
     match run.state:
         case SessionState.PLANNING | SessionState.PROCESSING_REMOTE if run.decides == "person":
@@ -327,11 +333,11 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
         case SessionState.IDLE | SessionState.PLANNING | SessionState.PROCESSING_REMOTE | SessionState.WAITING_LOCAL:
             return "your agent is writing"
         case SessionState.READY_TO_SEND:
-            return "sending" if run.pending is None else "draft needs review"
+            return "sending" if run.draft is None else "draft needs review"
         case SessionState.WAITING_REMOTE:
             return _awaited(run, connection)
         case SessionState.PAUSED:
-            waits = "; a reply arrived" if run.kept else "; a draft is pending" if run.pending else ""
+            waits = "; a reply arrived" if run.kept else "; a draft is pending" if run.draft else ""
             return f"paused{waits}{'; you write next' if run.decides == 'person' else ''}"
         case SessionState.ERROR:
             return "stopped by an error"
@@ -339,7 +345,13 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
             return "ended"
 
 
-def _awaited(run: Overlay, connection: Connection) -> str:
+def last_delivery(run: SharedRunView) -> DeliveryView | None:
+    """Return how far the last message that was sent has come."""
+    sent = next((entry for entry in reversed(run.timeline) if entry.role != "remote_agent"), None)
+    return None if sent is None else sent.delivery
+
+
+def _awaited(run: SharedRunView, connection: Connection) -> str:
     """Return how far the message has come for which a run waits."""
     delivery = last_delivery(run)
     if delivery is not None and (delivery.state != "waiting" or connection == "connected"):
@@ -347,19 +359,19 @@ def _awaited(run: Overlay, connection: Connection) -> str:
     return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
 
 
-def _waiting(run: Overlay, connection: Connection, now_ms: int) -> str:
+def _waiting(run: SharedRunView, connection: Connection, now_ms: int) -> str:
     """Return what a run is waiting for, and for how long, if that is long."""
     waited_ms = _waited_ms(run, now_ms)
     said = doing(run, connection)
     return f"{said} for {spoken(waited_ms)}" if waited_ms >= _SHOWN_MS and connection == "connected" else said
 
 
-def _has_arrived(run: Overlay) -> bool:
+def _has_arrived(run: SharedRunView) -> bool:
     delivery = last_delivery(run)
     return delivery is not None and delivery.state in ("delivered", "read")
 
 
-def _waited_ms(run: Overlay, now_ms: int) -> int:
+def _waited_ms(run: SharedRunView, now_ms: int) -> int:
     """Return how long the last message has been without a reply."""
     if run.state is not SessionState.WAITING_REMOTE:
         return 0

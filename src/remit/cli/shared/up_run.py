@@ -1,0 +1,64 @@
+"""Runs a device in the foreground, and logs what happens to it as plain lines."""
+
+import asyncio
+
+import click
+
+from remit.cli.drive.running import Data, interrupts
+from remit.cli.places import relative_path
+from remit.cli.shared.sharing import EventPrinter
+from remit.cli.shared.up_control import document_of
+from remit.config.device import device_path
+from remit.config.device_host import DeviceHere, device_here
+from remit.config.team import Team
+from remit.server.device_endpoints import EndedNews
+from remit.server.server import freeze_loaded
+from remit.server.shared import TOKEN_FILE
+from remit.text.terminal import one_line
+
+
+async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Data | None) -> int:
+    """Run the team's device until it is stopped, and return the exit code."""
+    told_to_end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def stop(signal: str) -> None:
+        if not told_to_end.done():
+            told_to_end.set_result(signal)
+
+    with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
+        async with device_here(team, command="up", overrides=overrides, port=port) as here:
+            logging = asyncio.create_task(_log_news(here))
+            _announce(team, here, data)
+            freeze_loaded()
+            await asyncio.wait({told_to_end, here.relay.ended}, return_when=asyncio.FIRST_COMPLETED)
+            logging.cancel()
+            if here.relay.ended.done():
+                raise here.relay.ended.result()
+            click.echo("Stopping. Active runs come back paused.", err=True)
+    click.echo("Stopped.", err=True)
+    return 0
+
+
+def _announce(team: Team, here: DeviceHere, data: Data | None) -> None:
+    """Say that the device runs, and where its local API is."""
+    status = here.status()
+    if data is not None:
+        data.document(document_of(status, here.process))
+        return
+    click.echo(f"The device {one_line(status.name)} is up (process {status.pid}; Ctrl-C stops it).", err=True)
+    token = relative_path(device_path(team).with_name(TOKEN_FILE))
+    click.echo(f"Local API: {here.process.address}, with the token in {token}", err=True)
+    click.echo(f"For a browser, once: {here.sessions.link(here.process.address)}", err=True)
+    for each in status.shared:
+        called = each.agent if each.name == each.agent else f"{each.agent} as {each.name}"
+        click.echo(f"Sharing {called} with {', '.join(map(one_line, each.devices)) or 'nobody'}.", err=True)
+
+
+async def _log_news(here: DeviceHere) -> None:
+    printer = EventPrinter(None)
+    with here.news.reading() as queue:
+        printer.show(here.status())
+        while True:
+            news = await queue.get()
+            if not isinstance(news, EndedNews):  # the command fails with it
+                printer.show(here.status() if news is None else news)

@@ -1,0 +1,153 @@
+"""Runs a team's device in this process with its local API, so that other processes of this user can join it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from msgspec import Struct
+
+from remit.config.composition import hub_of
+from remit.config.device import device_path, using_device
+from remit.config.device_gateway import with_gateway
+from remit.config.device_process import Command, DeviceProcess, announced, this_process
+from remit.config.device_service import Relaying, relaying
+from remit.config.sections.relay import SharedSection
+from remit.config.team import Team
+from remit.relay.device.peers import Peers
+from remit.relay.session.moves import ENDED
+from remit.relay.session.run import Overlay
+from remit.runtime.clock import LoopClock
+from remit.server.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
+from remit.server.shared import TOKEN_FILE, BrowserSessions, Changes, serve_shared
+
+_now_ms = LoopClock().wall_ms
+
+
+class DeviceHere(Struct, frozen=True, kw_only=True):
+    """A device that runs in this process."""
+
+    process: DeviceProcess
+    relay: Relaying
+    news: DeviceNews
+    status: Callable[[], OwnDeviceStatus]
+    sessions: BrowserSessions
+    """Makes links that sign in browsers."""
+
+
+@asynccontextmanager
+async def device_here(
+    team: Team,
+    *,
+    command: Command,
+    overrides: tuple[str, ...] = (),
+    shared: Mapping[str, SharedSection] | None = None,
+    port: int = 0,
+) -> AsyncGenerator[DeviceHere]:
+    """Run the team's device while the block lasts: its runs, its shared agents (or *shared*), and its local API.
+
+    Raises a `RemitError` if another process runs it, or the API cannot listen on *port*.
+    """
+    team = with_gateway(team)
+    sections = team.shared if shared is None else shared
+    with using_device(team) as own:  # report what is missing before the hub is opened
+        names = {each.device: each.card.name for each in Peers(own.state).list()}
+    async with AsyncExitStack() as stack:
+        needs_hub = bool(sections) or any(profile.agent is not None for profile in team.profiles.values())
+        hub = await stack.enter_async_context(hub_of(team)) if needs_hub else None
+        changes, news, sessions = Changes(), DeviceNews(_now_ms), BrowserSessions()
+        # Everything that hears of changed runs: the stream of the local API, and whatever else is added here.
+        listeners: list[Callable[[Overlay], None]] = [changes.changed]
+        relay = await stack.enter_async_context(
+            relaying(
+                team,
+                hub=hub,
+                host=True,
+                share=bool(sections),
+                shared=shared,
+                changed=_to_all(listeners),
+                told=news.told,
+                unable=news.unable,
+                trouble=news.trouble,
+                linked=news.linked,
+            )
+        )
+        assert relay.host is not None, "it was asked for"
+        news.name_of = _Names(relay, names).of
+        relay.ended.add_done_callback(lambda ended: None if ended.cancelled() else news.ended(ended.result().fault))
+        folder, host = device_path(team).parent, relay.host
+        process: DeviceProcess
+
+        def callers(name: str, said: SharedSection) -> tuple[str, ...]:
+            ids = relay.shared[name].profile.allowed_shared_device_ids if name in relay.shared else frozenset[str]()
+            known = {news.name_of(each) for each in ids}
+            return tuple(sorted(known | (said.devices - ids - known)))
+
+        def status() -> OwnDeviceStatus:
+            assert team.relay is not None, "a device has a gateway"
+            runs = [each for each in host.runs if each.state not in ENDED]
+            return OwnDeviceStatus(
+                id=relay.device.id,
+                name=relay.device.card.name,
+                pid=process.pid,
+                version=process.version,
+                command=process.command,
+                since_ms=process.since_ms,
+                gateway=team.relay.gateway,
+                connection=relay.link.state,
+                why=relay.link.why,
+                ready=relay.ready.is_set(),
+                shared=tuple(
+                    OwnSharedAgent(name=name, agent=each.agent or name, devices=callers(name, each))
+                    for name, each in sections.items()
+                ),
+                open_runs=len(runs),
+                waiting_drafts=sum(each.waits for each in runs),
+                clients=news.readers,
+            )
+
+        routes = device_routes(news, status)
+        address = await stack.enter_async_context(
+            serve_shared(
+                host,
+                changes,
+                token=folder / TOKEN_FILE,
+                port=port,
+                link=relay.link,
+                shared=relay.shared,
+                presence=relay.presence_of,
+                sessions=sessions,
+                routes=routes,
+            )
+        )
+        stack.callback(news.close)
+        process = this_process(command, address, team.file, overrides)
+        ready = asyncio.create_task(_tell_when_ready(relay, news))
+        stack.callback(ready.cancel)
+        with announced(folder, process):
+            yield DeviceHere(process=process, relay=relay, news=news, status=status, sessions=sessions)
+
+
+def _to_all(listeners: Sequence[Callable[[Overlay], None]]) -> Callable[[Overlay], None]:
+    def changed(run: Overlay) -> None:
+        for hear in listeners:
+            hear(run)
+
+    return changed
+
+
+async def _tell_when_ready(relay: Relaying, news: DeviceNews) -> None:
+    await relay.ready.wait()
+    news.linked(relay.link.state, relay.link.why)
+
+
+class _Names:
+    """The local names of devices; those that are paired later are looked up once."""
+
+    def __init__(self, relay: Relaying, known: dict[str, str]) -> None:
+        self._relay = relay
+        self._known = known
+
+    def of(self, device: str) -> str:
+        if device not in self._known and (found := self._relay.sealer.peers.get(device)) is not None:
+            self._known[device] = found.card.name
+        return self._known.get(device, device)
