@@ -54,7 +54,8 @@ async def device_here(
     async with AsyncExitStack() as stack:
         needs_hub = bool(sections) or any(profile.agent is not None for profile in team.profiles.values())
         hub = await stack.enter_async_context(hub_of(team)) if needs_hub else None
-        changes, news, sessions = Changes(), DeviceNews(_now_ms), BrowserSessions()
+        changes, sessions = Changes(), BrowserSessions()
+        news = DeviceNews(_now_ms, lambda device: names.get(device, device))
         # Everything that hears of changed runs: the stream of the local API, and whatever else is added here.
         listeners: list[Callable[[Overlay], None]] = [changes.changed]
         relay = await stack.enter_async_context(
