@@ -111,13 +111,13 @@ def chat(
       remit chat reviewer bobs-laptop --objective "Review the API" --mode semi_auto
       remit chat reviewer bobs-laptop --continue
     """
+    is_named = device is not None
     if device is None:
         agent, device = _chosen(agent, team_file, overrides)
     assert agent is not None, "one was named or chosen"
     foreign = _SHARED if device is None else _ALONE
     if wrong := [option for name, option in foreign.items() if ctx.params[name]]:
-        where = "needs a DEVICE: remit chat PROFILE DEVICE" if device is None else "is for a chat without DEVICE"
-        raise click.UsageError(f"{wrong[0]} {where}")
+        raise click.UsageError(f"{wrong[0]} {_where(agent, device, is_named=is_named)}")
     if device is None:
         _alone(agent, session, user, max_tokens, deadline_ms, verbose, as_jsonl, team_file, overrides)
     if objective is None and continued is None:
@@ -154,6 +154,14 @@ def _chosen(agent: str | None, team_file: Path | None, overrides: tuple[str, ...
     from remit.cli.shared.choosing import choose_pair
 
     return choose_pair(agent, team_file, overrides) or (agent, None)
+
+
+def _where(agent: str, device: str | None, *, is_named: bool) -> str:
+    if device is None:
+        return "needs a DEVICE: remit chat PROFILE DEVICE"
+    if is_named:
+        return "is for a chat without DEVICE"
+    return f"is for a chat with an agent of this team, and {agent} is a profile: it works with a shared agent"
 
 
 def _alone(
