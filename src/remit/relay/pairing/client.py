@@ -144,7 +144,7 @@ async def join_pairing(gateway: PairingGateway, owner: PairingOwner, code: Pairi
                 await box.note(exchange.declined(instead_of_card=True))
                 raise
             await box.note(exchange.fourth())
-            exchange.check_recorded((await box.hear(MailboxNote)).body)
+            await _told_recorded(box, exchange)
             peer = await _recorded(box, exchange, owner, card)
         # The host waits for this, and manages without it.
         with suppress(RemitError):
@@ -163,6 +163,21 @@ async def _recorded(box: "_Mailbox", exchange: PairingExchange, owner: PairingOw
     except RemitError:
         await box.note(exchange.declined(instead_of_card=False))
         raise
+
+
+async def _told_recorded(box: "_Mailbox", exchange: PairingExchange) -> None:
+    """Wait until the host says that it has recorded this device.
+
+    It may have done so, and have been killed before its word came: then only one of the two is paired.
+    """
+    try:
+        note = (await box.hear(MailboxNote)).body
+    except PairingBroken:
+        raise
+    except RemitError as error:
+        why = "the other device did not confirm: nothing was paired here, but it may already list this device"
+        raise RemitError(fault(error.fault.code, why, suggestion=_AGAIN)) from error
+    exchange.check_recorded(note)
 
 
 async def _acceptable(owner: PairingOwner, card: Card) -> None:
