@@ -1,5 +1,7 @@
 """`remit pair`: one command on each side connects two devices, and nothing is written by hand."""
 
+import io
+import re
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -7,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import segno
 
 from command_line import REMIT, document, environment, remit
 from commands import popen
-from shared_teams import BOBS_CODE, device_of, make_annas, relay
+from remit.relay.pairing.code import PairingLink, read_code
+from shared_teams import BOBS_CODE, device_of, make_annas, make_bobs, relay, up
+from terminals import Terminal
 from waiting import PATIENCE_S
 
 ANNA = '[profiles.mine]\nrun = ["true"]\n'
@@ -127,6 +132,70 @@ def test_a_host_that_was_killed_no_longer_waits_for_its_code(gateway: str, annas
     assert "nothing was paired" in joined.stderr or "no device waits" in joined.stderr
     for folder in (annas, bobs):
         assert document("devices", "list", folder=folder)["devices"] == []
+
+
+def test_devices_pair_while_a_share_runs_and_it_answers_the_new_one(gateway: str, tmp_path: Path) -> None:
+    """The share has the device's connection, and learns of the new device and its grant without a restart."""
+    annas, bobs = make_annas(tmp_path / "annas", gateway), make_bobs(tmp_path / "bobs", gateway)
+    for folder in (annas, bobs):
+        team = folder / "remit.toml"
+        lines = team.read_text().splitlines(keepends=True)
+        team.write_text("".join(each for each in lines if not each.startswith("devices = ")))
+    with up("share", "--json", folder=bobs) as sharing:
+        with hosting("--let-ask", "helper", folder=bobs) as (code, process):
+            joined = remit("pair", code, "--use", "mine", folder=annas)
+            assert joined.returncode == 0, joined.stderr
+            _, said = process.communicate(timeout=PATIENCE_S)
+            assert process.returncode == 0, said
+        done = remit("chat", "mine", "bob", "--objective", "it", folder=annas)
+        assert done.returncode == 0, done.stderr
+        assert "heard: message 2 about it" in done.stdout
+        assert sharing.process.poll() is None
+
+
+def test_a_terminal_shows_a_qr_code_and_asks_what_each_may_do(gateway: str, annas: Path, bobs: Path) -> None:
+    with Terminal([REMIT, "pair", "--gateway", gateway, "--name", "bob"], folder=bobs, env=environment()) as host:
+        screen = host.wait_for("Waiting for ten minutes (Ctrl-C to stop) …")
+        code = screen.partition("→ On the other device: remit pair ")[2].split()[0]
+        assert qr_rows(screen) == drawn(str(PairingLink(read_code(code).code, gateway, ""))), (
+            "it has the code and where"
+        )
+        guest = Terminal([REMIT, "pair", code, "--gateway", gateway, "--name", "anna"], folder=annas, env=environment())
+        with guest:
+            guest.wait_for("bob is paired and verified.", "Let my mine ask bob? [y/N]:")
+            assert known(annas)["profiles"] == [], "nothing is granted before it is answered"
+            guest.type("y\r")
+            guest.wait_for("May ask bob: mine.")
+            assert guest.wait() == 0
+        host.wait_for("anna is paired and verified.", "Let anna ask helper? [y/N]:")
+        host.type("\r")
+        host.wait_for("→ To let it ask an agent: remit devices allow anna --agent helper")
+        assert host.wait() == 0
+    assert known(annas)["profiles"] == ["mine"]
+    assert (known(bobs)["agents"], known(bobs)["allowed"]) == ([], False), "the default is no"
+
+
+def test_ctrl_c_at_a_question_leaves_the_devices_paired_without_grants(gateway: str, annas: Path, bobs: Path) -> None:
+    with hosting("--gateway", gateway, "--name", "bob", folder=bobs) as (code, process):
+        command = [REMIT, "pair", code, "--gateway", gateway, "--name", "anna"]
+        with Terminal(command, folder=annas, env=environment()) as guest:
+            guest.wait_for("Let my mine ask bob? [y/N]:")
+            guest.type("\x03")
+            assert guest.wait() != 0
+        process.communicate(timeout=PATIENCE_S)
+    assert (known(annas)["verified"], known(annas)["profiles"]) == (True, [])
+
+
+def qr_rows(screen: str) -> list[str]:
+    """Return the lines of half blocks on a screen."""
+    return [line.rstrip() for line in screen.splitlines() if set(line) & set("▀▄█")]
+
+
+def drawn(text: str) -> list[str]:
+    """Return the lines of the QR code of a text."""
+    out = io.StringIO()
+    segno.make(text).terminal(out=out, compact=True)
+    return qr_rows(re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()))
 
 
 def test_what_is_missing_is_said(tmp_path: Path, annas: Path) -> None:
