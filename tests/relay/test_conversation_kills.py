@@ -5,9 +5,8 @@ import json
 import os
 import random
 import socket
-import subprocess
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from command_line import REMIT, environment
-from commands import popen
+from command_line import REMIT
 from remit.config.device import create_device
 from remit.protocol.records import SharedStep
 from remit.server.shared import TOKEN_FILE
 from remit.stores.sqlite import SqliteStore
 from shared_teams import ANNA, BOB, device_of, introduce, team_in
-from waiting import PATIENCE_S, eventually
+from victims import Victim
+from waiting import eventually
 
 # In `make test-kills`, which asks for 250 of whatever a test kills, 200; in every run of the tests a few.
 KILLS = 200 if "REMIT_KILLS" in os.environ else 6
@@ -65,35 +64,6 @@ mode = "full_auto"
 rate = {{ calls = 1_000_000, seconds = 60 }}
 limits = {{ max_turns = 1_000_000, max_duration = "1d" }}
 """
-
-
-class Victim:
-    """A program that is killed and started again."""
-
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
-        self._command = command
-        self._folder = folder
-        self.said = ""
-        self._process: subprocess.Popen[str] | None = None
-
-    async def start(self) -> None:
-        self._process = popen(
-            self._command,
-            cwd=self._folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout
-        async with asyncio.timeout(PATIENCE_S):
-            self.said = await asyncio.to_thread(self._process.stdout.readline)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-        self._process = None
 
 
 class Conversing:
