@@ -106,7 +106,8 @@ class SessionService:
             if is_changed_by_restart(run):
                 await self._do(run.id, moves.Restarted())
             if run.sending is not None:
-                await self._do(run.id, moves.Sent(run.sending))
+                refused = moves.RemoteFailed(run.unsent, lost=True)
+                await self._do(run.id, refused if run.unsent else moves.Sent(run.sending))
         await self.messages.__aenter__()
         self._ticking = asyncio.create_task(self._tick())
         self._settled_at = asyncio.get_running_loop().time() + NEWS_S
@@ -309,7 +310,9 @@ class SessionService:
                     self._commit, run, entry, WithdrawMessage(to=asked, session=run.session), opened, command
                 )
                 return run, why
-        await self._delivery.do(self._commit, run, audit.unsent(entry) if why else entry, None, opened, command)
+        if why is not None:
+            run, entry = replace(run, unsent=why.message), audit.unsent(entry)
+        await self._delivery.do(self._commit, run, entry, None, opened, command)
         return run, why
 
     def _commit(
