@@ -124,6 +124,11 @@ def test_devices_drafts_and_shared_agents_are_completed(tmp_path: Path) -> None:
     assert completed("chat", "mine", "", folder=annas) == ["bob"]
     assert completed("chat", "mine", "bob", "--continue", "r", folder=annas) == ["r1"]
     assert completed("devices", "allow", "", folder=annas) == ["bob"]
+    assert completed("devices", "allow", "bob", "--profile", "", folder=annas) == ["mine"]
+    assert completed("devices", "allow", "anna", "--agent", "h", folder=bobs) == ["helper"]
+    assert completed("pair", "--use", "", folder=annas) == ["mine"]
+    assert completed("pair", "--let-ask", "", folder=bobs) == ["helper"]
+    assert completed("pair", "--let-ask", "", folder=annas) == [], "it shares nothing"
     assert completed("devices", "revoke", "x", folder=annas) == []
     for verb in ("approve", "reject", "show"):
         assert completed("pending", verb, "", folder=annas) == ["r1.p1"]

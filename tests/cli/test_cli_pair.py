@@ -93,11 +93,31 @@ def test_two_commands_connect_two_people_and_grant_what_they_said(gateway: str, 
     taken = document("devices", "allow", "anna", "--agent", "helper", "--remove", folder=bobs)["device"]
     assert taken["agents"] == []
     given = remit("devices", "allow", "anna", "--agent", "helper", folder=bobs)
+    listed = remit("devices", "list", folder=bobs).stdout.splitlines()
+    assert "MAY ASK" in listed[0]
+    assert "helper" in next(line for line in listed if line.startswith("anna"))
     assert "may ask: helper.\n" in given.stderr
     assert document("devices", "show", folder=annas)["gateway"] == gateway
     wrong = remit("devices", "allow", "anna", "--agent", "helpr", folder=bobs)
     assert wrong.returncode == 2
     assert "did you mean `helper`?" in wrong.stderr
+
+
+def test_doctor_knows_the_gateway_in_the_file_of_the_device_and_stale_grants(
+    gateway: str, annas: Path, bobs: Path
+) -> None:
+    options = ("--gateway", gateway, "--name", "bob", "--let-ask-all")
+    with hosting(*options, folder=bobs) as (code, process):
+        joined = remit("pair", code, "--gateway", gateway, "--name", "anna", folder=annas)
+        assert joined.returncode == 0, joined.stderr
+        process.communicate(timeout=PATIENCE_S)
+    (bobs / "remit.toml").write_text(BOB.replace("[shared.helper]", '[shared.adviser]\nagent = "helper"'))
+    said = remit("doctor", folder=bobs).stdout
+    assert f"{gateway} is reachable; this device has never connected to it" in said
+    assert "anna was let to ask the agent helper, which the team does not share" in said
+    assert "remit devices allow anna --agent helper --remove" in said
+    assert remit("devices", "allow", "anna", "--agent", "helper", "--remove", folder=bobs).returncode == 0
+    assert "was let to ask" not in remit("doctor", folder=bobs).stdout
 
 
 def test_a_wrong_code_pairs_nobody_and_both_say_so(gateway: str, annas: Path, bobs: Path) -> None:

@@ -511,3 +511,25 @@ def test_what_was_granted_is_not_doubted(folder: Path) -> None:
         card=card("bob", 1), allowed=True, verified=True, agents=frozenset({"helper"}), profiles=frozenset({"mine"})
     )
     assert list(device_warnings(found, [bob])) == []
+
+
+def test_a_grant_for_what_the_team_no_longer_has_is_warned_of(folder: Path) -> None:
+    found = team(folder, AGENT + PROFILE + "[shared.helper]\n")
+    bob = PeerDevice(
+        card=card("bob", 1),
+        allowed=True,
+        agents=frozenset({"helper", "gone"}),
+        profiles=frozenset({"mine", "old one"}),
+    )
+    assert list(device_warnings(found, [bob])) == [
+        (
+            "device",
+            "bob was let to ask the agent gone, which the team does not share",
+            "Take it back: remit devices allow bob --agent gone --remove",
+        ),
+        (
+            "device",
+            "the profile old one was let to ask bob, and the team has no such profile",
+            "Take it back: remit devices allow bob --profile 'old one' --remove",
+        ),
+    ]

@@ -68,6 +68,18 @@ def shared_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 
 
 @_plain
+def granted_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the agents that the team shares, which another device may be let to ask."""
+    return [CompletionItem(name) for name in _tables(ctx, "shared") if name.startswith(incomplete)]
+
+
+@_plain
+def granted_profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the profiles of the team, which may be let to ask another device."""
+    return [CompletionItem(name) for name in _tables(ctx, "profiles") if name.startswith(incomplete)]
+
+
+@_plain
 def recorded_profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the recorded names of connections with other devices: profiles and shared agents."""
     names = dict.fromkeys((*_tables(ctx, "profiles"), *_tables(ctx, "shared")))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.cli.completion_words import known_devices
+from remit.cli.completion_words import granted_agents, granted_profiles, known_devices
 from remit.cli.options import CommandWithOldOptions, json_option, same_team, team_options
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
@@ -195,11 +195,8 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
         todo = f"remit devices pair LINK{same_team(team_file)}"
         click.echo(f"No devices are paired yet.\n→ Ask the other owner for a link, then: {todo}", err=True)
     else:
-        rows = [
-            (each.name, each.id, _yes(each.verified), _offered(each), _yes(each.allowed), _yes(each.revoked))
-            for each in found
-        ]
-        print_table(("name", "id", "verified", "shared with me", "may contact me", "revoked"), rows)
+        heads = ("name", "id", "verified", "shared with me", "may contact me", "may ask", "asked by", "revoked")
+        print_table(heads, [_row(each) for each in found])
         offers = [(offer.name, each.name, offer.description) for each in found for offer in each.offers or ()]
         if any(description for *_, description in offers):
             click.echo()
@@ -209,8 +206,17 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
 @devices.command(cls=CommandWithOldOptions, renamed={"--share": "--one-way"})
 @click.argument("device", shell_complete=known_devices)
 @click.option("--one-way", is_flag=True, help="You may call its agents, and it may call none here.")
-@click.option("--agent", "agents", multiple=True, metavar="AGENT", help="Let it ask this shared agent. Repeatable.")
-@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="Let this profile ask it. Repeatable.")
+@click.option(
+    "--agent", "agents", multiple=True, metavar="AGENT", shell_complete=granted_agents, help="Let it ask this agent."
+)
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=granted_profiles,
+    help="Let this profile ask it.",
+)
 @click.option("--remove", is_flag=True, help="Remove the permission. Messages to it wait until it is allowed again.")
 @team_options
 @json_option
@@ -432,9 +438,10 @@ def _typed(card: Card) -> str:
     return shlex.quote(card.name)
 
 
-def _offered(known: KnownDevice) -> str:
-    """Return the agents that a device shares, as far as known."""
-    return _yes(known.shared) if known.offers is None else ", ".join(each.name for each in known.offers)
+def _row(known: KnownDevice) -> tuple[str, ...]:
+    offered = _yes(known.shared) if known.offers is None else ", ".join(each.name for each in known.offers)
+    grants = (", ".join(known.agents), ", ".join(known.profiles))
+    return known.name, known.id, _yes(known.verified), offered, _yes(known.allowed), *grants, _yes(known.revoked)
 
 
 def _yes(is_so: bool) -> str:

@@ -259,14 +259,15 @@ def _peers(team: Team | None) -> Iterator[Check]:
 
 def _device(team: Team | None) -> Iterator[Check]:
     """Check the team's device, if the team has one or configures one."""
-    if team is None or team.relay is None:
+    if team is None or not (team.relay or team.profiles or team.shared):
         return
     if find_spec("vodozemac") is None:
-        says = "the team has a gateway, but the extra `relay` is not installed"
+        says = "the team works with other devices, but the extra `relay` is not installed"
         yield warning("device", says, "pip install 'remit[relay]'")
         return
     # Slow to load, and most teams have no device.
     from remit.config.device import device_path, device_warnings, program_of, using_device
+    from remit.config.device_gateway import with_gateway
     from remit.relay.device.peers import Peers
 
     try:
@@ -274,6 +275,7 @@ def _device(team: Team | None) -> Iterator[Check]:
             known = Peers(device.state).list()
             place, count = relative_path(device_path(team)), many(len(known), "device")
             says = f"{device.card.name}, {device.id}, in {place}; {count} known"
+            team = with_gateway(team, device)
     except RemitError as error:
         yield warning("device", error.fault.message, error.fault.suggestion)
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remit.cli.completion_words import granted_agents, granted_profiles
 from remit.cli.options import json_option, same_team, team_options
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
@@ -26,9 +27,23 @@ if TYPE_CHECKING:  # encryption is not loaded to show help
 @click.option("--name", metavar="NAME", help="Name of a new device.  [default: the team's name and the host name]")
 @click.option("--gateway", metavar="URL", help="Gateway to use if the team file names none; the device keeps it.")
 @click.option("--gateway-name", metavar="NAME", default="", help="Name of that gateway, if it is not its host.")
-@click.option("--let-ask", "agents", multiple=True, metavar="AGENT", help="Let the other device ask this shared agent.")
+@click.option(
+    "--let-ask",
+    "agents",
+    multiple=True,
+    metavar="AGENT",
+    shell_complete=granted_agents,
+    help="Let the other device ask this shared agent.",
+)
 @click.option("--let-ask-all", is_flag=True, help="Let the other device ask all shared agents.")
-@click.option("--use", "profiles", multiple=True, metavar="PROFILE", help="Let this profile ask the other device.")
+@click.option(
+    "--use",
+    "profiles",
+    multiple=True,
+    metavar="PROFILE",
+    shell_complete=granted_profiles,
+    help="Let this profile ask the other device.",
+)
 @click.option("--use-all", is_flag=True, help="Let all profiles ask the other device.")
 @click.option("--yes", is_flag=True, help="The same as --let-ask-all --use-all.")
 @team_options

@@ -183,7 +183,10 @@ class DeviceWarning(NamedTuple):
 def device_warnings(
     team: Team, peers: Iterable[PeerDevice], shared: Mapping[str, SharedSection] | None = None
 ) -> Iterator[DeviceWarning]:
-    """Return devices in the team file (or *shared*) that are unknown or lack permission, and sections without any."""
+    """Return devices in the team file (or *shared*) that are unknown or lack permission, and sections without any.
+
+    Also the grants to known devices that name an agent or a profile that the team does not have.
+    """
     known = list(peers)
     for name, profile in team.profiles.items():
         about = f"profiles.{name}"
@@ -212,6 +215,19 @@ def device_warnings(
             granted=granted,
             todo=todo,
         )
+    for peer in known:
+        yield from _stale_grants(team, peer, (shared or {}).keys() | team.shared.keys())
+
+
+def _stale_grants(team: Team, peer: PeerDevice, shared: Collection[str]) -> Iterator[DeviceWarning]:
+    name = peer.card.name
+    take_back = f"Take it back: remit devices allow {quote(name)}"
+    for each in sorted(peer.agents.difference(shared)):
+        says = f"{name} was let to ask the agent {each}, which the team does not share"
+        yield DeviceWarning("device", says, f"{take_back} --agent {quote(each)} --remove")
+    for each in sorted(peer.profiles.difference(team.profiles)):
+        says = f"the profile {each} was let to ask {name}, and the team has no such profile"
+        yield DeviceWarning("device", says, f"{take_back} --profile {quote(each)} --remove")
 
 
 def _warnings_about(
