@@ -239,7 +239,11 @@ PLACEHOLDERS = {
     "shared": "NAME",
 }
 # Tables within those, which have a heading of their own.
-WITHIN = {"profiles": ("limits", "rules", "constraints", "attachments"), "shared": ("attachments",)}
+WITHIN = {
+    "relay": ("notify",),
+    "profiles": ("limits", "rules", "constraints", "attachments"),
+    "shared": ("attachments",),
+}
 # What a team fills with keys of its own: what stands for one, and what it means.
 OPEN = {"glossary": ("VARIANT", "The term that users read in its place.")}
 
@@ -279,7 +283,7 @@ def _team_section(name: str, section: dict[str, Any], definitions: dict[str, Any
         part = _struct(struct["properties"][key], definitions)
         assert place is not None, "what has tables within it is named"
         table = _table(part["properties"], (*place, key))
-        pages.append(f"### [{name}.{PLACEHOLDERS[name]}.{key}]\n\n{part['description']}\n\n{table}")
+        pages.append(f"### {title[:-1]}.{key}]\n\n{part['description']}\n\n{table}")
     if name == "workflows":
         step = _struct(struct["properties"]["steps"]["items"], definitions)
         table = _table(step["properties"], None, step["required"])
