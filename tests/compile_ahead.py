@@ -2,6 +2,7 @@
 
 Where Python is told to write no bytecode, each process would compile anew all that it imports. Test modules are
 compiled as pytest does it, which rewrites their assertions: that takes longer than the rest of collecting them.
+Hypothesis keeps the constants that it finds in the code, to draw some of them: each process would search all of it.
 """
 
 import ast
@@ -10,6 +11,7 @@ import importlib.util
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 from _pytest.assertion.rewrite import (
     PYC_TAIL,
@@ -18,6 +20,7 @@ from _pytest.assertion.rewrite import (
     get_cache_dir,
     rewrite_asserts,
 )
+from hypothesis.internal.constants_ast import constants_from_module, is_local_module_file
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "tests", "docs", "bench")
@@ -27,6 +30,7 @@ def compile_ahead(path: Path) -> None:
     """Leave behind the bytecode of *path* as Python or pytest will look for it."""
     if path.name != "conftest.py" and not path.match("test_*.py"):
         compileall.compile_file(path, quiet=2)
+        find_constants(path)
         return
     cached = get_cache_dir(path) / f"{path.stem}{PYC_TAIL}"
     if _read_pyc(path, cached) is not None:
@@ -41,6 +45,14 @@ def compile_ahead(path: Path) -> None:
     cached.parent.mkdir(exist_ok=True)
     with cached.open("wb") as file:
         _write_pyc_fp(file, importlib.util.source_hash(source), code)
+
+
+def find_constants(path: Path) -> None:
+    """Have Hypothesis keep the constants of *path*, in `.hypothesis`, if it would draw them."""
+    if is_local_module_file(str(path)):
+        module = ModuleType(path.stem)
+        module.__file__ = str(path)
+        constants_from_module(module)
 
 
 def modules() -> list[Path]:

@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from _pytest.assertion.rewrite import (
@@ -10,8 +11,11 @@ from _pytest.assertion.rewrite import (
     _rewrite_test,  # pyright: ignore[reportPrivateUsage]
     get_cache_dir,
 )
+from hypothesis.configuration import StorageDirectory
+from hypothesis.internal import constants_ast
 
 from compile_ahead import compile_ahead, modules
+from remit.stores import schema
 
 
 def written(path: Path, text: str = "def test_it() -> None:\n    assert 1 == 2, 'no'\n") -> Path:
@@ -40,6 +44,19 @@ def test_other_modules_are_compiled_as_python_does_it(tmp_path: Path) -> None:
     path = written(tmp_path / "samples.py")
     compile_ahead(path)
     assert Path(importlib.util.cache_from_source(path)).exists()
+
+
+def test_the_constants_of_the_code_are_kept_for_hypothesis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = StorageDirectory(tmp_path / "constants", home_directory=tmp_path)
+    monkeypatch.setattr(constants_ast, "storage_directory", {"constants": place}.__getitem__)
+    module = ModuleType("schema")
+    module.__file__ = str(schema.__file__)
+    compile_ahead(Path(module.__file__))
+    (kept,) = place.path.iterdir()
+    assert str(schema.APPLICATION_ID) in kept.read_text()
+    # That is what is read for the module.
+    kept.write_text("[4711]")
+    assert list(constants_ast.constants_from_module(module).set_for_type("integer")) == [4711]
 
 
 def test_a_module_that_cannot_be_compiled_is_left_to_the_test_run(tmp_path: Path) -> None:
