@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from new_stores import new_store
 from remit import Hub
 
 
 @pytest.fixture
 def make_hub(tmp_path: Path) -> Callable[..., Hub]:
-    return partial(Hub, store=tmp_path / "hub.db", durability="process")
+    return partial(Hub, store=new_store(tmp_path / "hub.db"), durability="process")
 
 
 @pytest.fixture
