@@ -17,7 +17,8 @@ from remit.relay.pairing.code import read_code
 from remit.relay.pairing.service import PairingService
 from remit.server.server import Server
 from remit.server.shared_pairing import pairing_routes
-from remit.server.shared_policies import policy_routes
+from remit.server.shared_policies import GrantNames, policy_routes
+from remit.server.shared_routes import starlette_routes
 from remit.transports.listening import listening
 from waiting import eventually
 
@@ -48,7 +49,9 @@ async def test_a_pairing_is_started_seen_and_joined_and_its_grants_are_changed(t
     async with gateway(tmp_path) as serving:
         at = meeting_at(serving.url)
         service = PairingService(at, lambda: anna.device.card, check=check, record=record)
-        app = Starlette(routes=[*pairing_routes(service), *policy_routes(on_peers)])
+        names = GrantNames(agents=frozenset({"expert"}), profiles=frozenset({"reviewer"}))
+        routes = [*pairing_routes(service, names), *policy_routes(on_peers, names)]
+        app = Starlette(routes=list(starlette_routes(routes)))
         with listening("127.0.0.1", 0) as bound:
             async with Server(Api(app), bound=bound) as server, ClientSession(server.address) as http:
                 async with http.post("/v1/shared/pairings", json={"agents": ["expert"]}) as reply:
@@ -72,6 +75,13 @@ async def test_a_pairing_is_started_seen_and_joined_and_its_grants_are_changed(t
                 wanted = {"agents": [], "profiles": ["reviewer"]}
                 async with http.put(f"/v1/shared/policies/{bob.device.id}", json=wanted) as reply:
                     assert (await reply.json())["profiles"] == ["reviewer"]
+                for path, method in ((f"/v1/shared/policies/{bob.device.id}", "PUT"), ("/v1/shared/pairings", "POST")):
+                    unknown = {"agents": ["export"], "profiles": ["nobody"]}
+                    async with http.request(method, path, json=unknown) as reply:
+                        assert reply.status == 400
+                        refused = (await reply.json())["fault"]
+                    assert refused["message"] == "unknown names: agents.export, profiles.nobody"
+                    assert "did you mean `expert`?" in refused["problems"][0]["message"]
                 async with http.post("/v1/shared/pairings", json={"code": "1000-acid-acid-acid"}) as reply:
                     wrong = (await reply.json())["id"]
                 started["id"] = wrong

@@ -10,15 +10,21 @@ from remit.config.composition import hub_of
 from remit.config.device import device_path, using_device
 from remit.config.device_gateway import with_gateway
 from remit.config.device_process import Command, DeviceProcess, announced, this_process
-from remit.config.device_service import Relaying, relaying
+from remit.config.device_service import Relaying, authority_of, relaying
 from remit.config.sections.relay import SharedSection
+from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
-from remit.relay.device.peers import Peers
+from remit.relay.device.identity import Card
+from remit.relay.device.peers import Grants, PeerDevice, Peers
+from remit.relay.pairing.client import PairingGateway
+from remit.relay.pairing.service import PairingService
 from remit.relay.session.moves import ENDED
 from remit.relay.session.run import Overlay
 from remit.runtime.clock import LoopClock
 from remit.server.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
 from remit.server.shared import TOKEN_FILE, BrowserSessions, Changes, serve_shared
+from remit.server.shared_pairing import pairing_routes
+from remit.server.shared_policies import GrantNames, OnPeers, policy_routes
 
 _now_ms = LoopClock().wall_ms
 
@@ -106,7 +112,14 @@ async def device_here(
                 clients=news.readers,
             )
 
-        routes = device_routes(news, status)
+        names_here = GrantNames(agents=frozenset(sections), profiles=frozenset(team.profiles))
+        pairings = _pairings(relay, team)
+        stack.push_async_callback(pairings.close)
+        routes = [
+            *device_routes(news, status),
+            *pairing_routes(pairings, names_here),
+            *policy_routes(_on_peers(relay), names_here),
+        ]
         address = await stack.enter_async_context(
             serve_shared(
                 host,
@@ -126,6 +139,32 @@ async def device_here(
         stack.callback(ready.cancel)
         with announced(folder, process):
             yield DeviceHere(process=process, relay=relay, news=news, status=status, sessions=sessions)
+
+
+def _pairings(relay: Relaying, team: Team) -> PairingService:
+    """Return the pairings that clients start on a running device."""
+    assert team.relay is not None, "a device has a gateway"
+    peers, do = relay.sealer.peers, relay.post.do
+    gateway = PairingGateway(url=team.relay.gateway, name=gateway_name(team), ssl=authority_of(team, team.relay))
+
+    async def check(card: Card) -> None:
+        await do(peers.check, card)
+
+    async def record(card: Card, grants: Grants) -> PeerDevice:
+        peer = await do(peers.pair_verified, card, grants)
+        await relay.refresh()
+        return peer
+
+    return PairingService(gateway, lambda: relay.device.card, check=check, record=record)
+
+
+def _on_peers(relay: Relaying) -> OnPeers:
+    async def work(on: Callable[[Peers], list[PeerDevice]]) -> list[PeerDevice]:
+        found = await relay.post.do(on, relay.sealer.peers)
+        await relay.refresh()
+        return found
+
+    return work
 
 
 def _to_all(listeners: Sequence[Callable[[Overlay], None]]) -> Callable[[Overlay], None]:

@@ -6,17 +6,13 @@
 from io import BytesIO
 
 from msgspec import Struct
-from starlette.routing import Route
 
-from remit.protocol.codec import decode
 from remit.relay.device.peers import Grants
 from remit.relay.pairing.code import read_code
 from remit.relay.pairing.service import PairingService, PairingState, PairingTask
-from remit.server.bodies import Receive, Scope, Send, headers_of, read_optional_json, send_value
-from remit.server.refusals import Endpoint, guarded
-
-MOST_BODY = 64_000
-_NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+from remit.server.bodies import Receive, Scope, Send
+from remit.server.shared_policies import GrantNames
+from remit.server.shared_routes import SharedRoute, read_body, send_view
 
 
 class PairingStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,26 +40,49 @@ class PairingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     suggestion: str = ""
 
 
-def pairing_routes(service: PairingService) -> list[Route]:
-    """Return `POST /v1/shared/pairings`, and `GET` and `DELETE /v1/shared/pairings/{pairing}`."""
+def pairing_routes(service: PairingService, names: GrantNames) -> list[SharedRoute]:
+    """Return the operations that start, join, show and cancel a pairing."""
 
     async def start(scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_optional_json(headers_of(scope), receive, MOST_BODY)
-        asked = decode(body or b"{}", PairingStart)
-        grants = Grants(agents=asked.agents, profiles=asked.profiles)
+        asked: PairingStart = await read_body(scope, receive, PairingStart)
+        grants = names.check(Grants(agents=asked.agents, profiles=asked.profiles))
         pairing = await service.start(grants) if asked.code is None else service.join(read_code(asked.code), grants)
-        await send_value(send, pairing_view(pairing), 201, _NO_STORE)
+        await send_view(send, pairing_view(pairing), 201)
 
     async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
-        await send_value(send, pairing_view(service.find(scope["path_params"]["pairing"])), headers=_NO_STORE)
+        await send_view(send, pairing_view(service.find(scope["path_params"]["pairing"])))
 
     async def cancel(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
-        await send_value(send, pairing_view(await service.cancel(scope["path_params"]["pairing"])), headers=_NO_STORE)
+        await send_view(send, pairing_view(await service.cancel(scope["path_params"]["pairing"])))
 
+    one = "/v1/shared/pairings/{pairing}"
     return [
-        _route("/v1/shared/pairings", start, "POST"),
-        _route("/v1/shared/pairings/{pairing}", show, "GET"),
-        _route("/v1/shared/pairings/{pairing}", cancel, "DELETE"),
+        SharedRoute(
+            method="POST",
+            path="/v1/shared/pairings",
+            endpoint=start,
+            name="start_pairing",
+            summary="Make a pairing code, or join the one of another device.",
+            takes=PairingStart,
+            answer=PairingView,
+            status=201,
+        ),
+        SharedRoute(
+            method="GET",
+            path=one,
+            endpoint=show,
+            name="pairing",
+            summary="How far a pairing has come.",
+            answer=PairingView,
+        ),
+        SharedRoute(
+            method="DELETE",
+            path=one,
+            endpoint=cancel,
+            name="cancel_pairing",
+            summary="End a pairing; its code does not work any more.",
+            answer=PairingView,
+        ),
     ]
 
 
@@ -92,7 +111,3 @@ def _svg(text: str) -> str:
     out = BytesIO()
     segno.make(text).save(out, kind="svg", xmldecl=False, scale=4)
     return out.getvalue().decode()
-
-
-def _route(path: str, endpoint: Endpoint, method: str) -> Route:
-    return Route(path, guarded(endpoint), methods=[method])

@@ -6,15 +6,12 @@
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
-from starlette.routing import Route
 
-from remit.protocol.codec import decode
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import did_you_mean
 from remit.relay.device.peers import Grants, PeerDevice, Peers
-from remit.server.bodies import Receive, Scope, Send, headers_of, read_json, send_value
-from remit.server.refusals import Endpoint, guarded
-
-MOST_BODY = 64_000
-_NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+from remit.server.bodies import Receive, Scope, Send
+from remit.server.shared_routes import SharedRoute, read_body, send_view
 
 OnPeers = Callable[[Callable[[Peers], list[PeerDevice]]], Awaitable[list[PeerDevice]]]
 """Runs a function on the known devices, in the thread of the device's file."""
@@ -46,22 +43,61 @@ class DevicePolicies(Struct, frozen=True, kw_only=True):
     policies: tuple[DevicePolicy, ...]
 
 
-def policy_routes(on_peers: OnPeers) -> list[Route]:
-    """Return `GET /v1/shared/policies` and `PUT /v1/shared/policies/{device}`."""
+class GrantNames(Struct, frozen=True, kw_only=True):
+    """The names that a grant may hold: the shared agents and the profiles of the team."""
+
+    agents: frozenset[str]
+    profiles: frozenset[str]
+
+    def check(self, grants: Grants) -> Grants:
+        """Return grants whose names are all known, or raise a `RemitError` that names the others."""
+        problems = [
+            Problem(f"{field}.{name[:100]}", f"there is no such {what}{did_you_mean(name, known)}")
+            for field, what, names, known in (
+                ("agents", "shared agent", grants.agents, self.agents),
+                ("profiles", "profile", grants.profiles, self.profiles),
+            )
+            for name in sorted(names - known)
+        ]
+        if problems:
+            message = "unknown names: " + ", ".join(each.path for each in problems)
+            advice = "Name agents of [shared.NAME] and profiles of [profiles.NAME] in the team file."
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=tuple(problems), suggestion=advice))
+        return grants
+
+
+def policy_routes(on_peers: OnPeers, names: GrantNames) -> list[SharedRoute]:
+    """Return the operations that show and change grants."""
 
     async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
         peers = await on_peers(lambda known: known.list())
-        await send_value(send, DevicePolicies(policies=tuple(map(policy_view, peers))), headers=_NO_STORE)
+        await send_view(send, DevicePolicies(policies=tuple(map(policy_view, peers))))
 
     async def change(scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = decode(await read_json(headers_of(scope), receive, MOST_BODY), GrantsWanted)
-        device, grants = scope["path_params"]["device"], Grants(agents=wanted.agents, profiles=wanted.profiles)
+        wanted: GrantsWanted = await read_body(scope, receive, GrantsWanted)
+        device = scope["path_params"]["device"]
+        grants = names.check(Grants(agents=wanted.agents, profiles=wanted.profiles))
         (peer,) = await on_peers(lambda known: [known.replace_grants(device, grants)])
-        await send_value(send, policy_view(peer), headers=_NO_STORE)
+        await send_view(send, policy_view(peer))
 
     return [
-        _route("/v1/shared/policies", show, "GET"),
-        _route("/v1/shared/policies/{device}", change, "PUT"),
+        SharedRoute(
+            method="GET",
+            path="/v1/shared/policies",
+            endpoint=show,
+            name="policies",
+            summary="What each known device may do here, and which profiles may ask it.",
+            answer=DevicePolicies,
+        ),
+        SharedRoute(
+            method="PUT",
+            path="/v1/shared/policies/{device}",
+            endpoint=change,
+            name="change_policy",
+            summary="Replace the grants of a device.",
+            takes=GrantsWanted,
+            answer=DevicePolicy,
+        ),
     ]
 
 
@@ -77,7 +113,3 @@ def policy_view(peer: PeerDevice) -> DevicePolicy:
         agents=tuple(sorted(peer.agents)),
         profiles=tuple(sorted(peer.profiles)),
     )
-
-
-def _route(path: str, endpoint: Endpoint, method: str) -> Route:
-    return Route(path, guarded(endpoint), methods=[method])
