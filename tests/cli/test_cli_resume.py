@@ -91,23 +91,21 @@ def start(crew: Path, step: str, *order: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def kill(crew: Path, process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process with -9 and end its lease, which ends by itself within five seconds."""
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+def end_lease(crew: Path) -> None:
+    """End the lease of a process that was killed; by itself it ends within five seconds."""
     connection = connect_file(crew / ".remit" / "hub.db")
     connection.execute("UPDATE request SET lease_until_ms = ? WHERE state = 0", (time.time_ns() // 1_000_000,))
     connection.close()
 
 
-def killed_at(crew: Path, step: str, *order: str) -> str:
-    """Have a run killed at a step, and return its id."""
-    kill(crew, start(crew, step, *order))
+def killed_at(crew: Path, step: str, *order: str, leased: bool = False) -> str:
+    """Have a run killed with -9 at a step, and return its id; if it is *leased*, its lease ends by itself."""
+    process = start(crew, step, *order)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    if not leased:
+        end_lease(crew)
     (crew / "hang").unlink()
-    return newest(crew)
-
-
-def newest(crew: Path) -> str:
     return json.loads(remit(crew, "runs", "list", "--jsonl").stdout.splitlines()[0])["run"]
 
 
@@ -120,12 +118,7 @@ TRIP = ("trip", "go", "--input", '{"to": "ann@example.org"}')
 
 def test_a_killed_workflow_goes_on_and_no_finished_step_is_repeated(crew: Path) -> None:
     """K8: the step that was under way is safe to repeat."""
-    process = start(crew, "b", *TRIP)
-    # Here its lease ends by itself.
-    process.kill()
-    process.wait()
-    (crew / "hang").unlink()
-    run = newest(crew)
+    run = killed_at(crew, "b", *TRIP, leased=True)
     done = remit(crew, "runs", "resume")
     assert (done.returncode, done.stdout) == (0, "did c c\n"), done.stderr
     assert marks(crew) == ["a", "b", "b", "c"]
@@ -142,10 +135,10 @@ def test_a_killed_workflow_goes_on_and_no_finished_step_is_repeated(crew: Path) 
 
 def test_only_the_run_that_is_named_goes_on(crew: Path) -> None:
     """K8: what else was left behind is left alone."""
-    first = killed_at(crew, "b", *TRIP)
+    first = killed_at(crew, "b", *TRIP, leased=True)
     (crew / "done.txt").unlink()
-    second = killed_at(crew, "b", *TRIP)
-    third = killed_at(crew, "x", "plain", "x")
+    second = killed_at(crew, "b", *TRIP, leased=True)
+    third = killed_at(crew, "x", "plain", "x", leased=True)
     (crew / "done.txt").unlink()
     done = remit(crew, "runs", "resume", second)
     assert (done.returncode, done.stdout, marks(crew)) == (0, "did c c\n", ["b", "c"]), done.stderr
@@ -207,7 +200,9 @@ def test_what_another_process_is_at_work_on_is_left_to_it_or_waited_for(crew: Pa
 def test_a_run_that_waits_for_a_person_says_which_question_and_goes_on_once_it_is_answered(crew: Path) -> None:
     process = popen([REMIT, "run", "asking", "go"], cwd=crew, stderr=subprocess.DEVNULL)
     wait_until(lambda: "May the plain one" in remit(crew, "pending", "list").stdout)
-    kill(crew, process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    end_lease(crew)
     with popen(
         [REMIT, "runs", "resume", "last"], cwd=crew, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as waiting:
