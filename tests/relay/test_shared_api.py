@@ -416,7 +416,7 @@ def _secrets(sides: Sides) -> set[str]:
 def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:
     """What a run comes to hold is not shown unless somebody says so."""
     machinery = {"session", "prompt", "prompts", "sending", "since_ms", "back", "guidance", "pending"}
-    machinery |= {"recorded_failure", "entries"}
+    machinery |= {"recorded_failure", "entries", "unsent"}
     assert set(Overlay.__struct_fields__) - set(SharedRunView.__struct_fields__) == machinery
     run = Overlay(id="r", profile="p", device="d", session="secret", objective="o", active_ms=5, since_ms=10)
     shown = view(run, Surroundings(now_ms=25))

@@ -127,9 +127,9 @@ class SharedApi:
             summary="This document.",
             answer=dict[str, Any],
         )
-        self.routes = [*endpoints.routes(), *routes, described]
+        self.routes = [*endpoints.routes(), *file_routes(state.host), *routes, described]
         self._document = b""
-        others: list[BaseRoute] = [*file_routes(state.host), endpoints.unknown_act()]
+        others: list[BaseRoute] = [endpoints.unknown_act()]
         if console is not None:
             others.append(Mount("/", app=console))
         self._app = Starlette(

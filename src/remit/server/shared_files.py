@@ -3,7 +3,6 @@
 from urllib.parse import parse_qs, quote, unquote
 
 from msgspec import Struct
-from starlette.routing import Route
 
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.relay.session.file_rules import MAX_TOTAL, Attachment
@@ -12,7 +11,7 @@ from remit.relay.session.file_types import OCTETS
 from remit.relay.session.run import Overlay, Person
 from remit.relay.session_service import SessionService
 from remit.server.bodies import Receive, Scope, Send, headers_of, read_body, send_bytes, send_value
-from remit.server.refusals import Endpoint, guarded
+from remit.server.shared_routes import QueryParameter, SharedRoute
 
 _NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 # A file comes from somebody else, and the page of this origin holds the rights of its user: a browser saves it, and
@@ -50,15 +49,47 @@ def file_view(file: Attachment) -> FileView:
     return FileView(id=file.id, name=file.name, media_type=file.media_type, size=file.size, refused=file.refused)
 
 
-def file_routes(host: SessionService) -> list[Route]:
-    """Return the routes below `/v1/shared/runs/{run}/files`."""
+def file_routes(host: SessionService) -> list[SharedRoute]:
+    """Return the operations below `/v1/shared/runs/{run}/files`; a file is named by its id or its name."""
     endpoints = _FileEndpoints(host)
     place = "/v1/shared/runs/{run}/files"
+    name = QueryParameter(name="name", meaning="The name of the file; the body is its content.", required=True)
+    by = QueryParameter(name="by", meaning="Who does it, as the record is to name them.")
     return [
-        _route(place, endpoints.list, "GET"),
-        _route(place, endpoints.attach, "POST"),
-        _route(place + "/{file}", endpoints.download, "GET"),
-        _route(place + "/{file}", endpoints.detach, "DELETE"),
+        SharedRoute(
+            method="GET",
+            path=place,
+            endpoint=endpoints.list,
+            name="files",
+            summary="The files of a run, and those that the next message will carry.",
+            answer=FileList,
+        ),
+        SharedRoute(
+            method="POST",
+            path=place,
+            endpoint=endpoints.attach,
+            name="attach",
+            summary="Add a file to the next message.",
+            parameters=(name, by),
+            answer=FileView,
+            status=201,
+        ),
+        SharedRoute(
+            method="GET",
+            path=place + "/{file}",
+            endpoint=endpoints.download,
+            name="download",
+            summary="The content of a file, to be saved.",
+        ),
+        SharedRoute(
+            method="DELETE",
+            path=place + "/{file}",
+            endpoint=endpoints.detach,
+            name="detach",
+            summary="Remove a file from the next message.",
+            parameters=(by,),
+            answer=FileList,
+        ),
     ]
 
 
@@ -129,7 +160,3 @@ def _person(scope: Scope) -> Person:
     query = _query(scope)
     by, via = (query.get(name, [""])[0] for name in ("by", "via"))
     return Person(by[:256] or "api", via if via in _CLIENTS else "api")
-
-
-def _route(path: str, endpoint: Endpoint, method: str) -> Route:
-    return Route(path, guarded(endpoint), methods=[method])

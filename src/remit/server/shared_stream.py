@@ -76,7 +76,7 @@ class EventStream:
         # The current state has no numbers: a reader that loses the connection in it gets all of it again.
         first = self._now(only) if after is None else self._since(after, only)
         yield [*first, _ready(self._changes.mark(seen), resumed=after is not None)]
-        while not (gone.is_set() or self._ending):
+        while not gone.is_set():
             news.clear()
             self._state.look()
             frames = self._since(seen, only)
@@ -86,6 +86,8 @@ class EventStream:
             if frames:
                 yield frames
                 continue
+            if self._ending:  # what happened until then was told
+                return
             try:
                 async with asyncio.timeout(KEEP_ALIVE_S):
                     await news.wait()
