@@ -50,7 +50,7 @@ async def test_a_refused_message_is_a_draft_again_also_after_a_kill(tmp_path: Pa
     for run in (lived, died):
         assert run.state in {SessionState.PAUSED, SessionState.ERROR}, "nothing goes on without a person"
         assert run.back is SessionState.READY_TO_SEND
-        assert (run.timeline, run.turn, run.sending, run.unsent) == ((), 0, None, "")
+        assert (run.timeline, run.turn, run.sending, run.unsent) == ((), 0, None, None)
         assert run.pending is not None
         assert run.pending.text == lived.pending.text
         assert any(each.why.startswith("It was not sent: ") for each in run.pending.reviews), run.pending

@@ -34,7 +34,7 @@ from remit.relay.session.display import CredentialFilter
 from remit.relay.session.file_rules import Attachment
 from remit.relay.session.moves import ENDED, Event
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
-from remit.relay.session.reducer import is_changed_by_restart, step
+from remit.relay.session.reducer import is_changed_by_restart, outcome_of_sending, step
 from remit.relay.session.repository import RemoteCommand, RunRepository
 from remit.relay.session.review import Review, ReviewFacts, reviews
 from remit.relay.session.run import MoveRefused, Overlay, Person, Transition, calls_besides, has_met
@@ -106,8 +106,7 @@ class SessionService:
             if is_changed_by_restart(run):
                 await self._do(run.id, moves.Restarted())
             if run.sending is not None:
-                refused = moves.RemoteFailed(run.unsent, lost=True)
-                await self._do(run.id, refused if run.unsent else moves.Sent(run.sending))
+                await self._do(run.id, outcome_of_sending(run))
         await self.messages.__aenter__()
         self._ticking = asyncio.create_task(self._tick())
         self._settled_at = asyncio.get_running_loop().time() + NEWS_S
@@ -261,7 +260,7 @@ class SessionService:
             while True:
                 send = next((each for each in taken.effects if isinstance(each, moves.Send)), None)
                 entry = self._audit_entry(taken, type(event).__name__, by)
-                run, why = await self._keep(taken, entry, send, opened, command)
+                run = await self._keep(taken, entry, send, opened, command)
                 self._runs[run_id] = run
                 opened = command = by = None
                 self._recorded(entry.step)
@@ -270,15 +269,15 @@ class SessionService:
                 if send is None:
                     return None
                 # A message stored with the run will be sent; one that was refused never will.
-                event = moves.Sent(send.id) if why is None else moves.RemoteFailed(why.message, lost=True)
+                event = outcome_of_sending(run)
                 following = step(run, event, self._now_ms())
                 assert isinstance(following, Transition), following
                 taken = following
 
     async def _keep(
         self, taken: Transition, entry: AuditEntry, send: moves.Send | None, opened: Opened | None, command: str | None
-    ) -> tuple[Overlay, Fault | None]:
-        """Store a run together with its message; or without it, and return why it may not be sent."""
+    ) -> Overlay:
+        """Store a run together with its message; or without it, and with the reason why it may not be sent."""
         run, why = taken.overlay, None
         if send is not None and (why := self._refusal(run)) is not None:
             why = await self._delivery.do(self._revoked, run) or why
@@ -302,18 +301,15 @@ class SessionService:
                 self._windows[key] = counted(
                     self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
                 )
-                return run, None
+                return run
         asked = run.asked if run.state in ENDED else None
         if asked is not None:
             with suppress(RemitError):  # nothing is sent to a device that was revoked meanwhile
-                await self._delivery.do(
-                    self._commit, run, entry, WithdrawMessage(to=asked, session=run.session), opened, command
-                )
-                return run, why
+                withdraw = WithdrawMessage(to=asked, session=run.session)
+                return await self._delivery.do(self._commit, run, entry, withdraw, opened, command)
         if why is not None:
             run, entry = replace(run, unsent=why.message), audit.unsent(entry)
-        await self._delivery.do(self._commit, run, entry, None, opened, command)
-        return run, why
+        return await self._delivery.do(self._commit, run, entry, None, opened, command)
 
     def _commit(
         self,

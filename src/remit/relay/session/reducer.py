@@ -9,9 +9,9 @@ The caller (`SessionService`) does this:
   again after a restart.
 - After `Pause` no `Send` comes until someone resumes the run; a message that was released before is still sent.
   `Pause` and `Resume` say whether the run goes on, `TakeOver` and `HandBack` who writes: neither changes the other.
-- After a start it reports `Restarted` to each run that it changes (`is_changed_by_restart`), and then `Sent` to those
-  that still have `sending`: their message is in the outbox. All of them are then paused (or in error) until a person
-  resumes them.
+- After a start it reports `Restarted` to each run that it changes (`is_changed_by_restart`), and then to those that
+  still have `sending` what became of their message (`outcome_of_sending`): it is in the outbox, or was refused. All of
+  them are then paused (or in error) until a person resumes them.
 - It reports `Tick` periodically; the time limit is as exact as that.
 
 The clock of `max_duration_ms` runs while agents work: not while the run is paused or in error, while a person reviews a
@@ -303,6 +303,12 @@ def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
 
 
 # ── restart ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def outcome_of_sending(run: Overlay) -> Sent | RemoteFailed:
+    """Return what became of the message that a run is sending: it is in the outbox, or it was refused here."""
+    assert run.sending is not None, "asked only of a run that is sending"
+    return Sent(run.sending) if run.unsent is None else RemoteFailed(run.unsent, lost=True)
 
 
 def is_changed_by_restart(run: Overlay) -> bool:

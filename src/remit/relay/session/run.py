@@ -130,7 +130,7 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """The draft that a person reviews; after the end, the unsent draft."""
     sending: str | None = None
     """The message that is not confirmed to be in the outbox yet."""
-    unsent: str = ""
+    unsent: str | None = None
     """Why that message was refused here. It is not in the outbox then, also if the process ends now."""
     kept: tuple[TimelineEntry, ...] = ()
     """Replies that arrived while the run could not handle them."""

@@ -58,7 +58,7 @@ def _duration(ms: int) -> str:
 def end(run: Overlay, state: SessionState, why: Reason, banner: str = "") -> Transition:
     """End a run; received messages are kept, and an unsent draft stays visible."""
     ended = replace(with_kept(run), state=state, back=None, ended=why, banner=banner)
-    ended = replace(ended, prompt=None, sending=None, unsent="", guidance="")
+    ended = replace(ended, prompt=None, sending=None, unsent=None, guidance="")
     return Transition(ended, (*cancel(run), Ended(state=state, why=why, banner=banner)))
 
 
@@ -262,7 +262,7 @@ def remote_failed(run: Overlay, reason: str, recorded: str, *, lost: bool) -> Tr
     if not run.sending and SessionState.WAITING_REMOTE not in {run.state, run.back}:
         return MoveRefused("no message is being sent that could have failed")
     is_unsent = lost and run.sending is not None
-    run = replace(_failed(run, reason, recorded), sending=None, unsent="")
+    run = replace(_failed(run, reason, recorded), sending=None, unsent=None)
     back = SessionState.WAITING_REMOTE
     if lost:
         run, back = _take_back(run, reason) if is_unsent else _lose(run, reason)
