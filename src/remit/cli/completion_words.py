@@ -88,27 +88,43 @@ def recorded_profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 @_plain
 def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the devices that the profile in the previous argument may call, according to the team file."""
-    profile = ctx.params.get("agent") or next(iter(ctx.args), None)
+    """Return the devices and groups that the profile in the previous argument may call."""
+    profile, named = ctx.params.get("agent") or next(iter(ctx.args), None), dict[str, None]()
     with suppress(AttributeError, TypeError):  # the values need not be tables yet
-        named = _team(ctx).get("profiles", {}).get(profile, {}).get("devices", [])
-        return [CompletionItem(name) for name in named if name.startswith(incomplete)]
-    return []
+        named = dict.fromkeys(_team(ctx).get("profiles", {}).get(profile, {}).get("devices", []))
+    for peer in _read_device(ctx, _peers):
+        if not peer.revoked and (profile in peer.profiles or named.keys() & peer.names):
+            named |= dict.fromkeys(sorted(peer.groups))
+        if not peer.revoked and profile in peer.profiles:
+            named[peer.card.name] = None
+    return [CompletionItem(name) for name in named if name.startswith(incomplete)]
 
 
 @_plain
 def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the paired devices that are not revoked."""
+    """Return the paired devices that are not revoked, and the groups."""
+    known = [peer for peer in _read_device(ctx, _peers) if not peer.revoked]
+    devices = [CompletionItem(peer.card.name, help=peer.device) for peer in known]
+    return [each for each in (*devices, *_groups(known)) if each.value.startswith(incomplete)]
 
-    def query(state: Any) -> list[Any]:
-        from remit.relay.device.peers import Peers
 
-        return Peers(state).list()
+@_plain
+def device_groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the groups of devices."""
+    return [each for each in _groups(_read_device(ctx, _peers)) if each.value.startswith(incomplete)]
 
+
+def _peers(state: Any) -> list[Any]:
+    from remit.relay.device.peers import Peers
+
+    return Peers(state).list()
+
+
+def _groups(known: list[Any]) -> list[CompletionItem]:
+    names = sorted({group for peer in known for group in peer.groups})
     return [
-        CompletionItem(peer.card.name, help=peer.device)
-        for peer in _read_device(ctx, query)
-        if not peer.revoked and peer.card.name.startswith(incomplete)
+        CompletionItem(name, help=_short(", ".join(peer.card.name for peer in known if name in peer.groups)))
+        for name in names
     ]
 
 
@@ -122,7 +138,7 @@ def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
         from remit.relay.messages.catalog import latest_offers
 
         peers = [peer for peer in Peers(state).list() if not peer.revoked]
-        meant = [peer for peer in peers if named & {peer.card.name, peer.device}] or peers
+        meant = [peer for peer in peers if named & peer.names] or peers
         return [offer for peer in meant for offer in latest_offers(state, peer.device) or ()]
 
     return [

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from remit.cli.completion_words import granted_agents, granted_profiles, known_devices
+from remit.cli.device_documents import device_shown, known_device
+from remit.cli.device_groups import group, print_groups
 from remit.cli.options import CommandWithOldOptions, json_option, same_team, team_options
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
@@ -16,8 +18,6 @@ if TYPE_CHECKING:  # encryption is not loaded to show help
     from remit.documents.shared import DeviceShown, KnownDevice
     from remit.relay.device.identity import Card
     from remit.relay.device.peers import Grants, PeerDevice
-    from remit.relay.device.state import DeviceFile
-    from remit.relay.e2e.account import Device
 
 
 class UnmatchedError(click.ClickException):
@@ -42,6 +42,9 @@ def devices() -> None:
     """
 
 
+devices.add_command(group)
+
+
 @devices.command()
 @click.option("--name", metavar="NAME", help="Name that others see.  [default: the team's name and the host name]")
 @team_options
@@ -64,7 +67,7 @@ def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], a
     team = _team(team_file, overrides)
     device = create_device(team, name or own_name(team))
     try:
-        shown = _shown(team, device)
+        shown = device_shown(team, device)
     finally:
         device.state.close()
     _print_device(shown, as_json)
@@ -97,7 +100,7 @@ def show(link_only: bool, team_file: Path | None, overrides: tuple[str, ...], as
     with using_device(team) as device:
         if team.relay is not None and team.relay.gateway != device.card.gateway:
             device.rename(gateway=team.relay.gateway)
-        shown = _shown(team, device)
+        shown = device_shown(team, device)
     if link_only and not as_json:
         click.echo(shown.link)
     else:
@@ -201,6 +204,7 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
         if any(description for *_, description in offers):
             click.echo()
             print_table(("shared with me", "by", "description"), offers)
+        print_groups(found)
 
 
 @devices.command(cls=CommandWithOldOptions, renamed={"--share": "--one-way"})
@@ -232,9 +236,10 @@ def allow(
 ) -> None:
     """Let DEVICE contact this one: list what it shares, answer calls, and call the agents shared with it.
 
-    DEVICE is a name, an id, or the unique start of an id. --agent and --profile grant, or with --remove take back, one
-    agent that it may ask and one profile that may ask it. The team file can do the same: `devices` in `[profiles.NAME]`
-    and `[shared.NAME]`. Running processes apply the change within a second.
+    DEVICE is a name, an id, the unique start of an id, or a group: then each of its devices is meant. --agent and
+    --profile grant, or with --remove take back, one agent that it may ask and one profile that may ask it. The team
+    file can do the same: `devices` in `[profiles.NAME]` and `[shared.NAME]`. Running processes apply the change within
+    a second.
 
     \b
     Example:
@@ -243,34 +248,38 @@ def allow(
       remit devices allow bob-desktop --remove
     """
     from remit.cli.show.screen import print_json
-    from remit.config.device import find_device, using_device
-    from remit.documents.shared import DeviceChanged
-    from remit.relay.device.peers import Grants, Peers
+    from remit.config.device import find_devices, using_device
+    from remit.documents.shared import DeviceChanged, DeviceGroup
+    from remit.relay.device.peers import Grants, PeerDevice, Peers
 
     team = _team(team_file, overrides)
     grants = Grants(agents=frozenset(agents), profiles=frozenset(profiles))
     if not remove:
         _check_names(team, grants)
-    with using_device(team) as own:
-        peers = Peers(own.state)
-        found = find_device(peers.list(), device).device
-        if agents or profiles:
-            peer = peers.withdraw(found, grants) if remove else peers.grant(found, grants)
-        else:
-            peer = peers.share(found, shared=not remove) if one_way else peers.allow(found, allowed=not remove)
-        known = known_device(peer, own.state)
+    with using_device(team) as own, own.state.writing():
+        peers, changed = Peers(own.state), list[PeerDevice]()
+        for found in (each.device for each in find_devices(peers.list(), device)):
+            if agents or profiles:
+                peer = peers.withdraw(found, grants) if remove else peers.grant(found, grants)
+            else:
+                peer = peers.share(found, shared=not remove) if one_way else peers.allow(found, allowed=not remove)
+            changed.append(peer)
+        known = tuple(known_device(peer, own.state) for peer in changed)
     if as_json:
-        print_json(DeviceChanged(device=known))
+        is_group = device in changed[0].groups
+        print_json(DeviceGroup(group=device, devices=known) if is_group else DeviceChanged(device=known[0]))
         return
-    if agents or profiles:
-        _print_grants(peer)
-        return
-    what = "be called from here" if one_way else "contact this device"
-    click.echo(f"{_called(peer.card)} may {'no longer ' if remove else ''}{what}.", err=True)
-    if not remove:
-        if not peer.verified:
-            click.echo("→ It is not verified. Compare codes with its owner, then pair again with --verified.", err=True)
-        _say_what_is_missing(team, peer, share=one_way)
+    for peer in changed:
+        if agents or profiles:
+            _print_grants(peer)
+            continue
+        what = "be called from here" if one_way else "contact this device"
+        click.echo(f"{_called(peer.card)} may {'no longer ' if remove else ''}{what}.", err=True)
+        if not remove:
+            if not peer.verified:
+                todo = "Compare codes with its owner, then pair again with --verified."
+                click.echo(f"→ It is not verified. {todo}", err=True)
+            _say_what_is_missing(team, peer, share=one_way)
 
 
 @devices.command()
@@ -369,28 +378,12 @@ def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:
     named.append(frozenset(each.device for each in team.agents.values() if each.device is not None))
     if not share:
         named += [each.devices for each in team.shared.values()]
-    if any({peer.device, peer.card.name} & devices for devices in named) or peer.profiles or peer.agents:
+    if any(peer.names & devices for devices in named) or peer.profiles or peer.agents:
         return
     what, options = "no profile or agent calls it", "--profile NAME"
     if not share:
         what, options = f"{what}, and nothing is shared with it", f"{options}, or --agent NAME"
     click.echo(f"→ Currently {what}: remit devices allow {_typed(peer.card)} {options}", err=True)
-
-
-def _shown(team: Team, device: Device) -> DeviceShown:
-    from remit.cli.places import relative_path
-    from remit.config.device import device_path
-    from remit.documents.shared import DeviceShown
-    from remit.transports.credentials.keys import fingerprint
-
-    return DeviceShown(
-        id=device.id,
-        name=device.card.name,
-        fingerprint=fingerprint(device.card.key),
-        gateway=device.card.gateway,
-        file=str(relative_path(device_path(team))),
-        link=device.card.link(),
-    )
 
 
 def _print_device(shown: DeviceShown, as_json: bool) -> None:
@@ -401,28 +394,6 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
         return
     fields = ("name", "id", "fingerprint", "gateway", "file", "link")
     print_fields((field, getattr(shown, field)) for field in fields)
-
-
-def known_device(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
-    from remit.documents.shared import KnownDevice, OfferedAgent
-    from remit.relay.messages.catalog import latest_offers, shares
-    from remit.transports.credentials.keys import fingerprint
-
-    offer = latest_offers(state, peer.device)
-    return KnownDevice(
-        id=peer.device,
-        name=peer.card.name,
-        fingerprint=fingerprint(peer.card.key),
-        verified=peer.verified,
-        shared=shares(peer, offer),
-        offers=None
-        if offer is None
-        else tuple(OfferedAgent(name=each.name, description=each.description) for each in offer),
-        allowed=peer.allowed,
-        revoked=peer.revoked,
-        agents=tuple(sorted(peer.agents)),
-        profiles=tuple(sorted(peer.profiles)),
-    )
 
 
 def _called(card: Card) -> str:

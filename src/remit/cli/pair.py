@@ -101,7 +101,7 @@ def pair(
             asked = _ask(team, peer.card, given)
             peer = Peers(device.state).grant(peer.device, asked)
         if as_json:
-            from remit.cli.devices import known_device
+            from remit.cli.device_documents import known_device
 
             shown = known_device(peer, device.state)
             print_json(DevicePaired(device=shown, code=comparable_code(device.card, peer.card), words=done.words))

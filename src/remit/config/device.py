@@ -115,6 +115,9 @@ def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
     If several devices had a name one after the other, the one that is not revoked is returned.
     """
     known = list(peers)
+    if members := [each.card.name for each in known if named in each.groups]:
+        why = f"`{named}` is a group of {', '.join(members)}, and one device is needed here"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion="Name one of its devices."))
     exact = [each for each in known if named in (each.card.name, each.device)]
     found = [each for each in exact if not each.revoked] or exact
     if not found and len(named) >= MIN_PREFIX:
@@ -128,7 +131,8 @@ def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
                 Code.INPUT_VALIDATION_FAILED, f"ambiguous device `{named}`: {which}", suggestion="Type more of its id."
             )
         )
-    names = [each.card.name for each in known if not each.revoked]
+    groups = sorted({group for each in known for group in each.groups})
+    names = [*(each.card.name for each in known if not each.revoked), *groups]
     near = did_you_mean(named, names) or (f"; there are: {', '.join(names)}" if names else "; none is known yet")
     raise RemitError(
         fault(
@@ -137,6 +141,12 @@ def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
             suggestion="See them all with `remit devices list`; one that is not there is paired first.",
         )
     )
+
+
+def find_devices(peers: Iterable[PeerDevice], named: str) -> list[PeerDevice]:
+    """Return the devices of a group, or the one that `find_device` finds."""
+    known = list(peers)
+    return [each for each in known if named in each.groups] or [find_device(known, named)]
 
 
 def _opened(team: Team, environ: Mapping[str, str]) -> DeviceFile:
@@ -241,28 +251,30 @@ def _warnings_about(
     todo: str = "",
 ) -> Iterator[DeviceWarning]:
     for each in sorted(named):
-        found = [peer for peer in known if each in (peer.device, peer.card.name)]
+        found = [peer for peer in known if each in peer.names]
         standing = [peer for peer in found if not peer.revoked]
         if found and not standing:
             yield DeviceWarning(
                 about, f"the device {each} was revoked", "Pair with its new identity, or remove it from the file."
             )
         elif not standing:
-            near = did_you_mean(each, [peer.card.name for peer in known])
+            near = did_you_mean(each, {name for peer in known for name in (peer.card.name, *peer.groups)})
             yield DeviceWarning(
                 about,
                 f"no device {each} is known here{near}",
                 "Run `remit pair` on one side, and `remit pair CODE` on the other.",
             )
-        elif not (standing[0].allowed if asks else standing[0].may_talk):
-            allow = f"Allow it, if it may: remit devices allow {quote(each)}"
-            yield DeviceWarning(about, f"the device {each} is known, and may not {may}", allow)
-        elif not standing[0].verified:
-            yield DeviceWarning(
-                about,
-                f"the device {each} is not verified: another device could impersonate it",
-                "Pair again: remit pair",
-            )
+        for peer in standing:
+            name = peer.card.name if each in peer.groups else each
+            if not (peer.allowed if asks else peer.may_talk):
+                allow = f"Allow it, if it may: remit devices allow {quote(name)}"
+                yield DeviceWarning(about, f"the device {name} is known, and may not {may}", allow)
+            elif not peer.verified:
+                yield DeviceWarning(
+                    about,
+                    f"the device {name} is not verified: another device could impersonate it",
+                    "Pair again: remit pair",
+                )
     if not set(named) and not granted:
         yield DeviceWarning(about, "no device is allowed", f"Allow one: {todo}")
 

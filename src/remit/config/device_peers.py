@@ -126,6 +126,6 @@ def _file_rules(said: AttachmentsSection) -> FileRules:
 
 
 def _ids(named: Iterable[str], peers: Iterable[PeerDevice]) -> frozenset[str]:
-    """Return the ids of devices that are given by full id or by a unique name."""
+    """Return the ids of devices that are given by full id, by a unique name, or by a group."""
     wanted = set(named)
-    return frozenset(each.device for each in peers if not each.revoked and wanted & {each.device, each.card.name})
+    return frozenset(each.device for each in peers if not each.revoked and wanted & each.names)

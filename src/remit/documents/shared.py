@@ -53,6 +53,7 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
     revoked: Annotated[bool, Meta(description="Whether it was revoked, permanently.")]
     agents: Annotated[tuple[str, ...], Meta(description="Shared agents that it was granted to ask.")] = ()
     profiles: Annotated[tuple[str, ...], Meta(description="Profiles that were granted to ask it.")] = ()
+    groups: Annotated[tuple[str, ...], Meta(description="Groups that it is in.")] = ()
 
 
 class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.devices/1"):
@@ -74,6 +75,13 @@ class DeviceChanged(Struct, frozen=True, kw_only=True, tag_field="schema", tag="
     """The new permissions of a device. Printed by `remit devices allow --json` and `devices revoke --json`."""
 
     device: Annotated[KnownDevice, Meta(description="The device.")]
+
+
+class DeviceGroup(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.device-group/1"):
+    """The devices of a group. Printed by `remit devices group --json`, and by `devices allow --json` for a group."""
+
+    group: Annotated[str, Meta(description="The name of the group.")]
+    devices: Annotated[tuple[KnownDevice, ...], Meta(description="Its devices, by name; empty: it was removed.")]
 
 
 SharedRunId = Annotated[str, Meta(description="The run of the two agents; `remit chat … --continue RUN` continues it.")]

@@ -23,6 +23,7 @@ from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.peers import PeerDevice
 from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.e2e.streams import MAX_REQUESTER
+from remit.relay.group_calls import GroupCalls
 from remit.relay.messages import types
 from remit.relay.messages.questions import fitting, request_id
 from remit.relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
@@ -61,7 +62,7 @@ class RemoteCaller(Struct, frozen=True, kw_only=True):
     agent: str
     """Its name in this hub."""
     device: str
-    """The device that shares it, by id or name."""
+    """The device that shares it, by id or name; or a group of devices."""
     remote: str = ""
     """Its shared name; empty: the only one that is shared with this device."""
     max_concurrent_shared_calls: int = _OWN.max_concurrent_shared_calls
@@ -107,6 +108,7 @@ class RemoteCalls:
         self._sent: dict[tuple[str, str], _Sent] = {}
         """By device and question id."""
         self._windows: dict[tuple[str, str], Window] = {}
+        self._members = GroupCalls(sealer, delivery, now_ms=now_ms)
         self._end: RemitError | None = None
 
     @property
@@ -123,11 +125,29 @@ class RemoteCalls:
         # Read here, in the loop that changes it; the rest is read in the thread of the state file.
         above = self._control_of(root.via, root.id) if self._control_of is not None and root.via is not None else None
         try:
-            peer, above = await self._delivery.do(self._look, caller, root, above)
+            await self._members.settle(caller.device)
+            peer, above = await self._delivery.do(self._look, caller, request, root, above, sent=sent)
         except StoreError:
             raise
         except RemitError as error:
             return lost(request, error.fault, sent=sent)
+        try:
+            return await self._ask(caller, peer, request, line, above, sent=sent)
+        finally:
+            # A call that continues after a restart goes to the same device of a group.
+            if not (self._end is not None or line.handed_back or caller.device in (peer.device, peer.card.name)):
+                await shielded(self._delivery.do(self._members.ended, caller.agent, request), BROUGHT_S)
+
+    async def _ask(
+        self,
+        caller: RemoteCaller,
+        peer: PeerDevice,
+        request: Request,
+        line: RemoteHandle,
+        above: ControlEnvelope | None,
+        *,
+        sent: bool,
+    ) -> Response:
         profile, here = caller.profile(peer.device), self._sealer.device.id
         control = origin(profile, device=here, trace_id=_trace(line)) if above is None else above.onward(profile)
         key = (caller.agent, peer.device)
@@ -230,11 +250,13 @@ class RemoteCalls:
     # ── lookup ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _look(
-        self, caller: RemoteCaller, root: Request, above: ControlEnvelope | None
+        self, caller: RemoteCaller, request: Request, root: Request, above: ControlEnvelope | None, *, sent: bool
     ) -> tuple[PeerDevice, ControlEnvelope | None]:
         """Return the target device, and the control envelope of the request if it came from another device."""
-        named = [each for each in self._sealer.peers.list() if caller.device in (each.device, each.card.name)]
+        named = [each for each in self._sealer.peers.list() if caller.device in each.names]
         peer = next((each for each in named if not each.revoked), None)
+        if peer is not None and caller.device in peer.groups:
+            peer = self._members.member(caller.device, caller.agent, caller.remote, request, sent=sent)
         if peer is None:
             what = "was revoked" if named else "is unknown"
             why = f"{caller.agent} is on the device {caller.device}, which {what}"

@@ -26,9 +26,10 @@ from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.local_turns import LocalTurns
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry
-from remit.relay.messages.catalog import choose, known_devices, latest_offers
+from remit.relay.messages.catalog import known_devices
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
 from remit.relay.run_files import RunFiles
+from remit.relay.run_targets import RunTargets
 from remit.relay.session import delivery_states, moves, repository
 from remit.relay.session.display import CredentialFilter
 from remit.relay.session.file_rules import Attachment
@@ -45,7 +46,7 @@ from remit.runtime.ports import StoreError
 # passes, a little later.
 TICK_S = 0.25
 IDLE_TICK_S = 0.5
-# After a start, messages that were waiting have arrived within this time.
+# After a start, messages that were waiting have arrived within this time, and the gateway has said who is connected.
 NEWS_S = 2.0
 
 _log = logging.getLogger("remit.relay")
@@ -91,6 +92,7 @@ class SessionService:
         self._locks: dict[str, asyncio.Lock] = {}
         self.local = LocalTurns(agent_of, self._do, self._drafted)
         self._windows: dict[tuple[str, str], Window] = {}
+        self._targets = RunTargets(sealer, delivery)
         self.messages = DeliveryFollower(sealer, delivery, self._runs, self._locks, self._kept, changed, now_ms)
         """Follows the messages of the runs."""
         self.files = RunFiles(self._state, delivery, self._runs, profiles, self.act, now_ms)
@@ -109,7 +111,7 @@ class SessionService:
                 await self._do(run.id, outcome_of_sending(run))
         await self.messages.__aenter__()
         self._ticking = asyncio.create_task(self._tick())
-        self._settled_at = asyncio.get_running_loop().time() + NEWS_S
+        self._targets.started(NEWS_S)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -140,7 +142,7 @@ class SessionService:
 
     async def offers(self, device: str) -> tuple[AgentOffer, ...] | None:
         """Return the agents that a known device says it shares with this one; None if it sent no list yet."""
-        return await self._delivery.do(latest_offers, self._state, device)
+        return await self._targets.offers(device)
 
     async def start(
         self,
@@ -154,9 +156,11 @@ class SessionService:
     ) -> Overlay:
         """Start a run with the *agent* that a device shares; the name may be omitted if there is only one.
 
+        The device is given by id or name, or by a group, of which one device is chosen (see `RunTargets.device`).
         Raises a `RemitError` if the profile may not call the device, or the device or agent is unknown or ambiguous.
         """
         own = self._profile(profile)
+        device = await self._targets.device(device, agent, own.allowed_shared_device_ids)
         run = Overlay(
             id=f"{self._now_ms():012x}{secrets.token_hex(10)}",
             profile=profile,
@@ -169,15 +173,13 @@ class SessionService:
         )
         if (why := self._refusal(run)) is not None:
             await self._refuse(run, why, by)
-        _, peer = await self._delivery.do(self._sealer.peers.row, device)
-        if not peer.may_talk:
-            why = fault(
-                Code.PERMISSION_DENIED,
-                f"the device {device} is known but not allowed",
-                suggestion=f"To allow it: remit devices allow {device}",
-            )
-            await self._refuse(run, why, by)
-        run = replace(run, agent=await self._chosen(peer, agent))
+        try:
+            peer = await self._targets.talking(device)
+        except RemitError as error:
+            if error.fault.code is Code.PERMISSION_DENIED:
+                await self._refuse(run, error.fault, by)
+            raise
+        run = replace(run, agent=await self._targets.agent(peer, agent))
         self._runs[run.id] = run
         try:
             return await self.act(run.id, moves.Start(), by=by)
@@ -185,37 +187,17 @@ class SessionService:
             del self._runs[run.id]
             raise
 
-    async def _chosen(self, peer: PeerDevice, agent: str) -> str:
-        """Return the requested agent of a device; soon after the start its list may not have arrived yet."""
-        while True:
-            try:
-                return choose(await self.offers(peer.device), agent, peer.card.name)
-            except RemitError as error:
-                if error.fault.code is not Code.AGENT_NOT_FOUND or asyncio.get_running_loop().time() > self._settled_at:
-                    raise
-            await asyncio.sleep(TICK_S)
-
     async def act(self, run: str, event: Event, *, by: Person | None = None) -> Overlay:
         """Apply an action of a person to a run; raise a `RemitError` if it is not possible now."""
         if run not in self._runs:
             advice = "Use the id of a run of this device: `GET /v1/shared/runs` lists them."
             raise RemitError(fault(Code.NOT_FOUND, f"run `{run[:100]}` not found on this device", suggestion=advice))
         if isinstance(event, moves.Resume):
-            event = await self._resuming(self._runs[run], event)
+            event = await self._targets.resuming(self._runs[run], event)
         refused = await self._do(run, event, by=by)
         if refused is not None:
             raise RemitError(fault(Code.STATE_CONFLICT, refused.why))
         return self._runs[run]
-
-    async def _resuming(self, run: Overlay, event: moves.Resume) -> moves.Resume:
-        """Return the event with the agent, for a run that started before the list of the device was known."""
-        if run.agent and event.agent not in ("", run.agent):
-            why = f"the run is with `{run.agent}`, which cannot be changed"
-            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion="Start a new run for another agent."))
-        _, peer = await self._delivery.do(self._sealer.peers.row, run.device)
-        if run.agent or not await self.offers(run.device):
-            return event
-        return moves.Resume(agent=await self._chosen(peer, event.agent))
 
     # ── incoming messages ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -56,6 +56,8 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     allowed: bool
     """Whether it may contact this device on its own."""
     revoked: bool
+    groups: tuple[str, ...]
+    """The groups that it is in; a group can be the `device` of a new run."""
     present: bool | None
     """Whether it is connected to its gateway; None: not known."""
     last_heard_ms: int | None
@@ -154,6 +156,7 @@ def device_view(
         else tuple(OfferView(name=each.name, description=each.description) for each in offer),
         allowed=peer.allowed,
         revoked=peer.revoked,
+        groups=tuple(sorted(peer.groups)),
         present=None if presence is None else presence.present,
         last_heard_ms=None if presence is None else presence.last_heard_ms,
     )

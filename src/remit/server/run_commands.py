@@ -41,6 +41,7 @@ class StartRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields
 
     profile: Name
     device: Name
+    """The id or the name of a device; or a group, of which one device is chosen."""
     objective: Text
     agent: Name | None = None
     """The name under which the device shares the other agent; None: the only one that it shares."""

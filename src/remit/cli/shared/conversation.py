@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -57,8 +57,10 @@ class RequestedRun(Struct, frozen=True, kw_only=True):
 
     profile: str
     device: str
-    """The id of the device that shares the other agent."""
+    """The id of the device that shares the other agent; or a group, of which one device is chosen."""
     device_name: str
+    members: Mapping[str, str] = {}
+    """The names of the devices of a group, or of the one device, by id."""
     objective: str | None = None
     agent: str = ""
     """The name under which the device shares that agent; empty: the only one that it shares."""
@@ -102,8 +104,10 @@ class SharedConversation:
         """Show the run until it ends or the person leaves, which pauses a run that is executed by this process."""
         self._client, self._is_here = client, is_here
         run = await _begun(client, wanted, self._person)
+        device = (await client.run(run)).device if wanted.members else wanted.device
+        name = wanted.members.get(device, wanted.device_name)
         async with self._view.board.open(), asyncio.TaskGroup() as group:
-            works = (self._follow_run(run, wanted.device_name), self._follow_device(wanted.device), self._tick())
+            works = (self._follow_run(run, name), self._follow_device(device), self._tick())
             tasks = [group.create_task(work) for work in works]
             await self._over.wait()
             for task in tasks:
@@ -421,7 +425,8 @@ async def _started(client: DeviceClient, wanted: RequestedRun, by: Person) -> st
 
 def continued(runs: Sequence[SharedRunLine], wanted: RequestedRun) -> SharedRunLine:
     """Return the run to continue, or raise a `RemitError` that lists the candidates."""
-    ours = [each for each in runs if (each.profile, each.device) == (wanted.profile, wanted.device)]
+    devices = wanted.members or {wanted.device}
+    ours = [each for each in runs if each.profile == wanted.profile and each.device in devices]
     name = wanted.continued or NEWEST
     found = [each for each in ours if name != NEWEST and (each.id.startswith(name) or each.id.endswith(name))]
     left = [each for each in ours if each.state not in ENDED]

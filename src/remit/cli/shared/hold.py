@@ -5,7 +5,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,7 @@ from remit.cli.shared.reach import is_outdated, reach_device
 from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.talk.reading import input_line
 from remit.cli.talk.transcript import Printed
-from remit.config.device import allow_command, device_path, find_device, using_device
+from remit.config.device import allow_command, device_path, find_devices, using_device
 from remit.config.device_process import DeviceProcess
 from remit.config.load import load_team
 from remit.config.team import Team
@@ -72,7 +72,7 @@ def chat_with_shared_agent(order: SharedOrder) -> int:
         team = load_team(Path(order.team_file), overrides=order.overrides)
         _refuse_unknown(team, order.profile)
         with using_device(team) as own:  # unknown names are reported before anything connects
-            find_device(Peers(own.state).list(), order.device)
+            find_devices(Peers(own.state).list(), order.device)
         order = _with_chosen_agent(order, team)
         held = _SharedChat(order, data)
         stuck = True
@@ -107,13 +107,13 @@ def _with_chosen_agent(order: SharedOrder, team: Team) -> SharedOrder:
     if order.agent or order.continued is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return order
     with using_device(team) as own:
-        peer = find_device(Peers(own.state).list(), order.device)
-        offer = latest_offers(own.state, peer.device) or ()
+        members = find_devices(Peers(own.state).list(), order.device)
+        offer = {each.name: each for peer in members for each in latest_offers(own.state, peer.device) or ()}
     if len(offer) < 2:
         return order
-    click.echo(f"{one_line(peer.card.name)} shares several agents with you:", err=True)
-    names = [each.name for each in offer]
-    for number, each in enumerate(offer, 1):
+    click.echo(f"{one_line(_called(members, order.device))} shares several agents with you:", err=True)
+    names = list(offer)
+    for number, each in enumerate(offer.values(), 1):
         click.echo(f"{number:3}  {one_line(each.name)}  {one_line(each.description)}".rstrip(), err=True)
 
     def meant(typed: str) -> str:
@@ -135,11 +135,14 @@ def _with_team_file_hint(error: RemitError, team: Team, peer: PeerDevice, profil
     suggestion = error.fault.suggestion.replace(peer.device, shlex.quote(peer.card.name))
     if said.allow_shared_agent_calls is False:
         suggestion = f"To allow it, set `allow_shared_agent_calls = true` in {where}."
-    elif profile not in peer.profiles and not (
-        said.allow_shared_agent_calls and said.devices & {peer.device, peer.card.name}
-    ):
+    elif profile not in peer.profiles and not (said.allow_shared_agent_calls and said.devices & peer.names):
         suggestion = f"To allow it: {allow_command(peer.card.name, profile)}"
     return RemitError(replace(error.fault, message=message, suggestion=suggestion))
+
+
+def _called(members: Sequence[PeerDevice], named: str) -> str:
+    """Return the name of a group, or of the one device."""
+    return named if named in members[0].groups else members[0].card.name
 
 
 def _revoked(peer: PeerDevice) -> RemitError:
@@ -178,14 +181,15 @@ class _SharedChat:
                 reach_device(team, command="chat", overrides=order.overrides, lost=self._view.lost)
             )
             with using_device(team) as own:
-                peer = find_device(Peers(own.state).list(), order.device)
+                peer, *_ = members = find_devices(Peers(own.state).list(), order.device)
             if peer.revoked:
                 raise _revoked(peer)
             self._introduce(team, client.process, is_here=is_here)
             wanted = RequestedRun(
                 profile=order.profile,
-                device=peer.device,
-                device_name=peer.card.name,
+                device=order.device if order.device in peer.groups else peer.device,
+                device_name=_called(members, order.device),
+                members={each.device: each.card.name for each in members},
                 agent=order.agent,
                 objective=order.objective,
                 mode=order.mode,

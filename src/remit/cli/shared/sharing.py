@@ -12,7 +12,7 @@ from remit.cli.places import known_agent
 from remit.cli.shared.client import DeviceClient, DeviceGone
 from remit.cli.shared.reach import reach_device
 from remit.cli.show.screen import clock_time, now_ms
-from remit.config.device import device_warnings, find_device, using_device
+from remit.config.device import device_warnings, find_devices, using_device
 from remit.config.device_gateway import with_gateway
 from remit.config.device_process import DeviceProcess
 from remit.config.sections.relay import SharedSection
@@ -61,7 +61,7 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
         return named
     with using_device(team) as own:
         known = Peers(own.state).list()
-        ids = frozenset(_able(find_device(known, each)).device for each in devices)
+        ids = frozenset(_able(peer).device for each in devices for peer in find_devices(known, each))
     if named:
         return {name: replace(each, devices=ids) for name, each in named.items()}
     return {agent: SharedSection(agent=known_agent(agent, team.everyone), devices=ids)}

@@ -19,6 +19,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay import wire
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.key_publisher import KeyPublisher
+from remit.relay.client.presence import PresenceBook
 from remit.relay.client.send_queue import Outcome
 from remit.relay.client.troubles import Trouble, Troubles, fault_of
 from remit.relay.device.identity import PreKey, choose_prekey
@@ -193,6 +194,11 @@ class MessageDelivery:
             if not await self.do(self._sealer.outbox, 0, 1):
                 return
             await self._settled.wait()
+
+    @property
+    def presence(self) -> PresenceBook:
+        """Which other devices are connected, as far as this device knows."""
+        return self._link.presence
 
     @property
     def one_time_left(self) -> int | None:

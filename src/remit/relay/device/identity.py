@@ -66,7 +66,7 @@ class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fi
             raise _forged("device", "this is not the id of the card's key")
         if not is_signed(self.key, bytes.fromhex(self.signature), self.signed_bytes()):
             raise _forged("signature", "invalid signature")
-        _named(self.name)
+        check_name(self.name)
         _reachable(self.gateway)
         return self
 
@@ -82,7 +82,7 @@ def _card_bytes(device: str, key: str, olm: str, name: str, gateway: str) -> byt
 
 def make_card(pair: Pair, olm_key: bytes, *, name: str, gateway: str = "") -> Card:
     """Return the card of the device that signs with *pair*, or raise a `RemitError` if a value is unusable."""
-    _named(name)
+    check_name(name)
     _reachable(gateway)
     device, key, olm = device_id(pair.public), pair.public, olm_key.hex()
     signature = pair.sign(_card_bytes(device, key, olm, name, gateway)).hex()
@@ -203,10 +203,11 @@ def choose_prekey(card: Card, bundle: bytes, one_time: bytes | None) -> PreKey:
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _named(name: str) -> None:
+def check_name(name: str, what: str = "device") -> None:
+    """Raise a `RemitError` if a device or a group cannot have this name."""
     if not (0 < len(name) <= MAX_NAME and name == name.strip() and name.isprintable()):
         why = f"must have 1 to {MAX_NAME} printable characters and no spaces at either end"
-        raise _wrong("name", f"{why}, not {name[:MAX_NAME]!r}", "Choose another name for the device.")
+        raise _wrong("name", f"{why}, not {name[:MAX_NAME]!r}", f"Choose another name for the {what}.")
 
 
 def _reachable(gateway: str) -> None:

@@ -1,12 +1,14 @@
 """The known devices and their permissions. Trust is bound to the key: a changed key is refused."""
 
+import builtins
 from collections.abc import Iterable
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.device.identity import Card
+from remit.relay.device.identity import Card, check_name
 from remit.relay.device.state import DecryptedCache, DeviceFile
 
 
@@ -26,6 +28,8 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     """The shared agents that it may ask, besides those whose section in the team file names it."""
     profiles: frozenset[str] = frozenset()
     """The profiles that may ask it, besides those whose section in the team file names it."""
+    groups: frozenset[str] = frozenset()
+    """The groups that it is in. A group's name stands for all its devices, and for one of them where one is asked."""
 
     @property
     def device(self) -> str:
@@ -35,6 +39,11 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     def may_talk(self) -> bool:
         """Whether messages may be exchanged with it."""
         return (self.shared or self.allowed) and not self.revoked
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names by which a team file or a command can mean it: its id, its name and its groups."""
+        return self.groups | {self.device, self.card.name}
 
 
 class Grants(Struct, frozen=True, kw_only=True):
@@ -140,11 +149,42 @@ class Peers:
         shared = peer.shared or (bool(grants.profiles) and not allowed)
         return self._change(peer.device, agents=grants.agents, profiles=grants.profiles, allowed=allowed, shared=shared)
 
+    def group(self, name: str, devices: Iterable[str]) -> tuple[PeerDevice, ...]:
+        """Add devices to a group, and return all devices of it; raise a `RemitError` if a device has that name."""
+        check_name(name, "group")
+        with self._state.writing():
+            for each in self._everyone().values():
+                if name == each.device or (name == each.card.name and not each.revoked):
+                    why = f"a device is called {name!r}, so a group cannot be"
+                    raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion="Choose another name for the group."))
+            for device in devices:
+                _, peer = self.row(device)
+                self._change(device, groups=peer.groups | {name})
+            return self.members(name)
+
+    def ungroup(self, name: str, devices: Iterable[str] | None = None) -> tuple[PeerDevice, ...]:
+        """Remove devices from a group, all of them without *devices*; return the devices that are left in it."""
+        with self._state.writing():
+            chosen = None if devices is None else frozenset(devices)
+            for peer in self.members(name):
+                if chosen is None or peer.device in chosen:
+                    self._change(peer.device, groups=peer.groups - {name})
+            return self.members(name)
+
+    def members(self, group: str) -> tuple[PeerDevice, ...]:
+        """Return the devices of a group, by name; none if there is no such group."""
+        return tuple(each for each in self.list() if group in each.groups)
+
+    def groups(self) -> builtins.list[str]:
+        """Return the names of all groups."""
+        return sorted({name for each in self.list() for name in each.groups})
+
     def revoke(self, device: str) -> PeerDevice:
         """Revoke the device for good, and delete its sessions and all messages waiting for it."""
         with self._state.writing():
+            none = frozenset[str]()
             peer = self._change(
-                device, shared=False, allowed=False, revoked=True, agents=frozenset(), profiles=frozenset()
+                device, shared=False, allowed=False, revoked=True, agents=none, profiles=none, groups=none
             )
             row, _ = self.row(device)
             for table in ("sessions", "held", "outbox", "pieces", "lines"):
@@ -213,6 +253,10 @@ def _check(everyone: Iterable[PeerDevice], card: Card) -> None:
             raise _refused(f"the device {known.card.name!r} ({card.device}) was revoked", _ANEW)
         if (same and known.card.olm != card.olm) or (not same and not known.revoked and known.card.name == card.name):
             raise KeyChanged(known.card, card)
+        if card.name in known.groups:
+            why = f"the device is called {card.name!r}, which is the name of a group here"
+            todo = f"Remove the group (remit devices group {quote(card.name)} --remove), or ask its owner to rename it."
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
 
 
 def _refused(message: str, suggestion: str) -> RemitError:
