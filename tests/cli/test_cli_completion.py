@@ -129,6 +129,13 @@ def test_devices_drafts_and_shared_agents_are_completed(tmp_path: Path) -> None:
     assert completed("pair", "--use", "", folder=annas) == ["mine"]
     assert completed("pair", "--let-ask", "", folder=bobs) == ["helper"]
     assert completed("pair", "--let-ask", "", folder=annas) == [], "it shares nothing"
+    with using_device(team_in(annas)) as device:
+        Peers(device.state).group("reviewers", [device_of(bobs)])
+    assert completed("chat", "mine", "", folder=annas) == ["bob", "reviewers"]
+    assert completed("devices", "allow", "", folder=annas) == ["bob", "reviewers"]
+    assert completed("devices", "own", "", folder=annas) == ["bob"], "one device is needed"
+    assert completed("devices", "group", "", folder=annas) == ["reviewers"]
+    assert completed("devices", "group", "reviewers", "b", folder=annas) == ["bob"]
     assert completed("devices", "revoke", "x", folder=annas) == []
     for verb in ("approve", "reject", "show"):
         assert completed("pending", verb, "", folder=annas) == ["r1.p1"]

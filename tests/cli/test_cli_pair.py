@@ -235,3 +235,21 @@ def test_a_link_for_another_gateway_is_refused(tmp_path: Path) -> None:
     refused = remit("pair", link, folder=annas)
     assert "names another gateway: ws://127.0.0.1:9, not wss://relay.example.com\n" in refused.stderr
     assert "A code holds for one gateway" in refused.stderr
+
+
+def test_two_devices_of_one_owner_need_no_further_grants(gateway: str, annas: Path, bobs: Path) -> None:
+    with hosting("--gateway", gateway, "--name", "desktop", "--own", folder=bobs) as (code, process):
+        joined = remit("pair", code, "--gateway", gateway, "--name", "laptop", "--own", folder=annas)
+        assert joined.returncode == 0, joined.stderr
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert "laptop is yours: it may ask all agents shared here, all profiles may ask it.\n" in said
+    assert "→ For the same in the other direction, run on desktop: remit devices own laptop\n" in joined.stderr
+    for folder in (annas, bobs):
+        found = known(folder)
+        assert (found["own"], found["allowed"], found["agents"], found["profiles"]) == (True, True, [], [])
+    assert remit("devices", "list", folder=annas).stdout.endswith("\nYour own devices: desktop\n")
+    assert document("devices", "own", "desktop", "--remove", folder=annas)["device"]["own"] is False
+    removed = remit("devices", "own", "desktop", "--remove", folder=annas)
+    assert removed.stderr.startswith("desktop is no longer marked as yours.")
+    assert document("devices", "own", "desktop", folder=annas)["device"]["own"] is True
+    assert known(bobs)["own"] is True, "each side decides for itself"

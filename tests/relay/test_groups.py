@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from devices import gateway, introduce, linked, sealer
+from pairing import Hosting, meeting_at, owner_of
 from remit import Brief, Hub
 from remit.config.composition import hub_of
 from remit.config.device import create_device, device_warnings, find_device, find_devices, using_device
@@ -22,6 +23,7 @@ from remit.relay.device.peers import Grants, PeerDevice, Peers
 from remit.relay.group_calls import GroupCalls
 from remit.relay.messages.catalog import latest_offers
 from remit.relay.messages.types import AgentOffer
+from remit.relay.pairing.client import join_pairing
 from remit.relay.run_targets import best_member
 from remit.relay.session.run import Overlay
 from remit.testing import MemoryStore
@@ -281,6 +283,18 @@ async def test_a_run_with_a_group_goes_to_the_connected_device_and_stays_there(t
             with pytest.raises(RemitError) as refused:
                 await start(anna)
             assert code_of(refused) is Code.PERMISSION_DENIED
+
+
+async def test_a_device_with_the_name_of_a_group_is_not_paired_and_both_are_told(tmp_path: Path) -> None:
+    anna, desktop, other = (sealer(tmp_path, name) for name in ("anna", "desktop", "bobs"))
+    introduce(anna, desktop)
+    anna.peers.group("bobs", [desktop.device.id])
+    async with gateway(tmp_path) as serving:
+        hosting = Hosting(meeting_at(serving.url), anna)
+        with pytest.raises(RemitError):
+            await join_pairing(meeting_at(serving.url), owner_of(other), await hosting.code())
+        assert "which is the name of a group here" in str(await hosting.error())
+    assert (names(anna.peers.list()), other.peers.list()) == (["desktop"], [])
 
 
 async def test_an_agent_of_a_team_can_be_on_a_group(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path
                         "allowed": True,
                         "revoked": False,
                         "groups": [],
+                        "own": False,
                         "present": None,
                         "last_heard_ms": None,
                     }

@@ -93,25 +93,32 @@ def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     with suppress(AttributeError, TypeError):  # the values need not be tables yet
         named = dict.fromkeys(_team(ctx).get("profiles", {}).get(profile, {}).get("devices", []))
     for peer in _read_device(ctx, _peers):
-        if not peer.revoked and (profile in peer.profiles or named.keys() & peer.names):
+        if peer.may_be_asked_by(profile) or (not peer.revoked and named.keys() & peer.names):
             named |= dict.fromkeys(sorted(peer.groups))
-        if not peer.revoked and profile in peer.profiles:
+        if peer.may_be_asked_by(profile):
             named[peer.card.name] = None
     return [CompletionItem(name) for name in named if name.startswith(incomplete)]
 
 
 @_plain
 def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the paired devices that are not revoked, and the groups."""
-    known = [peer for peer in _read_device(ctx, _peers) if not peer.revoked]
-    devices = [CompletionItem(peer.card.name, help=peer.device) for peer in known]
-    return [each for each in (*devices, *_groups(known)) if each.value.startswith(incomplete)]
+    """Return the paired devices that are not revoked."""
+    return [
+        CompletionItem(peer.card.name, help=peer.device)
+        for peer in _read_device(ctx, _peers)
+        if not peer.revoked and peer.card.name.startswith(incomplete)
+    ]
 
 
 @_plain
 def device_groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the groups of devices."""
     return [each for each in _groups(_read_device(ctx, _peers)) if each.value.startswith(incomplete)]
+
+
+def devices_and_groups(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the paired devices that are not revoked, and the groups."""
+    return [*known_devices(ctx, parameter, incomplete), *device_groups(ctx, parameter, incomplete)]
 
 
 def _peers(state: Any) -> list[Any]:

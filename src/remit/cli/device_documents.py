@@ -50,4 +50,5 @@ def known_device(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
         agents=tuple(sorted(peer.agents)),
         profiles=tuple(sorted(peer.profiles)),
         groups=tuple(sorted(peer.groups)),
+        own=peer.own,
     )

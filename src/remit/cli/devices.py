@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.cli.completion_words import granted_agents, granted_profiles, known_devices
+from remit.cli.completion_words import devices_and_groups, granted_agents, granted_profiles, known_devices
 from remit.cli.device_documents import device_shown, known_device
 from remit.cli.device_groups import group, print_groups
 from remit.cli.options import CommandWithOldOptions, json_option, same_team, team_options
+from remit.cli.own_devices import own, print_own
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
     from remit.config.team import Team
@@ -43,6 +44,7 @@ def devices() -> None:
 
 
 devices.add_command(group)
+devices.add_command(own)
 
 
 @devices.command()
@@ -205,10 +207,11 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
             click.echo()
             print_table(("shared with me", "by", "description"), offers)
         print_groups(found)
+        print_own(found)
 
 
 @devices.command(cls=CommandWithOldOptions, renamed={"--share": "--one-way"})
-@click.argument("device", shell_complete=known_devices)
+@click.argument("device", shell_complete=devices_and_groups)
 @click.option("--one-way", is_flag=True, help="You may call its agents, and it may call none here.")
 @click.option(
     "--agent", "agents", multiple=True, metavar="AGENT", shell_complete=granted_agents, help="Let it ask this agent."
@@ -378,7 +381,7 @@ def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:
     named.append(frozenset(each.device for each in team.agents.values() if each.device is not None))
     if not share:
         named += [each.devices for each in team.shared.values()]
-    if any(peer.names & devices for devices in named) or peer.profiles or peer.agents:
+    if any(peer.names & devices for devices in named) or peer.profiles or peer.agents or peer.own:
         return
     what, options = "no profile or agent calls it", "--profile NAME"
     if not share:

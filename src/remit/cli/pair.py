@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # encryption is not loaded to show help
     help="Let this profile ask the other device.",
 )
 @click.option("--use-all", is_flag=True, help="Let all profiles ask the other device.")
+@click.option("--own", is_flag=True, help="The other device is yours, too: grant all agents and profiles, for good.")
 @click.option("--yes", is_flag=True, help="The same as --let-ask-all --use-all.")
 @team_options
 @json_option
@@ -57,6 +58,7 @@ def pair(
     let_ask_all: bool,
     profiles: tuple[str, ...],
     use_all: bool,
+    own: bool,
     yes: bool,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -74,6 +76,7 @@ def pair(
       remit pair 4821-marble-tiger-lemon
       remit pair --gateway wss://relay.example.com --let-ask api-expert
       remit pair 4821-marble-tiger-lemon --use reviewer
+      remit pair 4821-marble-tiger-lemon --own
     """
     import asyncio
 
@@ -88,6 +91,7 @@ def pair(
     given = Grants(
         agents=_known(frozenset(team.shared) if let_ask_all or yes else frozenset(agents), team.shared, "--let-ask"),
         profiles=_known(frozenset(team.profiles) if use_all or yes else frozenset(profiles), team.profiles, "--use"),
+        own=own,
     )
     device = _device(team, name)
     try:
@@ -97,7 +101,7 @@ def pair(
         peer = done.peer
         if not as_json:
             _say_paired(done)
-        if not as_json and sys.stdin.isatty() and sys.stderr.isatty():
+        if not (as_json or own) and sys.stdin.isatty() and sys.stderr.isatty():
             asked = _ask(team, peer.card, given)
             peer = Peers(device.state).grant(peer.device, asked)
         if as_json:
@@ -106,7 +110,12 @@ def pair(
             shown = known_device(peer, device.state)
             print_json(DevicePaired(device=shown, code=comparable_code(device.card, peer.card), words=done.words))
             return
-        _say_grants(team, peer, same_team(team_file))
+        if peer.own:
+            from remit.cli.own_devices import say_own
+
+            say_own(peer.card.name, own_name=device.card.name, same="")
+        else:
+            _say_grants(team, peer, same_team(team_file))
     finally:
         device.state.close()
 

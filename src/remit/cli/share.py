@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from remit.cli.completion_words import known_devices, shared_agents
+from remit.cli.completion_words import devices_and_groups, shared_agents
 from remit.cli.options import json_option, jsonl_option, team_options
 
 
@@ -15,7 +15,7 @@ from remit.cli.options import json_option, jsonl_option, team_options
     "devices",
     multiple=True,
     metavar="DEVICE",
-    shell_complete=known_devices,
+    shell_complete=devices_and_groups,
     help="Share AGENT with this device (name or id), regardless of the team file. Repeatable.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")

@@ -200,7 +200,7 @@ def device_warnings(
     known = list(peers)
     for name, profile in team.profiles.items():
         about = f"profiles.{name}"
-        granted = [each for each in known if name in each.profiles]
+        granted = [each for each in known if each.may_be_asked_by(name)]
         if not profile.allow_shared_agent_calls and not (granted and profile.allow_shared_agent_calls is None):
             says, todo = "it may not call shared agents", f"Allow a device, if it may: {allow_command('DEVICE', name)}"
             if profile.allow_shared_agent_calls is False or profile.devices:
@@ -214,7 +214,7 @@ def device_warnings(
         if agent.device is not None:
             yield from _warnings_about(f"agents.{name}.device", (agent.device,), known, "be asked from here")
     for name, section in (team.shared if shared is None else shared).items():
-        granted = [each for each in known if name in each.agents]
+        granted = [each for each in known if each.may_ask(name)]
         todo = f"remit devices allow DEVICE --agent {quote(name)}"
         yield from _warnings_about(
             f"shared.{name}.devices",

@@ -56,12 +56,12 @@ def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
     """Return a profile of the team, with those of its devices that are known.
 
     A device may be named by the team file, which needs `allow_shared_agent_calls = true`, or granted by this device's
-    owner (`PeerDevice.profiles`), which is enough unless the team file says `false`.
+    owner (`PeerDevice.may_be_asked_by`), which is enough unless the team file says `false`.
     """
     said, known = team.profiles[name], list(peers)
     devices = _ids(said.devices, known) if said.allow_shared_agent_calls else frozenset[str]()
     if said.allow_shared_agent_calls is not False:
-        devices |= {each.device for each in known if name in each.profiles and not each.revoked}
+        devices |= {each.device for each in known if each.may_be_asked_by(name)}
     return Profile(
         id=name,
         allow_shared_agent_calls=bool(said.allow_shared_agent_calls or devices),
@@ -106,7 +106,7 @@ def shared_of(
     """Return the shared agent of a section, with those devices that the section names, or that were granted it."""
     agent = said.agent or name
     known = [each for each in peers if each.allowed and not each.revoked]
-    granted = {each.device for each in known if grants and name in each.agents}
+    granted = {each.device for each in known if grants and each.may_ask(name)}
     profile = Profile(
         id=name,
         # A shared agent is enabled; `devices` and grants say for whom, if those devices may connect at all.

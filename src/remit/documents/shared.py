@@ -54,6 +54,7 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
     agents: Annotated[tuple[str, ...], Meta(description="Shared agents that it was granted to ask.")] = ()
     profiles: Annotated[tuple[str, ...], Meta(description="Profiles that were granted to ask it.")] = ()
     groups: Annotated[tuple[str, ...], Meta(description="Groups that it is in.")] = ()
+    own: Annotated[bool, Meta(description="Whether it is marked as another device of this owner.")] = False
 
 
 class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.devices/1"):
@@ -72,7 +73,7 @@ class DevicePaired(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
 
 
 class DeviceChanged(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.known-device/1"):
-    """The new permissions of a device. Printed by `remit devices allow --json` and `devices revoke --json`."""
+    """The new permissions of a device. Printed by `remit devices allow`, `own` and `revoke` with --json."""
 
     device: Annotated[KnownDevice, Meta(description="The device.")]
 

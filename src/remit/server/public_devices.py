@@ -58,6 +58,8 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     revoked: bool
     groups: tuple[str, ...]
     """The groups that it is in; a group can be the `device` of a new run."""
+    own: bool
+    """Whether it is marked as another device of this owner."""
     present: bool | None
     """Whether it is connected to its gateway; None: not known."""
     last_heard_ms: int | None
@@ -157,6 +159,7 @@ def device_view(
         allowed=peer.allowed,
         revoked=peer.revoked,
         groups=tuple(sorted(peer.groups)),
+        own=peer.own,
         present=None if presence is None else presence.present,
         last_heard_ms=None if presence is None else presence.last_heard_ms,
     )

@@ -21,6 +21,8 @@ class PairingStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     code: str | None = None
     agents: frozenset[str] = frozenset()
     profiles: frozenset[str] = frozenset()
+    own: bool = False
+    """Whether the other device has the same owner: then it may ask all agents, and all profiles may ask it."""
 
 
 class PairingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +47,7 @@ def pairing_routes(service: PairingService, names: GrantNames) -> list[SharedRou
 
     async def start(scope: Scope, receive: Receive, send: Send) -> None:
         asked: PairingStart = await read_body(scope, receive, PairingStart)
-        grants = names.check(Grants(agents=asked.agents, profiles=asked.profiles))
+        grants = names.check(Grants(agents=asked.agents, profiles=asked.profiles, own=asked.own))
         pairing = await service.start(grants) if asked.code is None else service.join(read_code(asked.code), grants)
         await send_view(send, pairing_view(pairing), 201)
 

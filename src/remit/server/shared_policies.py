@@ -35,6 +35,8 @@ class DevicePolicy(Struct, frozen=True, kw_only=True):
     revoked: bool
     agents: tuple[str, ...]
     profiles: tuple[str, ...]
+    own: bool
+    """Whether it has the same owner: then it may ask all agents, and all profiles may ask it."""
 
 
 class DevicePolicies(Struct, frozen=True, kw_only=True):
@@ -112,4 +114,5 @@ def policy_view(peer: PeerDevice) -> DevicePolicy:
         revoked=peer.revoked,
         agents=tuple(sorted(peer.agents)),
         profiles=tuple(sorted(peer.profiles)),
+        own=peer.own,
     )

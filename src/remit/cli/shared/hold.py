@@ -135,7 +135,7 @@ def _with_team_file_hint(error: RemitError, team: Team, peer: PeerDevice, profil
     suggestion = error.fault.suggestion.replace(peer.device, shlex.quote(peer.card.name))
     if said.allow_shared_agent_calls is False:
         suggestion = f"To allow it, set `allow_shared_agent_calls = true` in {where}."
-    elif profile not in peer.profiles and not (said.allow_shared_agent_calls and said.devices & peer.names):
+    elif not peer.may_be_asked_by(profile) and not (said.allow_shared_agent_calls and said.devices & peer.names):
         suggestion = f"To allow it: {allow_command(peer.card.name, profile)}"
     return RemitError(replace(error.fault, message=message, suggestion=suggestion))
 

@@ -30,6 +30,8 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     """The profiles that may ask it, besides those whose section in the team file names it."""
     groups: frozenset[str] = frozenset()
     """The groups that it is in. A group's name stands for all its devices, and for one of them where one is asked."""
+    own: bool = False
+    """Whether the owner of this device says that it is theirs, too: then nothing more need be granted to it here."""
 
     @property
     def device(self) -> str:
@@ -39,6 +41,14 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     def may_talk(self) -> bool:
         """Whether messages may be exchanged with it."""
         return (self.shared or self.allowed) and not self.revoked
+
+    def may_ask(self, agent: str) -> bool:
+        """Return whether it was granted a shared agent of this device."""
+        return self.allowed and not self.revoked and (self.own or agent in self.agents)
+
+    def may_be_asked_by(self, profile: str) -> bool:
+        """Return whether a profile of this device was granted it."""
+        return not self.revoked and (self.own or profile in self.profiles)
 
     @property
     def names(self) -> frozenset[str]:
@@ -53,6 +63,8 @@ class Grants(Struct, frozen=True, kw_only=True):
     """Shared agents of this device that the other one may ask."""
     profiles: frozenset[str] = frozenset()
     """Profiles of this device that may ask the other one."""
+    own: bool = False
+    """Whether both have one owner: then all of these, now and later."""
 
 
 class KeyChanged(RemitError):
@@ -118,36 +130,52 @@ class Peers:
 
     def share(self, device: str, *, shared: bool = True) -> PeerDevice:
         """Record whether the device shares an agent with this one; if not, no profile is granted it any more."""
-        return self._change(device, shared=shared, **({} if shared else {"profiles": frozenset[str]()}))
+        ended = {} if shared else {"profiles": frozenset[str](), "own": False}
+        return self._change(device, shared=shared, **ended)
 
     def allow(self, device: str, *, allowed: bool = True) -> PeerDevice:
         """Set whether the device may contact this one on its own; if not, all its grants end."""
-        ended = {} if allowed else {"agents": frozenset[str](), "profiles": frozenset[str]()}
+        ended = {} if allowed else {"agents": frozenset[str](), "profiles": frozenset[str](), "own": False}
         return self._change(device, allowed=allowed, **ended)
 
     def grant(self, device: str, grants: Grants) -> PeerDevice:
         """Add to what the device and the profiles here may do with each other, and let them connect for it."""
         with self._state.writing():
             _, peer = self.row(device)
-            more = Grants(agents=peer.agents | grants.agents, profiles=peer.profiles | grants.profiles)
-            return self._granted(peer, more)
+            return self._granted(
+                peer,
+                Grants(
+                    agents=peer.agents | grants.agents,
+                    profiles=peer.profiles | grants.profiles,
+                    own=peer.own or grants.own,
+                ),
+            )
 
     def withdraw(self, device: str, grants: Grants) -> PeerDevice:
         """Take back some grants; the devices may still connect."""
         with self._state.writing():
             _, peer = self.row(device)
-            return self._change(device, agents=peer.agents - grants.agents, profiles=peer.profiles - grants.profiles)
+            return self._change(
+                device,
+                agents=peer.agents - grants.agents,
+                profiles=peer.profiles - grants.profiles,
+                own=peer.own and not grants.own,
+            )
 
     def replace_grants(self, device: str, grants: Grants) -> PeerDevice:
-        """Replace all grants, and let the devices connect for them."""
+        """Replace the agents and profiles that were granted, and let the devices connect for them."""
         with self._state.writing():
             _, peer = self.row(device)
-            return self._granted(peer, grants)
+            return self._granted(peer, structs.replace(grants, own=peer.own))
 
     def _granted(self, peer: PeerDevice, grants: Grants) -> PeerDevice:
-        allowed = peer.allowed or bool(grants.agents)
+        if grants.own and not peer.verified:
+            why = f"the device {peer.card.name!r} is not verified, so it cannot be one of your own"
+            raise _refused(why, "Pair with it again, and type the code there yourself: remit pair --own")
+        allowed = peer.allowed or bool(grants.agents) or grants.own
         shared = peer.shared or (bool(grants.profiles) and not allowed)
-        return self._change(peer.device, agents=grants.agents, profiles=grants.profiles, allowed=allowed, shared=shared)
+        given: dict[str, Any] = {"agents": grants.agents, "profiles": grants.profiles, "own": grants.own}
+        return self._change(peer.device, **given, allowed=allowed, shared=shared)
 
     def group(self, name: str, devices: Iterable[str]) -> tuple[PeerDevice, ...]:
         """Add devices to a group, and return all devices of it; raise a `RemitError` if a device has that name."""
@@ -184,7 +212,7 @@ class Peers:
         with self._state.writing():
             none = frozenset[str]()
             peer = self._change(
-                device, shared=False, allowed=False, revoked=True, agents=none, profiles=none, groups=none
+                device, shared=False, allowed=False, revoked=True, agents=none, profiles=none, groups=none, own=False
             )
             row, _ = self.row(device)
             for table in ("sessions", "held", "outbox", "pieces", "lines"):
