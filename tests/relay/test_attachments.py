@@ -12,19 +12,21 @@ from msgspec.structs import replace
 
 from recorded import recorded, steps
 from remit import Answer, Brief
+from remit.cli.shared.client import DeviceClient
 from remit.cli.shared.commands import OnFile, Tell, understood
 from remit.cli.shared.files import work_on_file
+from remit.config.device_process import DeviceProcess
 from remit.protocol.envelope import Artifact
 from remit.protocol.errors import Code, RemitError
-from remit.relay.messages.audit import Person
 from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage
 from remit.relay.question_files import FOLDER
 from remit.relay.session import file_store, moves
 from remit.relay.session.file_rules import AttachedFile, FileRules
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ControlEnvelope
-from remit.relay.session.run import Overlay
-from remit.server.shared import Changes, serve_shared
+from remit.relay.session.run import Overlay, Person
+from remit.server.public_runs import Surroundings, view
+from remit.server.shared import TOKEN_FILE, Changes, serve_shared
 from two_sides import Sides, Stranger, Tap, stranger, two_sides
 from waiting import eventually
 
@@ -381,6 +383,10 @@ async def test_a_program_uploads_lists_downloads_and_removes_files(tmp_path: Pat
             assert reply.status == 401
 
 
+def process_at(address: str) -> DeviceProcess:
+    return DeviceProcess(pid=0, address=address, version="", command="up", since_ms=0, team="", digest="", overrides=())
+
+
 async def test_the_commands_of_a_chat_attach_list_save_and_remove_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,13 +395,20 @@ async def test_the_commands_of_a_chat_attach_list_save_and_remove_files(
     out = tmp_path / "out"
     out.mkdir()
     monkeypatch.chdir(out)
-    async with two_sides(tmp_path, answer=report, shared={"files": RULES}, files=RULES, mode="full_auto") as sides:
+    changes = Changes()
+    rules: dict[str, Any] = {"shared": {"files": RULES}, "files": RULES, "mode": "full_auto"}
+    async with (
+        two_sides(tmp_path, answer=report, **rules) as sides,
+        serve_shared(sides.host, changes, token=tmp_path / TOKEN_FILE) as address,
+        DeviceClient(tmp_path, process_at(address)) as client,
+    ):
         run = await sides.until(await sides.start(), SessionState.COMPLETED)
 
         async def typed(line: str) -> list[str]:
-            wanted = understood(line, run)
+            shown = view(sides.now(run), Surroundings(now_ms=0))
+            wanted = understood(line, shown)
             assert isinstance(wanted, OnFile), wanted
-            return await work_on_file(sides.host.files, sides.now(run), wanted, me)
+            return await work_on_file(client, shown, wanted, me)
 
         assert "File report.txt (text/plain, 5 bytes)" in await typed("/files")
         assert await typed("/save report.txt") == ["Saved File report.txt (text/plain, 5 bytes) as report.txt."]
@@ -409,8 +422,8 @@ async def test_the_commands_of_a_chat_attach_list_save_and_remove_files(
         ):
             with pytest.raises(RemitError, match=says):
                 await typed(line)
-        run = await sides.start()
+        run = await sides.start(mode="manual")
         (carries,) = await typed(f"/attach {tmp_path}/notes.txt")
         assert "notes.txt (text/plain, 29 bytes)" in carries
-        assert isinstance(understood("/attach", run), Tell)
-        assert isinstance(understood("/files x", run), Tell)
+        assert isinstance(understood("/attach", view(run, Surroundings(now_ms=0))), Tell)
+        assert isinstance(understood("/files x", view(run, Surroundings(now_ms=0))), Tell)
