@@ -300,7 +300,7 @@ async def test_an_agent_is_shared_with_a_device_that_is_named_and_refused_to_oth
                 ("asked", ""),
                 ("declined", "PERMISSION_DENIED"),
             ]
-            assert "it names no device, so no device is allowed" in sharing.end(signal.SIGINT)
+            assert "no device is allowed (shared.helper.devices)" in sharing.end(signal.SIGINT)
         with up("share", "helper", "--device", "anna", "--json", folder=bobs) as sharing:
             async with relaying(team, hub=None, host=True, share=False) as working:
                 assert working.host is not None

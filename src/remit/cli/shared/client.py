@@ -120,12 +120,12 @@ class DeviceClient:
         """Return the files of a run."""
         return await self._get(f"/v1/shared/runs/{run}/files", FileList)
 
-    async def attach(self, run: str, name: str, data: bytes, *, by: Person) -> FileList:
-        """Add a file to the next message of a run."""
+    async def attach(self, run: str, name: str, data: bytes, *, by: Person) -> tuple[FileView, ...]:
+        """Add a file to the next message of a run; return what it carries, or carried if it was sent at once."""
         query = urlencode({"name": name, "by": by.name, "via": by.via})
         headers = {"Content-Type": "application/octet-stream"}
-        await self._ask("POST", f"/v1/shared/runs/{run}/files?{query}", data, headers)
-        return await self.files(run)
+        added = await self._ask("POST", f"/v1/shared/runs/{run}/files?{query}", data, headers)
+        return (await self.files(run)).attached or (msgspec.json.decode(added, type=FileView),)
 
     async def detach(self, run: str, file: str, *, by: Person) -> None:
         """Remove a file, by id or name, from the next message of a run."""

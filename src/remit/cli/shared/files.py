@@ -21,7 +21,7 @@ async def work_on_file(client: DeviceClient, run: SharedRunView, wanted: OnFile,
         case "attach":
             path = _expanded(wanted.name)
             files = await client.attach(run.id, path.name, await asyncio.to_thread(_read, path), by=by)
-            return [f"The next message carries: {', '.join(map(file_line, files.attached))}"]
+            return [f"The next message carries: {', '.join(map(file_line, files))}"]
         case "detach":
             await client.detach(run.id, wanted.name, by=by)
             return [f"The next message does not carry {one_line(wanted.name)}."]
