@@ -33,7 +33,7 @@ from remit.relay.session.moves import Approve, Arrived, Drafted, Effect, Event, 
 from remit.relay.session.reducer import step
 from remit.relay.session.review import ReviewFacts, ReviewRules, reviews
 from remit.relay.session.run import Overlay, Transition
-from remit.server.public_runs import view
+from remit.server.public_runs import Surroundings, view
 
 ROOT = Path(__file__).parent.parent
 TEAM = ROOT / "examples" / "receipts" / "remit.toml"
@@ -148,7 +148,7 @@ def draw_chat() -> None:
     """Draw a chat with a shared agent, when a draft waits because of a rule."""
     console, chat = screen(f'remit chat reviewer bob-desktop --objective "{OBJECTIVE}"'), chatted()
     now_ms = chat.timeline[-1].at_ms
-    run = view(chat, now_ms)
+    run = view(chat, Surroundings(now_ms=now_ms))
     for line in heading(run, "bob-desktop"):
         console.print(Text(line))
     for entry in run.timeline:

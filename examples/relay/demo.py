@@ -174,7 +174,7 @@ class Anna:
         await self._stack.aclose()
 
     async def start(self, objective: str, *, mode: Mode) -> Overlay:
-        bob = find_device(await self.host.devices(), "bob-desktop")
+        bob = find_device((peer for peer, _ in await self.host.known()), "bob-desktop")
         return await self.host.start("reviewer", bob.device, objective, mode=mode)
 
     async def until(self, run: Overlay, state: SessionState) -> Overlay:

@@ -1,9 +1,13 @@
 """Notifications: which change of a run needs a person, once each, and the ways in which they are told."""
 
+import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
 import logging
+import shutil
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,6 +16,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from dbus_fast import Message
+from dbus_fast.aio import MessageBus
 from msgspec.structs import replace
 
 from remit.config.load import load_team
@@ -215,6 +221,67 @@ def team_with(folder: Path, notify: str) -> Any:
     file = folder / "remit.toml"
     file.write_text(f'[relay]\ngateway = "ws://127.0.0.1:9"\n[relay.notify]\n{notify}\n', encoding="utf-8")
     return load_team(file, secrets=False, code=False)
+
+
+DESKTOP = """<node><interface name="org.freedesktop.Notifications">
+<method name="GetCapabilities"><arg direction="out" type="as"/></method>
+<method name="GetServerInformation"><arg direction="out" type="s"/><arg direction="out" type="s"/>
+<arg direction="out" type="s"/><arg direction="out" type="s"/></method>
+<method name="CloseNotification"><arg direction="in" type="u"/></method>
+<method name="Notify">
+<arg direction="in" type="s"/><arg direction="in" type="u"/><arg direction="in" type="s"/><arg direction="in" type="s"/>
+<arg direction="in" type="s"/><arg direction="in" type="as"/><arg direction="in" type="a{sv}"/>
+<arg direction="in" type="i"/><arg direction="out" type="u"/>
+</method>
+<signal name="NotificationClosed"><arg type="u"/><arg type="u"/></signal>
+<signal name="ActionInvoked"><arg type="u"/><arg type="s"/></signal>
+</interface></node>"""
+
+
+class Desktop:
+    """The notifications of a desktop, by the specification of freedesktop.org."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, str, str]] = []
+
+    def answer(self, message: Message) -> Message | None:
+        match message.member:
+            case "Introspect":
+                return Message.new_method_return(message, "s", [DESKTOP])
+            case "GetCapabilities":
+                return Message.new_method_return(message, "as", [["body"]])
+            case "GetServerInformation":
+                return Message.new_method_return(message, "ssss", ["desktop", "tests", "1", "1.2"])
+            case "Notify":
+                app, _, _, title, body, *_ = message.body
+                self.shown.append((app, title, body))
+                return Message.new_method_return(message, "u", [len(self.shown)])
+            case _:
+                return None
+
+
+async def test_a_desktop_shows_each_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = shutil.which("dbus-daemon")
+    if daemon is None:
+        pytest.skip("needs dbus-daemon, which most desktops have")
+    address = f"unix:path={tmp_path / 'bus'}"
+    command = [daemon, "--session", "--nofork", "--print-address", f"--address={address}"]
+    bus = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with bus, contextlib.ExitStack() as stack:
+        stack.callback(bus.kill)
+        assert bus.stdout is not None
+        await asyncio.to_thread(bus.stdout.readline)  # it listens
+        monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", address)
+        connection = await MessageBus(bus_address=address).connect()
+        desktop = Desktop()
+        connection.add_message_handler(desktop.answer)
+        await connection.request_name("org.freedesktop.Notifications")
+        async with notifier(tmp_path, to_desktop()) as told:
+            told.changed(ASKED)
+            told.changed(FAILED)
+        assert [app for app, *_ in desktop.shown] == ["Remit", "Remit"]
+        assert [body for *_, body in desktop.shown] == ["mine, turn 1", "mine, turn 1"]
+        connection.disconnect()
 
 
 @pytest.mark.parametrize(

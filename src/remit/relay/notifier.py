@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout
@@ -18,6 +18,9 @@ from msgspec.structs import replace
 from remit.relay.notices import RunNotice, needs_person, notices_of
 from remit.relay.session.moves import ENDED
 from remit.relay.session.run import Overlay
+
+if TYPE_CHECKING:
+    from desktop_notifier import DesktopNotifier
 
 # A person has been told long before; whatever hangs is given up.
 TIMEOUT_S = 10.0
@@ -126,9 +129,11 @@ def _write(file: Path, told: Sequence[str]) -> None:
 def to_desktop() -> Deliver:
     """Return the notifications of this desktop; where there is none, that is logged once, and nothing happens."""
     able = True
+    # One for all notices: each has a connection to the desktop's bus.
+    desktop: DesktopNotifier | None = None
 
     async def deliver(sent: SentNotice) -> None:
-        nonlocal able
+        nonlocal able, desktop
         if not able:
             return
         try:
@@ -136,7 +141,7 @@ def to_desktop() -> Deliver:
             from desktop_notifier import DesktopNotifier
 
             async with asyncio.timeout(TIMEOUT_S):
-                desktop = DesktopNotifier(app_name="Remit")
+                desktop = desktop or DesktopNotifier(app_name="Remit")
                 # It only logs that it could not send; asking what the desktop can do raises the reason.
                 await desktop.get_capabilities()
                 await desktop.send(sent.title, in_words(sent))
