@@ -126,6 +126,16 @@ class Conversing:
     async def runs(self) -> list[Any]:
         return [await self.call(f"/{each['id']}") for each in (await self.call(""))["runs"]]
 
+    async def entries(self, run: str) -> list[Any]:
+        """Return all entries of a run; a view holds only the newest."""
+        entries: list[Any] = []
+        page = await self.call(f"/{run}/entries")
+        while True:
+            entries = page["entries"] + entries
+            if page["next"] is None:
+                return entries
+            page = await self.call(f"/{run}/entries?before={page['next']}")
+
     def heard(self) -> list[tuple[str, str]]:
         """Return the runs and texts that the shared agent has written down."""
         file = self.bobs / "heard"
@@ -175,7 +185,7 @@ async def test_three_conversations_lose_no_turn_and_have_none_twice_whoever_is_k
             return all(each["state"] == "completed" for each in await world.runs())
 
         await eventually(completed)
-        runs = {each["profile"]: each["timeline"] for each in await world.runs()}
+        runs = {each["profile"]: await world.entries(each["id"]) for each in await world.runs()}
         heard = world.heard()
     once = list(dict.fromkeys(heard))
     # An agent that was killed before it had answered is asked again, within the same run of its hub.
