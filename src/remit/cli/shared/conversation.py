@@ -127,6 +127,8 @@ class SharedConversation:
                     self._shown += 1
                     self._changed.set()
                     self._check(state)
+                    if self._over.is_set():  # what ends after the run does not change how it ended
+                        return
             except DeviceGone:
                 self.is_gone = True
                 self._fail(Code.DELEGATION_UNAVAILABLE)
