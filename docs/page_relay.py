@@ -174,7 +174,7 @@ failed, a limit was reached, or the objective is met. Each occasion is told once
 
 | key | effect |
 |---|---|
-| `desktop = true` | a notification of this desktop; where there is none, nothing happens |
+| `desktop = true` | a notification on this desktop; a machine without one ignores it |
 | `command = ["my-notifier"]` | a program that reads the notice as JSON from its stdin; no shell, at most 10 s |
 | `webhook = "https://…"` | the notice is posted as JSON, up to three times; `http` only on this machine |
 | `secret = "$NAME"` | signs it: `X-Remit-Signature: sha256=` and the HMAC-SHA-256 of the body |

@@ -1,7 +1,7 @@
 """Runs a team's device in this process with its local API, so that other processes of this user can join it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
@@ -19,7 +19,6 @@ from remit.relay.device.peers import Grants, PeerDevice, Peers
 from remit.relay.pairing.client import PairingGateway
 from remit.relay.pairing.service import PairingService
 from remit.relay.session.moves import ENDED
-from remit.relay.session.run import Overlay
 from remit.runtime.clock import LoopClock
 from remit.server.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
 from remit.server.shared import TOKEN_FILE, BrowserSessions, Changes, serve_shared
@@ -62,8 +61,6 @@ async def device_here(
         hub = await stack.enter_async_context(hub_of(team)) if needs_hub else None
         changes, sessions = Changes(), BrowserSessions()
         news = DeviceNews(_now_ms, lambda device: names.get(device, device))
-        # Everything that hears of changed runs: the stream of the local API, and whatever else is added here.
-        listeners: list[Callable[[Overlay], None]] = [changes.changed]
         relay = await stack.enter_async_context(
             relaying(
                 team,
@@ -71,7 +68,7 @@ async def device_here(
                 host=True,
                 share=bool(sections),
                 shared=shared,
-                changed=_to_all(listeners),
+                changed=changes.changed,
                 told=news.told,
                 unable=news.unable,
                 trouble=news.trouble,
@@ -82,41 +79,12 @@ async def device_here(
         news.name_of = _Names(relay, names).of
         relay.ended.add_done_callback(lambda ended: None if ended.cancelled() else news.ended(ended.result().fault))
         folder, host = device_path(team).parent, relay.host
-        process: DeviceProcess
-
-        def callers(name: str, said: SharedSection) -> tuple[str, ...]:
-            ids = relay.shared[name].profile.allowed_shared_device_ids if name in relay.shared else frozenset[str]()
-            known = {news.name_of(each) for each in ids}
-            return tuple(sorted(known | (said.devices - ids - known)))
-
-        def status() -> OwnDeviceStatus:
-            assert team.relay is not None, "a device has a gateway"
-            runs = [each for each in host.runs if each.state not in ENDED]
-            return OwnDeviceStatus(
-                id=relay.device.id,
-                name=relay.device.card.name,
-                pid=process.pid,
-                version=process.version,
-                command=process.command,
-                since_ms=process.since_ms,
-                gateway=team.relay.gateway,
-                connection=relay.link.state,
-                why=relay.link.why,
-                ready=relay.ready.is_set(),
-                shared=tuple(
-                    OwnSharedAgent(name=name, agent=each.agent or name, devices=callers(name, each))
-                    for name, each in sections.items()
-                ),
-                open_runs=len(runs),
-                waiting_drafts=sum(each.waits for each in runs),
-                clients=news.readers,
-            )
-
+        status = _DeviceState(team, relay, news, sections)
         names_here = GrantNames(agents=frozenset(sections), profiles=frozenset(team.profiles))
         pairings = _pairings(relay, team)
         stack.push_async_callback(pairings.close)
         routes = [
-            *device_routes(news, status),
+            *device_routes(news, status.now),
             *pairing_routes(pairings, names_here),
             *policy_routes(_on_peers(relay), names_here),
         ]
@@ -134,11 +102,56 @@ async def device_here(
             )
         )
         stack.callback(news.close)
-        process = this_process(command, address, team.file, overrides)
+        process = status.process = this_process(command, address, team.file, overrides)
         ready = asyncio.create_task(_tell_when_ready(relay, news))
         stack.callback(ready.cancel)
         with announced(folder, process):
-            yield DeviceHere(process=process, relay=relay, news=news, status=status, sessions=sessions)
+            yield DeviceHere(process=process, relay=relay, news=news, status=status.now, sessions=sessions)
+
+
+class _DeviceState:
+    """Tells the state of a device that runs in this process."""
+
+    process: DeviceProcess
+    """Set once the address of the local API is known, before anybody can ask."""
+
+    def __init__(self, team: Team, relay: Relaying, news: DeviceNews, sections: Mapping[str, SharedSection]) -> None:
+        self._team = team
+        self._relay = relay
+        self._news = news
+        self._sections = sections
+
+    def now(self) -> OwnDeviceStatus:
+        """Return the current state."""
+        relay, process, gateway = self._relay, self.process, self._team.relay
+        assert gateway is not None, "a device has a gateway"
+        assert relay.host is not None, "it hosts runs"
+        runs = [each for each in relay.host.runs if each.state not in ENDED]
+        return OwnDeviceStatus(
+            id=relay.device.id,
+            name=relay.device.card.name,
+            pid=process.pid,
+            version=process.version,
+            command=process.command,
+            since_ms=process.since_ms,
+            gateway=gateway.gateway,
+            connection=relay.link.state,
+            why=relay.link.why,
+            ready=relay.ready.is_set(),
+            shared=tuple(
+                OwnSharedAgent(name=name, agent=each.agent or name, devices=self._callers(name, each))
+                for name, each in self._sections.items()
+            ),
+            open_runs=len(runs),
+            waiting_drafts=sum(each.waits for each in runs),
+            clients=self._news.readers,
+        )
+
+    def _callers(self, name: str, said: SharedSection) -> tuple[str, ...]:
+        shared = self._relay.shared.get(name)
+        ids = frozenset[str]() if shared is None else shared.profile.allowed_shared_device_ids
+        known = {self._news.name_of(each) for each in ids}
+        return tuple(sorted(known | (said.devices - ids - known)))
 
 
 def _pairings(relay: Relaying, team: Team) -> PairingService:
@@ -165,14 +178,6 @@ def _on_peers(relay: Relaying) -> OnPeers:
         return found
 
     return work
-
-
-def _to_all(listeners: Sequence[Callable[[Overlay], None]]) -> Callable[[Overlay], None]:
-    def changed(run: Overlay) -> None:
-        for hear in listeners:
-            hear(run)
-
-    return changed
 
 
 async def _tell_when_ready(relay: Relaying, news: DeviceNews) -> None:
