@@ -105,7 +105,7 @@ numbered rows of at most 60 characters. What you do not change stays as it is.
 | `show`, `send`, `cancel` | shows all rows; sends the draft; leaves it as it was |
 
 A text that could not be sent, because the run was paused meanwhile or there is a newer draft, comes back into the input
-line; where there is none, `/again` enters it once more.
+line. In a terminal that cannot do that, `/again` enters it once more.
 
 ## Limits
 

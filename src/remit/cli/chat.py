@@ -48,7 +48,7 @@ _SHARED = {
     help="With DEVICE: resume a paused run.  [default: the newest]",
 )
 @click.option(
-    "--api", "serves", is_flag=True, help="With DEVICE: let your other programs show and control the run over HTTP."
+    "--api", "serves", is_flag=True, help="With DEVICE: print where your other programs can show and control the run."
 )
 @click.option(
     "--session", metavar="ID", shell_complete=session_ids, help="Continue this session.  [default: a new one]"

@@ -11,15 +11,14 @@ from remit.relay.session.file_types import OCTETS
 from remit.relay.session.run import Overlay, Person
 from remit.relay.session_service import SessionService
 from remit.server.bodies import Receive, Scope, Send, headers_of, read_body, send_bytes, send_value
-from remit.server.shared_routes import QueryParameter, SharedRoute
+from remit.server.shared_routes import NO_STORE, QueryParameter, SharedRoute
 
-_NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 # A file comes from somebody else, and the page of this origin holds the rights of its user: a browser saves it, and
 # neither shows nor runs it.
 _DOWNLOAD = (
     (b"content-type", OCTETS.encode()),
     (b"content-security-policy", b"sandbox; default-src 'none'"),
-    *_NO_STORE,
+    *NO_STORE,
 )
 _CLIENTS = ("api", "chat")
 
@@ -113,7 +112,7 @@ class _FileEndpoints:
         media_type = "" if said in (OCTETS, "application/x-www-form-urlencoded") else said
         data = await read_body(headers, receive, MAX_TOTAL)
         run = await self._host.files.attach(run.id, names[0], data, media_type=media_type, by=_person(scope))
-        await send_value(send, file_view(run.attached[-1]), 201, _NO_STORE)
+        await send_value(send, file_view(run.attached[-1]), 201, NO_STORE)
 
     async def download(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/runs/{run}/files/{file}`: the content, to be saved."""
@@ -136,7 +135,7 @@ class _FileEndpoints:
             received=tuple(file_view(each) for each in others if each in received),
             sent=tuple(file_view(each) for each in others if each not in received),
         )
-        await send_value(send, shown, headers=_NO_STORE)
+        await send_value(send, shown, headers=NO_STORE)
 
     def _run(self, scope: Scope) -> Overlay:
         run = scope["path_params"]["run"]

@@ -52,7 +52,7 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
     mode: Mode | None
     continued: str | None
     serves: bool
-    """Whether other programs of this user may show and control the run."""
+    """Whether to say where other programs of this user can show and control the run."""
     team_file: str
     overrides: tuple[str, ...]
     as_json: bool
