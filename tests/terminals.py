@@ -217,6 +217,21 @@ class Terminal:
             pass
         return code
 
+    def interrupt(self) -> int:
+        """Press Ctrl-C until the command has ended, and return its exit code.
+
+        A blocking read in Python does not see an interrupt that comes after the prompt and just before the read begins: a
+        person presses the keys again then.
+        """
+        until = time.monotonic() + LIMIT_S
+        while self.process.poll() is None:
+            assert time.monotonic() < until, f"it did not end:\n{self.screen}"
+            self.type("\x03")
+            again = time.monotonic() + 2
+            while self.process.poll() is None and time.monotonic() < again:
+                self._read(0.05)
+        return self.wait()
+
     def _read(self, timeout: float) -> bool:
         if not select.select([self._ours], [], [], timeout)[0]:
             return False

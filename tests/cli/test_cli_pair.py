@@ -200,8 +200,7 @@ def test_ctrl_c_at_a_question_leaves_the_devices_paired_without_grants(gateway: 
         command = [REMIT, "pair", code, "--gateway", gateway, "--name", "anna"]
         with Terminal(command, folder=annas, env=environment()) as guest:
             guest.wait_for("Let my mine ask bob? [y/N]:")
-            guest.type("\x03")
-            assert guest.wait() != 0
+            assert guest.interrupt() != 0
         process.communicate(timeout=PATIENCE_S)
     assert (known(annas)["verified"], known(annas)["profiles"]) == (True, [])
 
