@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from remit import Code, Fault, Origin, Record, Refusal, RemitError, Response, SourceLine, Status, ToolUse, fault
+from remit.protocol.envelope import MODEL
 from remit.protocol.errors import INWARD
-from remit.protocol.records import Kind, outward
+from remit.protocol.records import Kind, Progress, outward
 from samples import a_request, a_response
 
 RAISED = Origin(agent="clerk", error="ValueError: no", frames=(SourceLine("a.py", 3, "f", "raise"),))
@@ -53,6 +54,7 @@ def test_records_are_told_alike() -> None:
         ),
         (Kind.TOOL, use, replace(use, fault=TOLD)),
         (Kind.RESULT, a_response(), a_response()),
+        (Kind.RESULT, a_response(metadata={MODEL: {"name": "m"}, "page": 3}), a_response(metadata={"page": 3})),
     ):
         assert outward(record(kind, body)) == record(kind, told)
 
@@ -78,3 +80,9 @@ def test_of_a_store_that_fails_others_are_told_neither_its_path_nor_the_systems_
 def test_the_fields_that_are_never_sent_are_fields_of_a_fault() -> None:
     assert set(INWARD) <= set(Fault.__struct_fields__)
     assert all(not getattr(replace(WHY, detail="x").outward(), name) for name in INWARD)
+
+
+def test_what_holds_no_fault_is_told_as_it_is() -> None:
+    progress = Progress(delegation="r", agent="tag", text="half")
+    record = Record(seq=1, kind=Kind.PROGRESS, at_ms=1, run="r", session="s", body=progress)
+    assert outward(record) is record

@@ -24,6 +24,7 @@ from remit.protocol.records import (
     Removal,
     SharedStep,
     ToolUse,
+    agent_of,
     delegations,
     outline,
     read_body,
@@ -180,3 +181,9 @@ def test_what_started_and_what_ended_something_is_read_as_what_it_is() -> None:
 def test_an_id_is_its_senders_own() -> None:
     """Decision 6: two hubs may choose the same without knowing of each other."""
     assert (a_request().sender, a_request(via="north").sender) == ("prime", "prime@north")
+
+
+def test_a_record_is_about_the_agent_that_is_called_or_speaks() -> None:
+    about = {kind: agent_of(body) for kind, body in EXAMPLES.items()}
+    others = {Kind.APPROVAL: "pay", Kind.SHARED: SHARED.profile, Kind.BREAK: "", Kind.REMOVED: ""}
+    assert about == dict.fromkeys(Kind, "tag") | others

@@ -64,7 +64,7 @@ def digest(request: Request) -> bytes:
         remit.targets,
         remit.may_delegate,
     )
-    return hashlib.sha256(encode(body)).digest()
+    return hashlib.sha256(encode((*body, request.files) if request.files else body)).digest()
 
 
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.files import Files
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Names, Priority, Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
@@ -36,6 +37,12 @@ USER = "user"
 # The target of a call by a capability that no agent offers; no agent may have this name either.
 NOBODY = "?"
 
+
+# What an agent tells its hub about its model: `{"name": "openai:gpt-5-mini", "cached": 1200, "calls": […]}`, of which
+# `cached` is the number of prompt tokens that the provider read from its cache, and `calls` has each call with its time
+# and tokens: `{"at_ms": …, "ms": …, "input": …, "output": …, "cached": …, "model": …, "provider": …, "finish": …}`.
+MODEL = "remit.model"
+"""The key of a response's metadata under which its model is recorded; nobody else is told."""
 
 _USABLE = (Status.SUCCESS, Status.PARTIAL)
 
@@ -203,6 +210,8 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     priority: Priority | None = None
     context: ContextFilter | None = None
     handoff: Handoff | None = None
+    files: Files = ()
+    """Files for the callee; it gets no others, also not those of its caller."""
     hints: tuple[str, ...] = ()
     reason: str = ""
     refined_by: Name | None = None
@@ -247,6 +256,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """Its parent span in a trace that began elsewhere (W3C); None: the run is its own trace."""
     via: Name | None = None
     """The sender, if it came from elsewhere: a hub, or a client of this one."""
+    files: Files = ()
+    """Files for the callee, which it may pass on."""
 
     @property
     def path(self) -> str:
@@ -301,6 +312,8 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     metadata: dict[str, Json] = {}
     strategy: Strategy = Strategy.MERGE_ALL
     """How the answers of several `calls` become one."""
+    files: Files = ()
+    """Files that belong to the answer."""
 
 
 class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -338,6 +351,8 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     cache: Literal["none", "miss", "hit", "similar"] = "none"
     """Whether the cache was consulted, and what it found: the same request, or one that asks for the same."""
     metadata: dict[str, Json] = {}
+    files: Files = ()
+    """Files that belong to the answer."""
 
     @property
     def ok(self) -> bool:
@@ -345,8 +360,13 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         return self.status in _USABLE
 
     def outward(self) -> "Response":
-        """Return the response for everyone except its hub's own programs: see `Fault.outward`."""
+        """Return the response for everyone except its hub's own programs: see `Fault.outward`.
+
+        They are not told the model either: that is how an agent is made, not what it is for.
+        """
         told = self.fault and self.fault.outward()
+        if MODEL in self.metadata:
+            return replace(self, fault=told, metadata={k: v for k, v in self.metadata.items() if k != MODEL})
         return self if told is self.fault else replace(self, fault=told)
 
     def unwrap(self) -> Json:

@@ -104,7 +104,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _plainer(message: str, value: Json, kind: Any) -> str:
     """Return msgspec's message about a value, in words that help to correct it."""
-    if "matching regex" in message or message.startswith("Expected `str"):
+    if "matching regex" in message or message.startswith(("Expected `str", "Expected `bytes", "Invalid base64")):
         rules = (meta.extra["rule"] for meta in metas(kind) if meta.extra and "rule" in meta.extra)
         return next(rules, NAME_RULE if "matching regex" in message else message)
     if isinstance(value, str) and "enum value" in message:

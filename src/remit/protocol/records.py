@@ -51,6 +51,33 @@ class Refusal(Struct, frozen=True, kw_only=True):
     response: Response
 
 
+class PlannedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step that an agent plans to delegate. The delegation of each attempt has its name in its path."""
+
+    name: Name
+    title: str = ""
+    agent: Name | None = None
+    """The agent that will be asked; None: whoever offers the capability."""
+    capability: Name | None = None
+    after: tuple[Name, ...] = ()
+    """The steps that must have ended before."""
+    when: str = ""
+    """The condition under which it is done."""
+    optional: bool = False
+    """Whether the plan can succeed without it."""
+    attempts: int = 1
+    fallback: tuple[Name, ...] = ()
+    """Agents that are asked in turn if it fails."""
+
+
+class StepPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The steps that an agent plans, or what has become of them since it said so."""
+
+    steps: tuple[PlannedStep, ...] = ()
+    skipped: dict[Name, str] = {}
+    """Steps that will not be done, and why."""
+
+
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent's progress report."""
 
@@ -59,6 +86,7 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     finished: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
+    plan: StepPlan | None = None
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -256,8 +284,9 @@ def read_response(raw: bytes) -> Response:
 def outward(record: "Record") -> "Record":
     """Return a record for everyone except its hub's own programs: see `Fault.outward`."""
     match record.body:
-        case Response(fault=Fault()) as response:
-            return replace(record, body=response.outward())
+        case Response() as response:
+            told = response.outward()
+            return record if told is response else replace(record, body=told)
         case Refusal(response=Response(fault=Fault()) as response) as refusal:
             return replace(record, body=replace(refusal, response=response.outward()))
         case ToolUse(fault=Fault() as why) as use:
@@ -266,9 +295,22 @@ def outward(record: "Record") -> "Record":
             return record
 
 
+def agent_of(body: Body) -> str:
+    """Return the agent that a record is about: the callee of a delegation; empty if it is about none."""
+    match body:
+        case Request(target=agent) | Response(target=agent) | Refusal(request=Request(target=agent)):
+            return agent
+        case Progress(agent=agent) | ToolUse(agent=agent) | Notice(agent=agent) | Approval(agent=agent):
+            return agent
+        case SharedStep(profile=agent) | Delta(agent=agent):
+            return agent
+        case ChainBreak() | Removal():
+            return ""
+
+
 # The texts of an envelope; the rest is route, remit and outcome.
 SAID = (
-    *("objective", "input", "handoff", "context", "view", "hints", "reason"),
+    *("objective", "input", "handoff", "context", "view", "hints", "reason", "files"),
     *("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata"),
 )
 

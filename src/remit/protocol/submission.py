@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Text, View
+from remit.protocol.files import Files
 from remit.protocol.remit import Chain, Count, Name, Names, Priority, Remit
 
 
@@ -51,3 +52,5 @@ class Submission(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     created_ms: Count | None = None
     traceparent: str | None = None
     via: Name | None = None
+    files: Files = ()
+    """Files for the callee: their content as base64, or a URL that nobody here fetches."""
