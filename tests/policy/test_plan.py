@@ -15,6 +15,7 @@ from remit.policy.plan import (
     holds,
     literal,
     needs,
+    planned_steps,
     questions,
     ready,
     references,
@@ -22,6 +23,7 @@ from remit.policy.plan import (
 )
 from remit.policy.plan_problems import problems
 from remit.protocol.errors import Problem
+from remit.protocol.records import PlannedStep
 
 DONE, FAILED, SKIPPED = StepOutcome(state="done"), StepOutcome(state="failed"), StepOutcome(state="skipped")
 NOT_WANTED = StepOutcome(state="skipped", wanted=False)
@@ -50,6 +52,16 @@ def test_steps_that_wait_for_nothing_begin_at_once_and_side_by_side() -> None:
     assert names(ready(both, {}, None, running=["a", "b"])) == ([], [])
     assert names(ready(both, {"a": DONE}, None, running=["b"])) == ([], [])
     assert names(ready(both, {"a": DONE, "b": DONE}, None)) == (["c"], [])
+
+
+def test_steps_are_recorded_with_what_they_wait_for_in_the_order_of_the_workflow() -> None:
+    steps = (a_step("a"), a_step("b"), a_step("c", after=("b", "a"), when="a.n > 1", optional=True, attempts=2))
+    waits = {step.name: waits_for(step) for step in steps}
+    planned = planned_steps(flow(*steps), waits, lambda step: f"Do {step.name}")
+    assert planned[2] == PlannedStep(
+        name="c", title="Do c", agent="x", after=("a", "b"), when="a.n > 1", optional=True, attempts=2
+    )
+    assert [each.after for each in planned] == [(), (), ("a", "b")]
 
 
 def test_a_step_waits_for_what_it_refers_to() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit.policy.rules import Rule, guard_of
+from remit.policy.rules import Rule, guard_of, matching_rule
 from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
 from remit.protocol.errors import Code
 from samples import a_remit, a_request
@@ -31,6 +31,12 @@ def test_the_first_rule_that_fits_decides() -> None:
     assert verdict(allow, forbid) is ALLOW
     assert isinstance(verdict(forbid, allow), Refuse)
     assert isinstance(verdict(Rule(then="allow", to="other"), forbid), Refuse)
+
+
+def test_the_rule_that_decides_is_found_by_its_place() -> None:
+    rules = (Rule(then="refuse", to="nobody"), Rule(then="allow", to="*"))
+    assert matching_rule(rules, a_request()) == 1
+    assert matching_rule(rules[:1], a_request()) is None
 
 
 def test_what_no_rule_fits_is_allowed() -> None:

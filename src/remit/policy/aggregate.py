@@ -13,6 +13,7 @@ from remit.protocol.codec import encode, text_of
 from remit.protocol.confidence import level_of
 from remit.protocol.envelope import Answer, Call, Json, Response, Source, Strategy
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.files import fitting
 from remit.protocol.lifecycle import Status
 from remit.text.components import (
     SHARES,
@@ -148,6 +149,7 @@ def _chosen(chosen: Response, useful: Sequence[Response], strategy: Strategy) ->
         summary=chosen.summary,
         confidence=chosen.confidence,
         artifacts=chosen.artifacts,
+        files=chosen.files,
         new_facts=chosen.new_facts,
         sources=chosen.sources,
         requires_followup=chosen.requires_followup,
@@ -164,14 +166,16 @@ def _merged(responses: Sequence[Response], useful: Sequence[Response], result: J
     for source in (source for response in useful for source in response.sources):
         sources.setdefault((source.owner_scope, source.source_id), source)
     failed = (response.target for response in responses if not response.ok)
+    files, dropped = fitting([file for response in useful for file in response.files])
     return Answer(
         result,
         confidence=sum(rated) / len(rated) if rated else None,
         artifacts=tuple(artifact for response in useful for artifact in response.artifacts),
+        files=files,
         new_facts=tuple(dict.fromkeys(fact for response in useful for fact in response.new_facts)),
         sources=tuple(sources.values()),
         requires_followup=any(response.requires_followup for response in useful),
-        warnings=tuple(warning for response in useful for warning in response.warnings),
+        warnings=(*(warning for response in useful for warning in response.warnings), *dropped),
         finished=tuple(response.target for response in useful),
         # What is missing in a part is missing in the whole.
         unfinished=(*failed, *(missing for response in useful for missing in response.unfinished)),
@@ -262,8 +266,8 @@ def comparable(components: Sequence[Component], calls: Sequence[Call]) -> list[C
 def _question(call: Call) -> tuple[str, bytes]:
     """Return what is asked: the objective, or a capability with its objective and input."""
     if call.capability is None:
-        return call.objective, b""
-    return call.capability, encode((call.objective, call.input))
+        return call.objective, encode(call.files)
+    return call.capability, encode((call.objective, call.input, call.files))
 
 
 # ── one text by a model ───────────────────────────────────────────────────────────────────────────────────────────────

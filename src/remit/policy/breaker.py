@@ -31,6 +31,10 @@ _NEVER = float("-inf")
 USUAL_HALF_LIFE_S = 600.0
 
 
+PROBE_NOTICE = "sent as a probe: the breaker of this agent is open, and lets one call through"
+"""What is recorded about a call that is let through while the breaker is open."""
+
+
 class BreakerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When to open and for how long."""
 

@@ -7,6 +7,7 @@ from remit.protocol.card import Rate
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code
+from remit.protocol.files import texts_of
 
 # A caller needs time to use an answer: half a second, or a tenth of what is left if that is less.
 RESERVE_MS = 500
@@ -97,9 +98,11 @@ def tokens(request: Request, facts: Facts) -> Verdict:
         )
     # A token is at least one byte, and a character at most four bytes: short requests need no counting.
     said = request.input or ""
-    if facts.counted or (isinstance(said, str) and 4 * (len(request.objective) + len(said)) <= budget):
+    if facts.counted or (
+        isinstance(said, str) and not request.files and 4 * (len(request.objective) + len(said)) <= budget
+    ):
         return ALLOW
-    estimated = estimate(request.objective) + estimate(request.input)
+    estimated = estimate_request(request)
     if estimated <= budget:
         return ALLOW
     return refuse(
@@ -142,6 +145,12 @@ def estimate(value: Json) -> int:
     # In parts, so that other threads get their turn in between; a token is at least one byte.
     weights = sum(sum(raw[at : at + _PART].translate(_WEIGHED)) for at in range(0, len(raw), _PART))
     return min(len(raw), round(weights / 100))
+
+
+def estimate_request(request: Request) -> int:
+    """Return an estimate of the tokens of a request; of its files, those count that are text."""
+    files = sum(map(estimate, texts_of(request.files))) if request.files else 0
+    return estimate(request.objective) + estimate(request.input) + files
 
 
 class Window(Struct, frozen=True):

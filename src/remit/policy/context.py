@@ -161,11 +161,12 @@ def select(messages: Iterable[Message], wanted: ContextFilter, *, now_ms: int, t
 
 # ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_PASSED: Mapping[Known, frozenset[str]] = {
+PASSED_NOTES: Mapping[Known, frozenset[str]] = {
     "none": frozenset(),
     "decisions": frozenset({"decision", "constraint"}),
     "all": frozenset({"fact", "decision", "constraint", "answer"}),
 }
+"""The kinds of notes that each setting passes on."""
 
 
 def notes_for(notes: Iterable[Note], callers: Sequence[ContextFilter | None]) -> tuple[Note, ...]:
@@ -183,7 +184,7 @@ def notes_for(notes: Iterable[Note], callers: Sequence[ContextFilter | None]) ->
 
 
 def _passed(wanted: ContextFilter | None, default: Known) -> frozenset[str]:
-    return _PASSED[wanted.known or default] if wanted is not None else _PASSED[default]
+    return PASSED_NOTES[wanted.known or default] if wanted is not None else PASSED_NOTES[default]
 
 
 # ── the token limit ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -60,7 +60,8 @@ def cell_of(group: str) -> str:
 def content_of(request: Request) -> bytes:
     """Return what a request asks for; white space and case make no difference."""
     objective = " ".join(request.objective.split()).casefold()
-    return hashlib.sha256(encode((request.target, request.capability, objective, request.input))).digest()
+    asked = (request.target, request.capability, objective, request.input)
+    return hashlib.sha256(encode((*asked, request.files) if request.files else asked)).digest()
 
 
 def call_of(request: Request, group: str, key: str, now_ms: int, limits: Limits) -> PeerCall:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Text
+from remit.protocol.records import PlannedStep
 from remit.protocol.remit import Count, Name
 
 # The names of the workflow's input and of the user's text; no step may have them.
@@ -63,6 +64,8 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     title: str = ""
     """The progress text for the user while it runs."""
     context: ContextFilter | None = None
+    files: bool = False
+    """Whether its callee gets the files of the workflow's request."""
 
 
 class Workflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -145,6 +148,27 @@ def ready(
 def waits_for(step: Step) -> frozenset[str]:
     """Return the steps that must have ended before this one."""
     return frozenset(awaited(step)) | needs(step) | {name for name, _ in asked(step)}
+
+
+def planned_steps(
+    workflow: Workflow, waits: Mapping[str, frozenset[str]], title: Callable[[Step], str]
+) -> tuple[PlannedStep, ...]:
+    """Return the steps of a workflow as they are recorded; what was done in an earlier run is no step of this one."""
+    names = [step.name for step in workflow.steps]
+    return tuple(
+        PlannedStep(
+            name=step.name,
+            title=title(step),
+            agent=step.agent,
+            capability=step.capability,
+            after=tuple(name for name in names if name in waits[step.name]),
+            when=step.when or "",
+            optional=step.optional,
+            attempts=step.attempts,
+            fallback=step.fallback,
+        )
+        for step in workflow.steps
+    )
 
 
 def awaited(step: Step) -> tuple[str, ...]:

@@ -169,6 +169,7 @@ def receive(
         created_ms=created_ms,
         traceparent=sent.traceparent if trace_of(sent.traceparent) else None,
         via=sender.name,
+        files=sent.files,
     )
 
 

@@ -24,6 +24,7 @@ from remit.protocol.envelope import (
     View,
 )
 from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, SourceLine, fault
+from remit.protocol.files import MAX_FILE_BYTES, MAX_FILE_NAME, MAX_URL, File
 from remit.protocol.records import Approval, Delta, Notice, Progress, Refusal, ToolUse
 from remit.protocol.remit import MAX_INTEGER
 
@@ -43,7 +44,7 @@ _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 
 # The fields that hold texts of agents and people; all others are names, numbers and ids.
 TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
-    Request: ("objective", "input", "handoff", "context", "view", "hints", "reason"),
+    Request: ("objective", "input", "handoff", "context", "view", "hints", "reason", "files"),
     View: ("messages", "summary", "workspace", "known"),
     Message: ("text",),
     Note: ("text",),
@@ -71,9 +72,11 @@ TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
         "finished",
         "unfinished",
         "metadata",
+        "files",
     ),
     Artifact: ("value", "label"),
     Source: ("source_id",),
+    File: ("name", "url"),  # and the content, if it is text
     Fault: ("message", "suggestion", "problems", "foreign", "origin"),
     Origin: ("error", "frames"),
     SourceLine: ("file", "function", "code"),
@@ -87,7 +90,10 @@ TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
 }
 
 # The longest text of each of these fields; tokens are longer than many of the values they replace.
-_ROOM = {"objective": 100_000, "original_request": 100_000, "source_id": 200, "tool": 200}
+_ROOM = {
+    **{"objective": 100_000, "original_request": 100_000, "source_id": 200, "tool": 200},
+    **{"name": MAX_FILE_NAME, "url": MAX_URL},
+}
 
 # The fewest digits of a number that identifies somebody by itself, a payment card's; amounts and times have fewer. If a
 # field's name says what it is, the digits of a telephone number are enough.
@@ -108,7 +114,7 @@ def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
     given = request.input
     # Most requests have only an objective and a text, both harmless; a quick check shows that.
     if (given is None or type(given) is str) and not (
-        request.handoff or request.context or request.view or request.hints or request.reason
+        request.handoff or request.context or request.view or request.hints or request.reason or request.files
     ):
         detect = sealing.detect
         if not detect(request.objective) and (given is None or not detect(given)):
@@ -135,7 +141,7 @@ def is_plain(response: Response, detect: Detector, *, is_text: bool = False) -> 
 def _says_only_its_result(response: Response) -> bool:
     if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
         return False
-    return not (response.warnings or response.finished or response.unfinished or response.sources)
+    return not (response.warnings or response.finished or response.unfinished or response.sources or response.files)
 
 
 # ── striking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -184,7 +190,28 @@ def _strike_fields(value: Json, sealing: Sealing, struck: dict[str, Raw]) -> Jso
                 clean = token_for(sealing.key, "TEXT", said)
                 struck[clean] = said
             changes[name] = clean
+    if type(value) is File and (content := _strike_content(value, sealing, struck)) is not None:
+        changes["data"] = content
     return replace(value, **changes) if changes else value
+
+
+def _strike_content(file: File, sealing: Sealing, struck: dict[str, Raw]) -> bytes | None:
+    """Return the redacted content of a file; None if nothing is found, or if it is not text and not searched."""
+    text = file.text
+    if text is None or (clean := _strike_text(text, sealing, struck, "")) is text:
+        return None
+    content = file.with_text(clean)
+    if len(content) > MAX_FILE_BYTES:
+        raise RemitError(_too_large_redacted())
+    return content
+
+
+def _too_large_redacted() -> Fault:
+    return fault(
+        Code.TOO_LARGE,
+        f"a file has more than {MAX_FILE_BYTES} bytes once its personal data is replaced by tokens",
+        suggestion="Send it in parts, or send a reference to it.",
+    )
 
 
 def _strike_text(text: str, sealing: Sealing, struck: dict[str, Raw], key: str) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.files import File
 
 CallKey = tuple[str, str, str | bytes]
 """Identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
@@ -46,9 +47,11 @@ class CallWords(NamedTuple):
     answer: Counter[str] | None
 
 
-def call_key(target: str, capability: str | None, objective: str, given: Json) -> CallKey:
+def call_key(target: str, capability: str | None, objective: str, given: Json, files: tuple[File, ...] = ()) -> CallKey:
     """Return the key of a call; white space and case make no difference."""
     text = _canonical_text(objective)
+    if files:
+        return target, capability or "", hashlib.sha256(encode((text, _canonical(given), files))).digest()
     if given is None:
         return target, capability or "", text
     return target, capability or "", hashlib.sha256(encode((text, _canonical(given)))).digest()
@@ -65,7 +68,7 @@ def beside_of(request: Request) -> tuple[Json, ...]:
     if view is not None:
         view = replace(view, tokens=0)  # counted with the task, where white space makes no difference
     session = None if request.session == request.path else request.session
-    return handoff, request.hints, view, session, request.remit.tools
+    return handoff, request.hints, view, session, request.remit.tools, request.files
 
 
 def is_outdated(earlier: EarlierAnswer, request: Request, changes: int) -> bool:

@@ -12,6 +12,7 @@ from remit.protocol.envelope import (
     Json,
     Request,
 )
+from remit.protocol.files import MAX_FILE_BYTES, File, is_file_name, is_file_url
 
 
 def restore(value: T, held: Held) -> T:
@@ -31,6 +32,8 @@ def _restore(value: Json, held: Held) -> Json:
         case list() | tuple():
             several = cast("list[Json]", value)
             return list_of(several, [_restore(each, held) for each in several])
+        case File():
+            return _restore_file(value, held)
         case Struct():
             names = TEXT_FIELDS.get(type(value), ())
             changes = {
@@ -39,6 +42,21 @@ def _restore(value: Json, held: Held) -> Json:
             return replace(value, **changes) if changes else value
         case _:
             return value
+
+
+def _restore_file(file: File, held: Held) -> File:
+    # A value need not be a name or a URL: it may have been found anywhere.
+    changes: dict[str, Json] = {}
+    if is_file_name(name := str(_restore(file.name, held))) and name != file.name:
+        changes["name"] = name
+    if file.url is not None and is_file_url(url := str(_restore(file.url, held))) and url != file.url:
+        changes["url"] = url
+    text = file.text
+    if text is not None and (whole := str(_restore(text, held))) != text:
+        content = file.with_text(whole)
+        if len(content) <= MAX_FILE_BYTES:
+            changes["data"] = content
+    return replace(file, **changes) if changes else file
 
 
 def _restore_text(text: str, held: Held) -> Raw:

@@ -1,6 +1,6 @@
 """A team's own rules: which calls are refused, and which need a person's approval."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
@@ -34,12 +34,32 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 def guard_of(rules: Sequence[Rule]) -> Guard:
     """Return the guard for *rules*: the first matching rule decides."""
-    mentions = [tuple(map(words_in, rule.mentions)) for rule in rules]
+    find = _finder(rules)
 
     def team_rules(request: Request, facts: Facts) -> Verdict:
         """No rule of the team refuses the call or requires a person's approval."""
+        place = find(request)
+        return ALLOW if place is None else _outcome(rules[place], request)
+
+    return team_rules
+
+
+def matching_rule(rules: Sequence[Rule], request: Request) -> int | None:
+    """Return the place of the rule that decides about a request; None if none matches."""
+    return _finder(rules)(request)
+
+
+def question_of(rule: Rule, request: Request) -> str:
+    """Return what a rule asks a person about a request."""
+    return rule.say or f"May {request.origin} ask {_what(request)}?"
+
+
+def _finder(rules: Sequence[Rule]) -> Callable[[Request], int | None]:
+    mentions = [tuple(map(words_in, rule.mentions)) for rule in rules]
+
+    def find(request: Request) -> int | None:
         said: tuple[SearchText, SearchText] | None = None
-        for rule, words in zip(rules, mentions, strict=True):
+        for place, (rule, words) in enumerate(zip(rules, mentions, strict=True)):
             if not _fits(rule, request):
                 continue
             if words:
@@ -47,10 +67,10 @@ def guard_of(rules: Sequence[Rule]) -> Guard:
                 said = said or (words_in(request.objective), words_in(text_of(request.input)))
                 if not any(part.mention(word) for part in said for word in words):
                     continue
-            return _outcome(rule, request)
-        return ALLOW
+            return place
+        return None
 
-    return team_rules
+    return find
 
 
 def _fits(rule: Rule, request: Request) -> bool:
@@ -74,7 +94,7 @@ def _outcome(rule: Rule, request: Request) -> Verdict:
                 suggestion="Ask for something that the rules of the team allow.",
             )
         case "ask":
-            return Ask(rule.say or f"May {request.origin} ask {_what(request)}?", frozenset(rule.edit))
+            return Ask(question_of(rule, request), frozenset(rule.edit))
 
 
 def _what(request: Request) -> str:

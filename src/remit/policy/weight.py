@@ -33,7 +33,7 @@ def is_light(*values: Json) -> bool:
         if value is None:
             continue
         left -= VALUE
-        if isinstance(value, str):
+        if isinstance(value, str | bytes):
             left -= len(value)
         elif isinstance(value, Struct):
             rest += [each for each in astuple(value) if each is not None and each is not _NOTHING]
@@ -110,6 +110,7 @@ def said_in(request: Request) -> tuple[Json, ...]:
         request.view,
         request.hints,
         request.reason,
+        request.files or None,
     )
 
 
@@ -118,7 +119,7 @@ def is_light_request(request: Request) -> bool:
     given = request.input
     # Most requests have only an objective and a text.
     if (given is None or type(given) is str) and not (
-        request.handoff or request.context or request.view or request.hints or request.reason
+        request.handoff or request.context or request.view or request.hints or request.reason or request.files
     ):
         return len(request.objective) + (0 if given is None else len(given)) <= LIGHT
     return is_light(*said_in(request))
@@ -137,6 +138,7 @@ def is_light_response(response: Response) -> bool:
         or response.finished
         or response.unfinished
         or response.sources
+        or response.files
     ):
         return result is None or len(result) <= LIGHT
     return is_light(response)
@@ -146,7 +148,11 @@ def is_light_call(call: Call) -> bool:
     """Return whether a call, which may be invalid, may be validated in the event loop."""
     said, given = call.objective, call.input
     # Examining every field costs as much as ten guards, and most calls have only a text or two.
-    if type(said) is str and (given is None or type(given) is str) and not (call.handoff or call.context or call.hints):
+    if (
+        type(said) is str
+        and (given is None or type(given) is str)
+        and not (call.handoff or call.context or call.hints or call.files)
+    ):
         return len(said) + (0 if given is None else len(given)) <= LIGHT
     return is_light(call)
 
