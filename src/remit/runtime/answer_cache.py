@@ -104,7 +104,7 @@ def lookup(
         return None
     goes_on = request.session not in (None, request.path) and not is_new(request)
     remit = clean.remit
-    said = [clean.objective, clean.input, _handed_over(clean), _notes(clean)]
+    said = [clean.objective, clean.input, _handed_over(clean), _notes(clean), *clean.files]
     scoped = bool(known) and restore(said, known) != said
     around = (
         generation,
@@ -122,10 +122,11 @@ def lookup(
         request.session if goes_on else None,
     )
     handed_over = _handed_over(request)
-    key = digest(encode((around, (request.objective, request.input, handed_over), said)))
+    key = digest(encode((around, (request.objective, request.input, handed_over, *request.files), said)))
     likeness = None
     if capability.cache_similar:
-        likeness = digest(encode(("like", around, _alike(request), _alike(clean), handed_over, said[2:])))
+        alike = (_alike(request), _alike(clean), handed_over, *request.files)
+        likeness = digest(encode(("like", around, *alike, said[2:])))
     in_session = goes_on or (request.handoff is not None and request.handoff.history is not None)
     return Lookup(
         key, capability.cache_ms, public=capability.public, scoped=scoped, in_session=in_session, likeness=likeness

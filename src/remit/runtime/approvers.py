@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 
 from remit.protocol.codec import checked
-from remit.protocol.envelope import Call, Json
+from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.ports import Approver, Decision, Inbox, Question
 
@@ -31,10 +31,14 @@ class AllowList:
         self._entries = [(entry, *_ends(entry)) for entry in entries]
 
     async def __call__(self, question: Question) -> Decision | None:
-        request = question.request
+        entry = self.entry_for(question.request)
+        return None if entry is None else Decision(agreed=True, by="the allow-list", reason=f"`{entry}` is on it")
+
+    def entry_for(self, request: Request) -> str | None:
+        """Return the entry that approves a request; None if the list leaves it to others."""
         for entry, origin, target in self._entries:
             if fnmatchcase(request.origin, origin) and fnmatchcase(request.target, target):
-                return Decision(agreed=True, by="the allow-list", reason=f"`{entry}` is on it")
+                return entry
         return None
 
 
@@ -85,10 +89,18 @@ async def decide(inbox: Inbox, name: str, decision: Decision) -> Question:
     if all(each.id != name for each in pending) and (before := await inbox.decision(name)) is not None:
         raise _not_there(f"question {name} was answered before by {before.by}: {'yes' if before.agreed else 'no'}")
     question = find(pending, name)
-    check_edits(question, decision.edits)
-    if not await inbox.decide(question.id, decision):
+    if not await answer(inbox, question, decision):
         raise _not_there(f"question {question.id} was answered, withdrawn or expired meanwhile")
     return question
+
+
+async def answer(inbox: Inbox, question: Question, decision: Decision) -> bool:
+    """Answer a question; False: somebody else was faster, or nobody needs the answer any more.
+
+    Raises a `RemitError` for edits that the guard did not allow.
+    """
+    check_edits(question, decision.edits)
+    return await inbox.decide(question.id, decision)
 
 
 def find(pending: Sequence[Question], name: str) -> Question:

@@ -28,7 +28,8 @@ from remit.protocol.envelope import (
     View,
 )
 from remit.protocol.errors import Code
-from remit.protocol.records import Record
+from remit.protocol.files import File
+from remit.protocol.records import Record, StepPlan
 from remit.protocol.remit import Priority, Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
 
@@ -72,6 +73,7 @@ class CallOptions(TypedDict, total=False):
     correlation: str | None
     retry_of: str | None
     step: str | None
+    files: Sequence[File]
 
 
 class AvailableAgent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,7 +101,9 @@ class BriefBackend(Protocol):
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
 
-    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None: ...
+    def progress(
+        self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None
+    ) -> None: ...
 
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]: ...
 
@@ -192,6 +196,11 @@ class Brief:
     def text(self) -> str:
         """The input as readable text."""
         return text_of(self.input)
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The files of the request. A callee gets them only with `delegate(…, files=brief.files)`."""
+        return self.request.files
 
     @property
     def handoff(self) -> Handoff:
@@ -311,12 +320,19 @@ class Brief:
         """
         return self._backend.once(name, work)
 
-    def progress(self, text: str, *, partial: Answer | Callable[[], Answer] | None = None) -> None:
+    def progress(
+        self,
+        text: str,
+        *,
+        partial: Answer | Callable[[], Answer] | None = None,
+        plan: StepPlan | None = None,
+    ) -> None:
         """Report progress; *partial* is what the caller gets if the time runs out before the end.
 
-        If a partial answer is costly to make, pass a function: it is called only when needed.
+        If a partial answer is costly to make, pass a function: it is called only when needed. *plan* says which steps
+        are planned, for those who watch the run; the call of each has its name as `step`.
         """
-        self._backend.progress(text, partial)
+        self._backend.progress(text, partial, plan)
 
     def say(self, text: str) -> None:
         """Stream a piece of the answer to those who follow the run. It is not stored."""

@@ -22,14 +22,20 @@ from remit.protocol.envelope import (
 )
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Progress, Record
+from remit.protocol.records import Kind, Progress, Record, StepPlan
 from remit.protocol.trace import TraceContext, is_sampled, span_id, trace_id
 from remit.runtime import journal
 from remit.runtime.agent_values import plain_finding
 from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import AvailableAgent, Work
 from remit.runtime.brief_conversation import ConversationAccess
-from remit.runtime.brief_rules import MAX_PROGRESS_READ, MAX_PROGRESS_TEXT, refuse_if_stopped, room_left
+from remit.runtime.brief_rules import (
+    MAX_PROGRESS_READ,
+    MAX_PROGRESS_TEXT,
+    bounded_plan,
+    refuse_if_stopped,
+    room_left,
+)
 from remit.runtime.brief_tools import ToolCalls
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.fan_out import chain, fan_out
@@ -66,7 +72,7 @@ class LocalBriefBackend:
         return combine(self._dispatch, self._frame, calls, strategy)
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]:
-        return ToolCalls(self._dispatch, self._frame, self._tools).use(tool, arguments)
+        return ToolCalls(self._dispatch, self._frame, self._tools, self).use(tool, arguments)
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
         return ConversationAccess(self._dispatch.parts, self._frame).state()
@@ -77,6 +83,11 @@ class LocalBriefBackend:
     async def confirm(self, question: str) -> bool:
         refuse_if_stopped(self._frame)
         return await self._dispatch.approval.confirm(self._frame, question)
+
+    async def fill(self, question: str, fields: dict[str, Json]) -> dict[str, Json] | None:
+        """Ask a person to accept or edit the fields of a form, for a tool that the agent uses."""
+        refuse_if_stopped(self._frame)
+        return await self._dispatch.approval.fill(self._frame, question, fields)
 
     async def once(self, name: str, work: Work) -> Json:
         refuse_if_stopped(self._frame)
@@ -95,7 +106,7 @@ class LocalBriefBackend:
         frame.named = {*(frame.named or ()), path}
         return value
 
-    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None) -> None:
         refuse_if_stopped(self._frame)
         frame, parts = self._frame, self._dispatch.parts
         if callable(partial):
@@ -122,6 +133,9 @@ class LocalBriefBackend:
             text=parts.redactor.clean(text[:MAX_PROGRESS_READ], frame.run.sealing)[:MAX_PROGRESS_TEXT],
             finished=kept.finished,
             unfinished=kept.unfinished,
+            plan=None
+            if plan is None
+            else bounded_plan(plan, lambda said: parts.redactor.clean(said, frame.run.sealing)),
         )
         if frame.run.told is not None and _was_told(frame.run.told, body):
             return
@@ -225,7 +239,7 @@ class LocalBriefBackend:
             frame.task.get_loop().call_soon_threadsafe(outflow.say, frame, text)
 
     def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
-        ToolCalls(self._dispatch, self._frame, self._tools).used(tool, arguments, duration_ms, error)
+        ToolCalls(self._dispatch, self._frame, self._tools, self).used(tool, arguments, duration_ms, error)
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]:
         return ConversationAccess(self._dispatch.parts, self._frame).facts()

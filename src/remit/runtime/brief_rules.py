@@ -1,11 +1,15 @@
 """What an agent may still do, record and see in its delegation."""
 
+from collections.abc import Callable
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from remit.policy.budget import record_limit
 from remit.policy.restoring import of_kinds, restore
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.records import StepPlan
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Frame
 
@@ -13,6 +17,29 @@ T = TypeVar("T")
 
 MAX_PROGRESS_TEXT = 2_000
 MAX_PROGRESS_READ = 3 * MAX_PROGRESS_TEXT
+
+
+# Larger plans are data, and a page of them helps nobody.
+MAX_STEPS = 200
+_MAX_STEP_TEXT = 300
+
+
+def bounded_plan(plan: StepPlan, clean: Callable[[str], str]) -> StepPlan:
+    """Return a plan as it is recorded: redacted, and no larger than people read."""
+    steps = tuple(
+        replace(
+            step,
+            title=clean(step.title[:MAX_PROGRESS_READ])[:_MAX_STEP_TEXT],
+            when=clean(step.when[:MAX_PROGRESS_READ])[:_MAX_STEP_TEXT],
+            after=step.after[:MAX_STEPS],
+            fallback=step.fallback[:MAX_STEPS],
+        )
+        for step in plan.steps[:MAX_STEPS]
+    )
+    skipped = list(plan.skipped.items())[:MAX_STEPS]
+    return StepPlan(
+        steps=steps, skipped={name: clean(why[:MAX_PROGRESS_READ])[:_MAX_STEP_TEXT] for name, why in skipped}
+    )
 
 
 def refuse_if_stopped(frame: Frame) -> None:

@@ -26,6 +26,7 @@ from remit.runtime.origin import origin_of, places
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.schemas import misfits
+from remit.runtime.tool_context import TOOL_CALLER, ToolCaller
 
 log = logging.getLogger("remit")
 
@@ -33,12 +34,13 @@ log = logging.getLogger("remit")
 class ToolCalls:
     """Uses tools for one delegation's agent and records each use."""
 
-    __slots__ = ("_dispatch", "_frame", "_tools")
+    __slots__ = ("_caller", "_dispatch", "_frame", "_tools")
 
-    def __init__(self, dispatch: Delegator, frame: Frame, tools: frozenset[str]) -> None:
+    def __init__(self, dispatch: Delegator, frame: Frame, tools: frozenset[str], caller: ToolCaller) -> None:
         self._dispatch = dispatch
         self._frame = frame
         self._tools = tools
+        self._caller = caller
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         refuse_if_stopped(self._frame)
@@ -132,6 +134,7 @@ class ToolCalls:
     async def _run_tool(self, tool: Tool, given: dict[str, Json], shown: Held) -> tuple[Json, Fault | None]:
         """Return a tool's result or its fault; if the tool sees raw values, with tokens in their place again."""
         name, run, redactor = tool.card.name, self._frame.run, self._dispatch.parts.redactor
+        calling = TOOL_CALLER.set(self._caller)
         try:
             value = isolated(await tool.run(isolated(given), self._frame.request.remit.user))
         except asyncio.CancelledError:
@@ -142,6 +145,8 @@ class ToolCalls:
             return None, redactor.clean(error.fault, redactor.after(run, shown)) if tool.card.sees else error.fault
         except Exception as error:  # noqa: BLE001 - logged without secret values
             return None, await aside.run(self._raised, name, error, redactor.after(run, shown))
+        finally:
+            TOOL_CALLER.reset(calling)
         return await self._hidden(name, value, shown) if tool.card.sees else (value, None)
 
     def _raised(self, tool: str, error: Exception, sealing: Sealing | None) -> Fault:

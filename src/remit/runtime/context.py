@@ -133,6 +133,8 @@ class PersonAsking(Protocol):
 
     async def confirm(self, frame: Frame, question: str) -> bool: ...
 
+    async def fill(self, frame: Frame, question: str, fields: dict[str, Json]) -> dict[str, Json] | None: ...
+
 
 class NextAgents(Protocol):
     """Finds the next agent for a call by capability: see `delegation/routing.py`."""

@@ -3,18 +3,17 @@
 import asyncio
 import logging
 import os
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self, Unpack
+from typing import Self, Unpack
 
-from remit.policy.breaker import BreakerSettings, Phase
+from remit.policy.breaker import BreakerSettings
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
 from remit.policy.reception import Grant, Sender
 from remit.policy.routing import Ranked
-from remit.policy.verdict import Detector, Facts, Guard, Sealing
+from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
@@ -22,6 +21,7 @@ from remit.protocol.records import Delegation, Record
 from remit.protocol.submission import Submission
 from remit.protocol.trace import passed_on
 from remit.runtime.active_runs import ActiveRun
+from remit.runtime.agent_status import AgentStatus, LiveRun, agent_status, live_runs
 from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import decide
 from remit.runtime.brief_backend import LocalBriefBackend
@@ -54,7 +54,7 @@ from remit.runtime.ports import (
     Transport,
     Workspace,
 )
-from remit.runtime.preview import preview
+from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, settings_of
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_admission import RootAdmission
@@ -70,14 +70,6 @@ log = logging.getLogger("remit")
 
 # A client that calls while the hub is closed can find another hub in a second.
 CLOSED_MS = 1_000
-
-
-class AgentStatus(NamedTuple):
-    """The load and the breaker of an agent at one moment."""
-
-    running: int
-    queued: int
-    breaker: Phase
 
 
 class Engine:
@@ -303,15 +295,17 @@ class Engine:
         *,
         exposed: Collection[str] | None = None,
         grant: Grant | None = None,
+        unmarked: bool = False,
     ) -> Request:
         """Turn a request from elsewhere into a request of this hub; it is not judged yet (see `begin`).
 
         *exposed* are the agents that can be called from elsewhere; None: all. Raises a `RemitError` for a request that
-        *sender* may not make. *grant*, the rights of its credential, bounds the rest.
+        *sender* may not make. *grant*, the rights of its credential, bounds the rest. An *unmarked* one may come from
+        this hub, and not say so.
         """
         if not self._open:
             raise RemitError(fault(Code.OVERLOADED, "the hub is not open", retry_after_ms=CLOSED_MS))
-        return self._incoming.receive(sent, sender, exposed, grant)
+        return self._incoming.receive(sent, sender, exposed, grant, unmarked=unmarked)
 
     def forget(self, run: str) -> None:
         """Drop what is stored for a run that was received but will not begin."""
@@ -323,10 +317,7 @@ class Engine:
             self._parts.passed_on[run] = found
 
     async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
-        """Start a received request, or attach to an equal one in flight; it continues without a waiting caller.
-
-        *once* is the single-use proof that came with it.
-        """
+        """Start a received request, or attach to an equal one in flight; *once* is its single-use proof, if any."""
         return await self._incoming.begin(request, once)
 
     async def begin_peer_call(self, request: Request) -> ActiveRun | Response:
@@ -394,12 +385,16 @@ class Engine:
 
     def agent_status(self) -> dict[str, AgentStatus]:
         """Return the current load and breaker of each agent."""
-        ledger, queued = self._parts.ledger, self._parts.transport.queued()
-        running = Counter(frame.card.name for frame in ledger.frames.values())
-        return {
-            name: AgentStatus(running[name], queued.get(name, 0), ledger.phase(name))
-            for name in self._parts.registry.agents
-        }
+        return agent_status(self._parts)
+
+    def live_runs(self) -> list[LiveRun]:
+        """Return the runs in progress here, and what each has left."""
+        return live_runs(self._parts)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force."""
+        return self._parts.limits
 
     async def ranking(self, capability: str) -> tuple[Ranked, ...]:
         """Return the current ranking of the agents that offer a capability, best first, each with the reasons."""
@@ -408,12 +403,17 @@ class Engine:
             await self._dispatch.routing.recall()
         return parts.ledger.explained(capability, parts.registry.offering(capability), parts.clock.now())
 
-    def preview(self, origin: str, call: Call, user: str, sealing: Sealing | None) -> tuple[Request, Facts]:
-        """Return the request that a call of *origin* would make, and the facts that the guards would judge it by.
+    def preview(self, origin: str, call: Call, user: str, change: TeamChange | None = None) -> CallPreview:
+        """Return the request that a call of *origin* would make, and what the guards would judge it by.
 
         The hub need not be open: nothing is asked, started or recorded.
         """
-        return preview(self._parts, self._dispatch.admission, origin, call, user, sealing)
+        return preview(self._parts, origin, call, user, change)
+
+    @property
+    def settings(self) -> HubSettings:
+        """The limits, breaker settings and guards that hold now."""
+        return settings_of(self._parts)
 
     async def delegations(self, run: str) -> list[Delegation]:
         """Return the delegations of a run: caller, callee, objective and outcome."""

@@ -83,6 +83,7 @@ class Events(AsyncIterator[Record]):
         self.lost = False
         """Whether the oldest were dropped since the flag was last cleared."""
         self._leave = [listen(self._heard)]
+        self._later: Events | None = None
         if outflow is not None:
             self._leave.append(outflow.listen(self._heard, run))
 
@@ -106,8 +107,16 @@ class Events(AsyncIterator[Record]):
             found.append(record)
         return found
 
+    def then(self, later: "Events") -> None:
+        """Close *later* with this: it is listened to next by the same reader."""
+        self._later = later
+        if self._closed:
+            later.close()
+
     def close(self) -> None:
         """Stop listening; events so far can still be read."""
+        if self._later is not None:
+            self._later.close()
         if not self._closed:
             self._closed = True
             for leave in self._leave:

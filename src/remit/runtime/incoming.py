@@ -3,8 +3,11 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from remit.policy.reception import Grant, Sender, receive, remarks, trace_of
-from remit.protocol.envelope import Request, Response
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
@@ -14,6 +17,11 @@ from remit.runtime.peer_calls import PeerCalls
 from remit.runtime.ports import SingleUseProof
 from remit.runtime.root_request import new_run_id
 from remit.runtime.sessions import resumed
+
+# A shorter text says too little to be known again.
+LEAST_TEXT = 12
+# So many requests of one client for the same user with the same text may be out elsewhere before it counts as a loop.
+MOST_ALIKE = 32
 
 
 class RunStarter(Protocol):
@@ -33,7 +41,13 @@ class IncomingRequests:
         self._peer_calls = PeerCalls(parts)
 
     def receive(
-        self, sent: Submission, sender: Sender, exposed: Collection[str] | None, grant: Grant | None
+        self,
+        sent: Submission,
+        sender: Sender,
+        exposed: Collection[str] | None,
+        grant: Grant | None,
+        *,
+        unmarked: bool = False,
     ) -> Request:
         """Return the request that *sent* becomes here, or raise a `RemitError`; see `Engine.receive`."""
         parts, created_ms = self._parts, self._parts.clock.wall_ms()
@@ -45,7 +59,7 @@ class IncomingRequests:
             created_ms=created_ms,
             limits=parts.limits,
             grant=grant,
-            above=self._above(sent),
+            above=self._above(sent) or (self._returning(sent, sender) if unmarked else None),
         )
         if isinstance(request, Fault):
             raise RemitError(request)
@@ -64,6 +78,28 @@ class IncomingRequests:
         # Several may be in flight: choose the one that the request claims to come from, else the deepest.
         named = [remit for remit in remits if claimed[: len(remit.chain)] == remit.chain]
         return max(named or remits, key=lambda remit: (len(remit.chain), remit.depth), default=None)
+
+    def _returning(self, sent: Submission, sender: Sender) -> Remit | None:
+        """Return the depth that a request comes back from which says nothing of where it was before.
+
+        Agents of others drop what a request carries. What comes back by way of them is known by its user and its text:
+        an agent elsewhere was asked for the same, in a run that somebody else began. A client that repeats itself is
+        not taken for that until very many such runs are out.
+        """
+        user = sent.user or (next(iter(sender.users)) if sender.users is not None and len(sender.users) == 1 else None)
+        text = _text(sent.objective, sent.input)
+        if user is None or len(text) < LEAST_TEXT:
+            return None
+        out = [
+            frame
+            for frames in self._parts.ledger.outbound.values()
+            for frame in frames
+            if frame.request.remit.user == user and _asks_for(frame.request, text)
+        ]
+        if len(out) < MOST_ALIKE and all(frame.run.request.via == sender.name for frame in out):
+            return None
+        deepest = max((frame.request.remit for frame in out), key=lambda remit: remit.depth)
+        return replace(deepest, chain=())  # another agent of this hub may be asked back
 
     def forget(self, run: str) -> None:
         """Drop what is stored for a run that was received but will not begin."""
@@ -106,3 +142,13 @@ class IncomingRequests:
     async def close(self) -> None:
         """Return once the end of every counted request is recorded."""
         await self._peer_calls.close()
+
+
+def _text(objective: str, given: Json) -> str:
+    return objective or (given if isinstance(given, str) else text_of(given))
+
+
+def _asks_for(request: Request, text: str) -> bool:
+    """Return whether a text is what a request asks for; an agent elsewhere may have been told more before it."""
+    wanted = _text(request.objective, request.input)
+    return len(wanted) >= LEAST_TEXT and wanted in text

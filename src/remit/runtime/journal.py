@@ -154,7 +154,8 @@ def chosen(run: Run, path: str, call: Call, names: Iterable[str], keys: HubKeys)
 def _digest(run: Run, target: str, said: Request | Call, keys: HubKeys) -> bytes:
     # With the raw values: a retry in another run has other tokens for the same values.
     objective, given = restore(said.objective, run.known), restore(said.input, run.known)
-    return keys.digest(encode((target, objective, given, said.capability)))
+    asked = (target, objective, given, said.capability)
+    return keys.digest(encode((*asked, restore(said.files, run.known)) if said.files else asked))
 
 
 def tool_digest(run: Run, tool: str, arguments: dict[str, Json], keys: HubKeys) -> bytes:

@@ -135,7 +135,8 @@ class Leases:
     def _obey(self, control: ControlCommand) -> None:
         if control.action != "cancel":
             return
-        if not self._runs.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else "")):
+        why = f"by {control.by}" + (f", {control.reason}" if control.reason else "")
+        if not self._runs.cancel(control.delegation or control.run, why) and not control.delegation:
             # It may be of another hub, or one that this hub is about to take.
             self._unheeded.setdefault(control.run, []).append(control)
             if len(self._unheeded) > MOST_UNHEEDED:

@@ -15,6 +15,7 @@ from remit.policy.verdict import Detector, Sealing
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
+from remit.protocol.files import File, texts_of
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.keys import HubKeys
@@ -55,6 +56,11 @@ class Redactor:
     def __init__(self, detect: Detector | None, secret: bytes | None) -> None:
         self._detect = detect
         self._secret = secret
+
+    @property
+    def detector(self) -> Detector | None:
+        """What finds personal data and secrets; None if nothing is redacted."""
+        return self._detect
 
     def open(self, vault: Vault) -> None:
         """Take the store's secret, unless one was given."""
@@ -259,7 +265,12 @@ def whole(response: Response, held: Held) -> Response:
 
 def has_tokens(value: Request | Response) -> bool:
     """Return whether anything in a value stands for a redacted one; else there is nothing to restore."""
-    return TOKEN.search(encode(value).decode()) is not None
+    return TOKEN.search(encode(value).decode()) is not None or has_tokens_in(value.files)
+
+
+def has_tokens_in(files: Iterable[File]) -> bool:
+    """Return whether anything in the content of files stands for a redacted value."""
+    return any(TOKEN.search(text) for text in texts_of(files))
 
 
 def _tokens_in(texts: Iterable[str]) -> set[str]:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import Answer, Request, Response
+from remit.protocol.envelope import Answer, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.protocol.trace import trace_id
@@ -82,13 +82,14 @@ class LocalRemoteHandle:
         frame = self._frame
         frame.doubt = ""
         frame.meter(response.usage)
-        if response.result is None and not response.finished:
+        if response.result is None and not response.finished and not response.files:
             return
         part = Answer(
             response.result,
             summary=response.summary,
             confidence=response.confidence,
             artifacts=response.artifacts,
+            files=response.files,
             warnings=response.warnings,
             finished=response.finished,
             unfinished=response.unfinished,
@@ -174,6 +175,12 @@ class LocalRemoteHandle:
             frame, parts = self._frame, self._dispatch.parts
             step = journal.JournalStep(frame.step, departed=self._departure)
             journal.note(parts.store, frame.run, frame.path, step, parts.redactor.keys)
+
+    async def state(self) -> dict[str, Json]:
+        return await self._backend.state()
+
+    async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
+        return await self._backend.change(changes)
 
     @property
     def in_doubt(self) -> bool:

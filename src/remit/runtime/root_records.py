@@ -145,7 +145,7 @@ class RootRecords:
             recorded = await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms(), keep=keep)
         except StoreError as error:
             self._unrecorded.append((run, response, keep))
-            return replace(response, status=Status.FAILED, result=None, artifacts=(), fault=error.fault)
+            return replace(response, status=Status.FAILED, result=None, artifacts=(), files=(), fault=error.fault)
         if recorded:
             if parts.ended is not None:
                 parts.ended(run.id, response)

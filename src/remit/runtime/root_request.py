@@ -1,7 +1,7 @@
 """A root request, made from the arguments of `ask` and validated like one from the wire."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TypedDict
 
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from remit.policy.limits import Limits
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.files import File
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Priority, Remit
 from remit.protocol.trace import place_of
@@ -35,6 +36,7 @@ class AskOptions(TypedDict, total=False):
     correlation: str | None
     retry_of: str | None
     traceparent: str | None
+    files: Sequence[File]
 
 
 def root_request(
@@ -72,6 +74,7 @@ def root_request(
         retry_of=options.get("retry_of"),
         created_ms=created_ms,
         traceparent=options.get("traceparent"),
+        files=_several(options.get("files", ())),
     )
     request = checked(request)
     if request.traceparent is not None and place_of(request.traceparent) is None:
@@ -94,6 +97,11 @@ def _within_limits(request: Request, limits: Limits) -> Request:
 def _names(given: Collection[str] | None) -> frozenset[str] | None:
     """Accept any collection of names; anything else stays as it is, for the validation to report."""
     return frozenset(given) if isinstance(given, list | tuple | set) else given  # pyright: ignore[reportReturnType]
+
+
+def _several(given: Sequence[File]) -> tuple[File, ...]:
+    """Accept a list of files; anything else stays as it is, for the validation to report."""
+    return tuple(given) if isinstance(given, list) else given  # pyright: ignore[reportReturnType]
 
 
 def _refuse_unknown(options: AskOptions) -> None:

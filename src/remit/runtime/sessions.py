@@ -14,6 +14,7 @@ from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.files import texts_of
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports.agents import Clock, TokenCounter, Workspace
@@ -186,6 +187,7 @@ class Sessions:
             said.append(text_of(request.input))
         if request.handoff is not None:
             said.append(encode(request.handoff).decode())
+        said += texts_of(request.files)
         return sum(map(self._count, said))
 
     async def _described(self, wanted: ContextFilter, room: int) -> str:

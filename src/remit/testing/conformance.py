@@ -23,6 +23,7 @@ from remit.testing.samples import (
 from remit.testing.stores.archive import ArchiveConformance
 from remit.testing.stores.conversations import ConversationConformance
 from remit.testing.stores.inbox import InboxConformance
+from remit.testing.stores.listings import ListingConformance
 from remit.testing.stores.records import RecordConformance
 from remit.testing.stores.requests import RequestConformance
 from remit.testing.stores.waiting import WaitingConformance
@@ -50,5 +51,6 @@ class StoreConformance(
     WaitingConformance,
     InboxConformance,
     ConversationConformance,
+    ListingConformance,
 ):
     """The promises of `remit.runtime.ports.Store`, one test each."""

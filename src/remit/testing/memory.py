@@ -4,7 +4,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal
 
 from remit.policy.budget import estimate
 from remit.policy.context import select
@@ -18,6 +17,7 @@ from remit.runtime.ports import (
     ANYONES,
     MOST_EPOCHS,
     AcceptedRequest,
+    ControlAction,
     ControlCommand,
     Decision,
     DuplicateRequest,
@@ -38,8 +38,9 @@ from remit.runtime.ports import (
     unknown_outcome,
 )
 from remit.testing.memory_inbox import MemoryControls, MemoryInbox, MemoryKnowledge, MemoryVault
+from remit.testing.memory_listings import MemoryListings
 from remit.testing.memory_records import Listener, MemoryCounters, MemoryRecords
-from remit.testing.memory_runs import SubmittedRun, claimed_by, key_of, late_workers, system_ms
+from remit.testing.memory_runs import SubmittedRun, before, claimed_by, key_of, late_workers, system_ms
 
 
 class MemoryStore:
@@ -60,17 +61,15 @@ class MemoryStore:
         self._count = count
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
-        self._seen_ms = 0
-        self._is_open = False
+        self._seen_ms, self._is_open = 0, False
         self._records = MemoryRecords()
         self.sizes = self._records.sizes
         self._submitted: dict[str, SubmittedRun] = {}
         self._older: list[SubmittedRun] = []
+        self.listings = MemoryListings(self._records, lambda: [*self._older, *self._submitted.values()])
         self._journal: dict[str, dict[str, bytes]] = {}
         self._secret = secrets.token_bytes(32)
-        self._vault = MemoryVault()
-        self._inbox = MemoryInbox()
-        self._controls = MemoryControls()
+        self._vault, self._inbox, self._controls = MemoryVault(), MemoryInbox(), MemoryControls()
         self._sessions: dict[str, SessionOwner] = {}
         self._knowledge = MemoryKnowledge()
         self._counters = MemoryCounters()
@@ -324,9 +323,9 @@ class MemoryStore:
         self._check_open()
         return self._inbox.pending(self._wall_ms())
 
-    async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
+    async def control(self, run: str, action: ControlAction, by: str, reason: str, delegation: str = "") -> int:
         self._check_open()
-        return self._controls.add(run, action, by, reason, self._wall_ms())
+        return self._controls.add(run, action, by, reason, delegation, self._wall_ms())
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         self._check_open()
@@ -395,6 +394,10 @@ class MemoryStore:
         self._check_open()
         return self._records.find(run, session, after)[:limit]
 
+    async def newest(self) -> int:
+        self._check_open()
+        return self._records.all[-1].seq if self._records.all else 0
+
     async def recent(self, limit: int) -> list[Record]:
         self._check_open()
         return self._records.recent(limit)
@@ -409,21 +412,17 @@ class MemoryStore:
         limit: int = 50,
     ) -> list[RunSummary]:
         self._check_open()
-        newest = reversed([*self._older, *self._submitted.values()])
-        found = [
-            known
-            for known in newest
-            if user in (None, known.request.remit.user)
-            and known.run.startswith(run or "")
-            and correlation in (None, known.request.correlation or known.run)
-            and known.is_in(of)
-        ]
-        return [known.summary(self._wall_ms()) for known in found[:limit]]
+        known = before(of.before, [*self._older, *self._submitted.values()])
+        found = [each for each in reversed(known) if each.fits(user, run or "", correlation) and each.is_in(of)]
+        return [each.summary(self._wall_ms()) for each in found[:limit]]
 
     async def named(self, id: str, of: RunScope) -> list[str]:
         self._check_open()
         newest = reversed(self._submitted.values())
         return [known.run for known in newest if known.key[2] == id and not known.forgotten and known.is_in(of)]
+
+    async def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
+        return [(each.key[2], each.run) for each in self._submitted.values() if each.is_part_of(run, user)]
 
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000

@@ -1,12 +1,21 @@
 """The vault, inbox, controls, facts and notes of the store in memory."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from remit.protocol.envelope import Note
-from remit.runtime.ports import FACTS, MOST_FACTS, MOST_NOTES, ControlCommand, Decision, Question, SealedValue
+from remit.runtime.ports import (
+    FACTS,
+    MOST_FACTS,
+    MOST_NOTES,
+    ControlAction,
+    ControlCommand,
+    Decision,
+    Question,
+    SealedValue,
+)
 
 # How long questions that are over and controls are kept.
 DAY_MS = 24 * 3_600_000
@@ -108,9 +117,9 @@ class MemoryControls:
         self._controls: list[tuple[int, ControlCommand]] = []
         self._last = 0
 
-    def add(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str, now_ms: int) -> int:
+    def add(self, run: str, action: ControlAction, by: str, reason: str, delegation: str, now_ms: int) -> int:
         self._last += 1
-        self._controls.append((now_ms, ControlCommand(self._last, run, action, by, reason)))
+        self._controls.append((now_ms, ControlCommand(self._last, run, action, by, reason, delegation)))
         return self._last
 
     def after(self, number: int, run: str | None) -> list[ControlCommand]:

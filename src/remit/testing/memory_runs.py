@@ -52,7 +52,23 @@ class SubmittedRun(Struct, kw_only=True):
             (scope.users is None or request.remit.user in scope.users)
             and (scope.agents is None or request.target in scope.agents)
             and scope.via in (None, request.via)
+            and (scope.since_ms is None or self.started_ms >= scope.since_ms)
+            and (scope.until_ms is None or self.started_ms < scope.until_ms)
         )
+
+    def fits(self, user: str | None, run: str, correlation: str | None) -> bool:
+        """Return whether it is of that user, has an id that begins with *run*, and that correlation id."""
+        return (
+            user in (None, self.request.remit.user)
+            and self.run.startswith(run)
+            and correlation in (None, self.request.correlation or self.run)
+        )
+
+    def is_part_of(self, run: str, user: str) -> bool:
+        """Return whether another hub on the same store handed it over, as a call of *run*."""
+        sender, of_user, id = self.key
+        named = id == run or id.startswith(f"{run}.")
+        return named and self.run != run and of_user == user and sender.count("@") > 1 and not self.forgotten
 
     def follow_clock(self, jump_ms: int, now_ms: int) -> None:
         """Shift its times with a clock that jumped."""
@@ -110,6 +126,12 @@ class SubmittedRun(Struct, kw_only=True):
             asks_back,
             bool(called_off),
         )
+
+
+def before(run: str | None, known: Sequence[SubmittedRun]) -> Sequence[SubmittedRun]:
+    """Return the runs that were submitted before *run*; all without one."""
+    places = [place for place, each in enumerate(known) if run in (None, each.run)]
+    return known if run is None else known[: places[-1] if places else 0]
 
 
 def key_of(request: Request) -> tuple[str, str, str]:

@@ -317,6 +317,18 @@ def follows(previous: bytes, row: ChainRow, number: int) -> bool:
     return digest == row.digest or (digest is not None and _link_of_version_6(previous, number, row) == row.digest)
 
 
+def intact_rows(rows: Iterable[ChainRow | RemovedRow], before: bytes) -> dict[int, bool]:
+    """Return for consecutive rows, of which the first comes after the one with digest *before*, which are intact."""
+    found: dict[int, bool] = {}
+    for row in rows:
+        if isinstance(row, RemovedRow):
+            before = row.digest or link(before, row.seq, row.leaf)
+        else:
+            found[row.seq] = follows(before, row, row.seq)
+            before = row.digest
+    return found
+
+
 def _is_home(previous: bytes, row: ChainRow, number: int, other: _Suspect) -> bool:
     """Return whether *other* was written at *number*, either with its own digest or with that of *row*."""
     return other.number != number and _digest(previous, other.row, number) in (other.row.digest, row.digest)

@@ -3,6 +3,9 @@
 import asyncio
 import logging
 from contextlib import suppress
+from typing import cast
+
+from msgspec.structs import replace
 
 from remit.policy.redaction import strike
 from remit.policy.restoring import restore
@@ -164,6 +167,18 @@ class Approvals:
                 raise
             return False
         return True
+
+    async def fill(self, frame: Frame, question: str, fields: dict[str, Json]) -> dict[str, Json] | None:
+        """Ask a person to accept or edit *fields* for an agent at work; return them, or None if nobody agreed."""
+        request = replace(frame.recorded or frame.request, input=fields)
+        try:
+            edits = await self.consult(frame, request, Ask(question, editable=frozenset({"input"})), 0)
+        except RemitError as error:
+            if error.fault.code is not Code.APPROVAL_DECLINED:
+                raise
+            return None
+        given = edits.get("input", fields)
+        return cast("dict[str, Json]", given) if isinstance(given, dict) else None
 
     async def consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
         """Ask a person while the clock stands still for those who wait; return the edits of the person who agreed."""

@@ -66,7 +66,7 @@ def draft(
         created_ms=created_ms,
     )
     # More than fifteen keywords in one call cost Python four times as much, so rare fields are set afterwards.
-    if call.context or call.hints or call.reason or call.refined_by or call.retry_of:
+    if call.context or call.hints or call.reason or call.refined_by or call.retry_of or call.files:
         return _with_seldom_said(request, call)
     return request
 
@@ -111,6 +111,7 @@ def _with_seldom_said(request: Request, call: Call) -> Request:
         reason=call.reason,
         refined_by=call.refined_by,
         retry_of=call.retry_of,
+        files=call.files,
     )
 
 
@@ -125,12 +126,12 @@ def _powers(frame: Frame, card: AgentCard) -> Powers:
 
 def call_key_of(request: Request) -> CallKey:
     """Return the key by which two requests of one caller are the same."""
-    return call_key(request.target, request.capability, request.objective, request.input)
+    return call_key(request.target, request.capability, request.objective, request.input, request.files)
 
 
 def call_keys_of(call: Call, names: Iterable[str]) -> set[CallKey]:
     """Return the keys of a call by capability, one for each agent that could execute it."""
-    _, capability, content = call_key("", call.capability, call.objective, call.input)
+    _, capability, content = call_key("", call.capability, call.objective, call.input, call.files)
     return {(name, capability, content) for name in names}
 
 

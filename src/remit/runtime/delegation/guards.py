@@ -55,6 +55,7 @@ def passes_all(request: Request, facts: Facts) -> bool:
         and facts.session_agent is None
         and facts.asked_tools is None
         and request.handoff is None
+        and not request.files
         and remit.depth <= remit.max_depth
         and remit.depth <= limits.max_depth
         and len(remit.chain) <= limits.max_chain

@@ -139,6 +139,7 @@ def _without_words(request: Request) -> Request:
         view=None,
         hints=(),
         reason="",
+        files=(),
     )
 
 

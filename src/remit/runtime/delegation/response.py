@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from remit.policy.weight import is_light
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import checked
+from remit.protocol.codec import MAX_BYTES, checked
 from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.files import encoded_size
 from remit.protocol.lifecycle import Status
 from remit.protocol.plain import write
 from remit.runtime.frames import Frame
@@ -73,13 +74,14 @@ def answered(frame: Frame, answer: Answer) -> Response:
             warnings=answer.warnings,
             requires_followup=answer.requires_followup,
         )
-    if answer.artifacts or answer.new_facts or answer.sources or answer.metadata:
+    if answer.artifacts or answer.new_facts or answer.sources or answer.metadata or answer.files:
         response = replace(
             response,
             artifacts=answer.artifacts,
             new_facts=answer.new_facts,
             sources=answer.sources,
             metadata=answer.metadata,
+            files=answer.files,
         )
     return response
 
@@ -118,6 +120,7 @@ def ended_response(frame: Frame, status: Status, why: Fault) -> Response:
         summary=partial.summary,
         confidence=partial.confidence,
         artifacts=partial.artifacts,
+        files=partial.files,
         fault=why,
         tool_calls=tuple(frame.tool_calls) if frame.tool_calls else (),
         warnings=partial.warnings,
@@ -151,7 +154,7 @@ def relayed(frame: Frame, given: Response, max_bytes: int, *, known_valid: bool 
     request = frame.request
     frame.meter(given.usage)
     try:
-        given = given if known_valid else checked(given, max_bytes=max_bytes)
+        given = given if known_valid else checked(given, max_bytes=_with_files(max_bytes, given))
     except RemitError as error:
         wrong = error.fault
         message = f"{request.target} gave an answer that cannot be used: {wrong.message}"
@@ -183,11 +186,18 @@ def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
     if type(result) is str and result.isascii() and len(result) < max_bytes and answer == Answer(result):
         return answer
     try:
-        return checked(answer, max_bytes=max_bytes)
+        return checked(answer, max_bytes=_with_files(max_bytes, answer))
     except RemitError as error:
         wrong = error.fault
         message = f"{frame.card.name} gave an answer that cannot be used: {wrong.message}"
         return fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems)
+
+
+def _with_files(max_bytes: int, given: Answer | Response) -> int:
+    """Return how large an answer may be: its files have limits of their own, and do not count as its text."""
+    # An answer is measured before it is validated.
+    files = given.files if isinstance(given.files, tuple | list) else ()  # pyright: ignore[reportUnnecessaryIsInstance]
+    return max(max_bytes, min(max_bytes + encoded_size(files), MAX_BYTES))
 
 
 def failure(frame: Frame, error: BaseException, words: str) -> Fault:

@@ -261,7 +261,10 @@ class Settlement:
 
 
 # The texts of a response; the rest are names and numbers.
-_SAID = ("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata")
+_SAID = (
+    *("result", "summary", "artifacts", "new_facts", "sources"),
+    *("warnings", "finished", "unfinished", "metadata", "files"),
+)
 
 
 class ResponseInspection(NamedTuple):

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 
+from remit.policy.breaker import PROBE_NOTICE
 from remit.policy.weight import is_light_response
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -52,6 +53,8 @@ class DelegationTasks:
                         self.recording.warn(frame, circling(parent, request.target))
         if capability is not None and frame.run.known:
             self.recording.warn_of_tokens(frame, capability)
+        if frame.is_probe:
+            self.recording.notice(frame, PROBE_NOTICE)
         loop = asyncio.get_running_loop()
         # Future and task are made directly: the loop's own methods add only checks, at half a microsecond. And a task
         # factory of the program would not do: a task that starts eagerly would end before its frame knows it.

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from remit.protocol.envelope import Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record
@@ -86,12 +88,18 @@ class RunSummary(NamedTuple):
 
 
 class RunScope(NamedTuple):
-    """The runs that a reader may see; None sets no bound."""
+    """The runs that are read: those that a reader may see, and a part of the list; None sets no bound."""
 
     users: Collection[str] | None = None
     agents: Collection[str] | None = None
     via: str | None = None
     """The peer or client that sent their requests."""
+    before: str | None = None
+    """Only runs that were submitted before this run. If it is not known, there are none."""
+    since_ms: int | None = None
+    """Only runs that started at this time or later."""
+    until_ms: int | None = None
+    """Only runs that started before this time."""
 
 
 ANYONES = RunScope()
@@ -142,6 +150,10 @@ class Archive(Protocol):
         """Return committed records in order, optionally of one run or session."""
         ...
 
+    async def newest(self) -> int:
+        """Return the number of the newest record, whichever process committed it; 0 if there is none."""
+        ...
+
     async def recent(self, limit: int) -> list[Record]:
         """Return requests and outcomes among the newest *limit* records, in order, each as its `outline`.
 
@@ -168,6 +180,10 @@ class Archive(Protocol):
         """Return the runs whose requests have that id, which their senders chose. Forgotten ids are not found."""
         ...
 
+    async def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
+        """Return the calls of a run that other hubs on this store executed: request id, and run there."""
+        ...
+
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
     ) -> list[RunState]:
@@ -180,4 +196,91 @@ class Archive(Protocol):
 
     async def facts(self, user: str) -> tuple[str, ...]:
         """Return the facts about a user: the newest `MOST_FACTS`, oldest first."""
+        ...
+
+
+# ── lists for people who look through a store: newest first, filtered, in pages ───────────────────────────────────────
+
+# Rows that one page may look at where no index helps: about 100 ms of reading.
+MOST_LOOKED_AT = 50_000
+# If the body of each row has to be read too.
+MOST_READ = 5_000
+
+
+class RecordFilter(Struct, frozen=True, kw_only=True):
+    """The records that a reader wants; None sets no bound."""
+
+    run: str | None = None
+    session: str | None = None
+    kinds: frozenset[Kind] | None = None
+    user: str | None = None
+    """Only records of runs of this user."""
+    agent: str | None = None
+    """Only records about this agent; see `agent_of`."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+class ListedRecords(NamedTuple):
+    """A page of records, newest first."""
+
+    records: list[Record]
+    next: int | None
+    """The `before` of the next page; None: there are no older records.
+
+    A page may hold fewer records than were asked for, or none, although older ones exist: the work for each is bounded.
+    """
+
+
+class SessionFilter(Struct, frozen=True, kw_only=True):
+    """The conversations that a reader wants; None sets no bound."""
+
+    session: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    text: str = ""
+    """Only conversations whose last objective or id contains this text, ignoring case."""
+    since_ms: int | None = None
+    """Only conversations that changed since."""
+    until_ms: int | None = None
+    of: RunScope = ANYONES
+
+
+class SessionSummary(NamedTuple):
+    """A conversation of a user with an agent."""
+
+    session: str
+    user: str
+    agent: str
+    objective: str
+    """The objective of its newest run."""
+    first_ms: int
+    last_ms: int
+    """When its newest run ended, or began if it has not ended."""
+    runs: int
+    messages: int
+    """The number of requests and answers."""
+    run: str
+    """Its newest run."""
+    via: str = ""
+    """The peer or client that sent the newest request, if it came from elsewhere."""
+
+
+class ListedSessions(NamedTuple):
+    """A page of conversations, the one with the newest request first."""
+
+    sessions: list[SessionSummary]
+    next: int | None
+    """The `before` of the next page; None: there are no older ones. Pages may be short, as with `ListedRecords`."""
+
+
+class Listings(Protocol):
+    """Lists the content of a store."""
+
+    async def records(self, wanted: RecordFilter, *, before: int | None = None, limit: int = 100) -> ListedRecords:
+        """Return the newest committed records that a filter selects, of those before a number."""
+        ...
+
+    async def sessions(self, wanted: SessionFilter, *, before: int | None = None, limit: int = 50) -> ListedSessions:
+        """Return the conversations that users began and a filter selects. *before* is the `next` of another page."""
         ...

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from remit.protocol.envelope import Answer, Request, Response
+from remit.protocol.envelope import Answer, Json, Request, Response
 from remit.protocol.records import Approval
 
 
@@ -92,6 +92,14 @@ class RemoteHandle(Protocol):
         """Store the task id of the other side, so that the task can be found again after a restart."""
         ...
 
+    async def state(self) -> dict[str, Json]:
+        """Return what was kept for the conversation with this agent."""
+        ...
+
+    async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
+        """Keep values for the conversation with this agent, such as the other side's name for it."""
+        ...
+
     @property
     def in_doubt(self) -> bool:
         """Whether it may have been executed elsewhere and its end is not known."""
@@ -103,6 +111,13 @@ class RemoteHandle(Protocol):
         If the delegation is stopped in this state, it ends as `OUTCOME_UNKNOWN`.
         """
         ...
+
+
+class HostingHub(NamedTuple):
+    """A hub that hosts an agent, and how many more requests it could start there when it was last heard of."""
+
+    hub: str
+    free: int
 
 
 class Remote:
@@ -118,6 +133,10 @@ class Remote:
     def slots(self, concurrency: int) -> int:
         """Return how many requests to it may be in progress from this hub, given the concurrency in its card."""
         return concurrency
+
+    def hosts(self) -> tuple[HostingHub, ...]:
+        """Return the hubs that host it, where that is known."""
+        return ()
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Return the outcome. When cancelled, notify the other side before raising, within a short time."""

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from remit.protocol.envelope import ContextFilter, Message, Note
 from remit.protocol.errors import RemitError
-from remit.runtime.ports.archive import Archive, Recorder
+from remit.runtime.ports.archive import Archive, Listings, Recorder
 from remit.runtime.ports.requests import Decision, Journal, Question, Requests
 
 
@@ -75,22 +75,30 @@ class Inbox(Protocol):
         ...
 
 
+ControlAction = Literal["cancel", "reload"]
+
+
 class ControlCommand(NamedTuple):
     """A command to the hubs that share a store."""
 
     seq: int
     run: str
     """The run that it is about; empty: it is for every hub."""
-    action: Literal["cancel", "reload"]
+    action: ControlAction
     by: str
     reason: str
+    delegation: str = ""
+    """The path of the delegation of that run that it is about; empty: the whole run."""
 
 
 class Controls(Protocol):
     """Commands from one process to the runs of another."""
 
-    async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
-        """Send a command to every hub that shares this store; durable on return. Returns its number."""
+    async def control(self, run: str, action: ControlAction, by: str, reason: str, delegation: str = "") -> int:
+        """Send a command to every hub that shares this store; durable on return. Returns its number.
+
+        With *delegation*, it is about that delegation of the run and everything below it.
+        """
         ...
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
@@ -143,6 +151,11 @@ class Counters(Protocol):
 
 class Store(Recorder, Requests, Journal, Vault, Inbox, Controls, Conversations, Counters, Archive, Protocol):
     """Everything that a hub remembers. It is opened before the hub's first request and closed after its last."""
+
+    @property
+    def listings(self) -> Listings:
+        """Lists of what the store holds, for people."""
+        ...
 
     async def open(self) -> None: ...
 

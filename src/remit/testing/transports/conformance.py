@@ -27,11 +27,18 @@ from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Answer, Artifact, ContextFilter, Handoff, Request, Response, Source
 from remit.protocol.errors import Code
+from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record
 from remit.runtime.brief import Brief
 from remit.testing.transports.case import PATIENCE, USER
 from remit.testing.transports.limits import LimitConformance
+
+_FILES = (
+    File(name="receipt.png", media_type="image/png", data=b"\x89PNG\r\n\x00\xff"),
+    File(name="notes.md", media_type="text/markdown", data=b"# Notes"),
+    File(name="scan.pdf", media_type="application/pdf", url="https://example.org/scan.pdf"),
+)
 
 __all__ = ["USER", "TransportConformance"]
 
@@ -66,6 +73,7 @@ class TransportConformance(LimitConformance):
             finished=("January",),
             unfinished=("February",),
             metadata={"k": ["v"]},
+            files=_FILES,
         )
 
         async def helper(_: Brief) -> Answer:
@@ -90,8 +98,10 @@ class TransportConformance(LimitConformance):
         if not self.no_envelope:
             seen.clear()
             handoff = Handoff(original_request="Go", prior_outputs={"read": {"n": 3}}, decisions=("keep it short",))
-            await self.answered(helper, handoff=handoff, hints=("table",), reason="knows tax", correlation="c-1")
+            said: dict[str, Any] = {"handoff": handoff, "hints": ("table",), "reason": "knows tax"}
+            await self.answered(helper, **said, correlation="c-1", files=_FILES)
             (request,) = seen
+            assert request.files == _FILES
             assert (request.handoff, request.hints, request.reason) == (handoff, ("table",), "knows tax")
             assert request.correlation == "c-1"
 
