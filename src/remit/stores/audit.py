@@ -15,6 +15,7 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind, Removal
 from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, RemovedRow, Unsigned, leaf, verify
+from remit.runtime.audit.stored_chain import Watch, watched
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, VerifiedMark, read_key, sign_verified
 from remit.stores.checkpoints import EVERY, SECONDS, key_path, newest_checkpoint, read_checkpoints, read_mark
@@ -92,6 +93,7 @@ def audit(
     every: int = EVERY,
     seconds: float = SECONDS,
     start: Checkpoint | None = None,
+    watch: Watch | None = None,
 ) -> Query[AuditVerdict]:
     """Return the query that verifies the whole chain, or what comes after the checkpoint *start*."""
 
@@ -111,7 +113,7 @@ def audit(
             checkpoints += [each for each in between if each is None or each.number <= number]
             due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
             return verify(
-                chain_rows(connection, after),
+                watched(chain_rows(connection, after), watch),
                 checkpoints,
                 remembered=mark.number if mark else None,
                 remembered_seq=mark.seq if mark else None,

@@ -110,15 +110,26 @@ def page(connection: SqliteConnection, where: str, values: Sequence[Any], size: 
     return [_record(*row) for row in _rows(raw)]
 
 
+def newest(connection: SqliteConnection) -> int:
+    """Return the number of the newest record."""
+    return connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()[0][0]
+
+
+def newest_page(connection: SqliteConnection, where: str, values: Sequence[Any], size: int) -> list[Record]:
+    """Return the last records, at most `PAGE`, for which *where* holds, newest first."""
+    ((raw,),) = connection.execute(_NEWEST_PAGE.format(where=where), (*values, size)).fetchall()
+    return [_record(*row) for row in reversed(_rows(raw))]
+
+
 def recent(limit: int) -> Query[list[Record]]:
     """Return the query for the outlines of the newest records."""
 
     def query(connection: SqliteConnection) -> list[Record]:
-        ((newest,),) = connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()
+        end = newest(connection)
         found: list[Record] = []
-        room, last = RECENT_BYTES, newest
-        while last > max(0, newest - limit) and room > 0:
-            first = max(0, newest - limit, last - PAGE)
+        room, last = RECENT_BYTES, end
+        while last > max(0, end - limit) and room > 0:
+            first = max(0, end - limit, last - PAGE)
             ((raw, size),) = connection.execute(_OUTLINES, (first, last)).fetchall()
             found[:0] = [_record(*row) for row in _rows(raw)]
             room, last = room - size, first
@@ -139,6 +150,7 @@ def numbered(connection: SqliteConnection, numbers: Sequence[int]) -> list[Recor
 PAGE = 100
 _ROWS = "json_group_array(json_array(seq, kind, at_ms, run, session, json(CAST(body AS TEXT))) ORDER BY seq)"
 _PAGE = f"SELECT {_ROWS} FROM (SELECT * FROM record WHERE {{where}} ORDER BY seq LIMIT ?)"
+_NEWEST_PAGE = f"SELECT {_ROWS} FROM (SELECT * FROM record WHERE {{where}} ORDER BY seq DESC LIMIT ?)"
 _NUMBERED = f"SELECT {_ROWS} FROM record WHERE seq IN (SELECT value FROM json_each(?))"
 # This much is read in some 30 ms.
 RECENT_BYTES = 16 * 2**20
@@ -175,7 +187,7 @@ def runs(
     correlation: str | None = None,
 ) -> Query[list[RunSummary]]:
     """Return the query for the newest runs."""
-    wanted = {"user = ?": [user]} if user is not None else {}
+    wanted: dict[str, list[Any]] = {"user = ?": [user]} if user is not None else {}
     if run:
         # No name sorts after one that continues with the last character of all.
         bounds = [run, run + chr(sys.maxunicode)]
@@ -227,9 +239,9 @@ def handed_over(run: str, user: str) -> Query[list[tuple[str, str]]]:
     return lambda connection: [(id, part) for id, part in connection.execute(sql, (user, run))]
 
 
-def _within(of: RunScope) -> dict[str, list[str]]:
+def _within(of: RunScope) -> dict[str, list[Any]]:
     """Return the conditions for these runs, each with its values."""
-    wanted: dict[str, list[str]] = {}
+    wanted: dict[str, list[Any]] = {}
     if of.users is not None:
         wanted["user IN (SELECT value FROM json_each(?))"] = [msgspec.json.encode(sorted(of.users)).decode()]
     if of.agents is not None:
@@ -237,7 +249,20 @@ def _within(of: RunScope) -> dict[str, list[str]]:
         wanted["CAST(begun.body AS TEXT) ->> '$.target' IN (SELECT value FROM json_each(?))"] = [agents]
     if of.via is not None:
         wanted["CAST(begun.body AS TEXT) ->> '$.via' = ?"] = [of.via]
+    if of.before is not None:
+        wanted[f"first_seq < ({_PLACE})"] = [of.before] * 2
+    if of.since_ms is not None:
+        wanted[f"({_STARTED}) >= ?"] = [of.since_ms]
+    if of.until_ms is not None:
+        wanted[f"({_STARTED}) < ?"] = [of.until_ms]
     return wanted
+
+
+_STARTED = "SELECT at_ms FROM record WHERE seq = first_seq"
+# Two halves, each of which has an index. A run that was forgotten, and submitted again, is there twice.
+_PLACE = """SELECT max(first_seq) FROM (
+    SELECT first_seq FROM request WHERE state < 2 AND run = ?
+    UNION ALL SELECT first_seq FROM request WHERE state = 2 AND run = ?)"""
 
 
 def _summary(

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -18,6 +18,7 @@ from remit.runtime.clock import Jumps
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
+    ControlAction,
     ControlCommand,
     Decision,
     DuplicateRequest,
@@ -38,15 +39,17 @@ from remit.runtime.ports import (
 from remit.stores import controls, inbox, vault
 from remit.stores import messages as index
 from remit.stores import reader as queries
-from remit.stores.audit import audit, verify_file
+from remit.stores.audit import verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.connection import Durability, SqliteConnection
 from remit.stores.daily_pruning import DailyPruning
+from remit.stores.listings import SqliteListings
 from remit.stores.locked_texts import LockedTexts
 from remit.stores.opening import Opening
 from remit.stores.outcome_waits import OutcomeWaits
 from remit.stores.reader import Query, Reader
 from remit.stores.retention import FOREVER, Erased, Retention
+from remit.stores.stored_chain import SqliteChain
 from remit.stores.transaction import Transaction
 from remit.stores.user_erasure import erase_from_file, file_upkeep
 from remit.stores.user_keys import is_encrypted
@@ -105,13 +108,12 @@ class SqliteStore:
         """The key with which redacted values are encrypted; None: one derived from the store's own."""
         self._upkeep = file_upkeep(self.path, durability, wall_ms)
         self._pruning = DailyPruning(str(self.path), self._upkeep, wall_ms)
-        self._count, self._wall_ms, self._jumps = count, wall_ms, Jumps(monotonic)
+        self._count, self._wall_ms, self._jumps, self._keeps_words = count, wall_ms, Jumps(monotonic), True
         self._waits, self._locked = OutcomeWaits(), LockedTexts(self.secret)
         self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._waits.tell)
-        self._queue = self._writer.queue
-        self.sizes = self._writer.sizes
+        self._queue, self.sizes = self._writer.queue, self._writer.sizes
+        self.listings, self.chain = SqliteListings(self._read), SqliteChain(self._opening, lambda: self._key)
         self._reader: Reader | None = None
-        self._keeps_words = True
         self._glance: SqliteConnection | None = None
         """A connection for frequent queries: a thread beside a busy loop takes 2 % of it."""
 
@@ -285,11 +287,10 @@ class SqliteStore:
         now_ms = self._wall_ms()
         return await self._read(lambda connection: inbox.pending(connection, now_ms))
 
-    async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
-        """Send a command to every hub that shares this store; return its number once it is durable."""
-        locked = self._locked.lock_reason(run, reason).hex()
+    async def control(self, run: str, action: ControlAction, by: str, reason: str, delegation: str = "") -> int:
+        locked, what = self._locked.lock_reason(run, reason).hex(), controls.packed(action, delegation)
         return await self._do(
-            lambda transaction: controls.add(transaction.connection, run, action, by, locked, transaction.now_ms)
+            lambda transaction: controls.add(transaction.connection, run, what, by, locked, transaction.now_ms)
         )
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
@@ -373,11 +374,12 @@ class SqliteStore:
     async def records(
         self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
     ) -> list[Record]:
-        """Return committed records in order, optionally of one run or session."""
         return await self._read(queries.records(run, session, after, limit))
 
+    async def newest(self) -> int:
+        return await self._read(queries.newest)
+
     async def recent(self, limit: int) -> list[Record]:
-        """Return the newest *limit* records in order, each as its `outline`: who was asked and how it ended."""
         return await self._read(queries.recent(limit))
 
     async def runs(
@@ -389,17 +391,17 @@ class SqliteStore:
         of: RunScope = ANYONES,
         limit: int = 50,
     ) -> list[RunSummary]:
-        """Return runs, newest first, optionally of one user or with an id that starts with *run*."""
         return await self._read(queries.runs(user, run, limit, self._wall_ms(), of, correlation))
 
     async def named(self, id: str, of: RunScope) -> list[str]:
-        """Return the runs whose requests have that id, which their senders chose, unless it is forgotten."""
         return await self._read(queries.named(id, of))
+
+    async def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
+        return await self._read(queries.handed_over(run, user))
 
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
     ) -> list[RunState]:
-        """Return the states of an agent's runs, last changed first, optionally of some users or in a session."""
         return await self._read(queries.states(agent, None if users is None else list(users), session, limit))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
@@ -407,19 +409,17 @@ class SqliteStore:
         self._writer.later(lambda transaction: transaction.remember(user, run, facts))
 
     async def facts(self, user: str) -> tuple[str, ...]:
-        """Return the newest facts about a user, oldest first."""
         return await self._read(queries.facts(user))
 
     async def erase(self, user: str) -> Erased:
         """Erase everything of a user, and record it; raises `StoreError` while runs of the user are open."""
         await self.flush()
-        keyed = HubKeys(self.vault_key or self.secret())
-        return await asyncio.to_thread(erase_from_file, self.path, self._upkeep, user, keyed)
+        keys = HubKeys(self.vault_key or self.secret())
+        return await asyncio.to_thread(erase_from_file, self.path, self._upkeep, user, keys)
 
     async def verify(self) -> AuditVerdict:
         """Verify the audit chain and its checkpoints, as far as they are committed."""
-        every, seconds = self._opening.checkpoint_every, self._opening.checkpoint_seconds
-        return await self._read(audit(self.path, self._key.public, every=every, seconds=seconds))
+        return await self.chain.verify()
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -126,6 +126,17 @@ async def test_a_change_of_rows_chain_or_checkpoints_is_found(
     assert found if findings is None else findings <= found
 
 
+async def test_a_part_of_the_record_is_held_to_the_chain(attacked: Attacked) -> None:
+    await attacked.sql("UPDATE remit.record SET at_ms = at_ms + 1 WHERE number = 7")
+    store = PostgresStore(attacked.url, key=attacked.key)
+    await store.open()
+    try:
+        found = await store.chain.intact(5, 9)
+    finally:
+        await store.close()
+    assert found == {5: True, 6: True, 7: False, 8: True, 9: True}
+
+
 async def test_hashing_everything_anew_is_found_by_the_checkpoints(attacked: Attacked) -> None:
     """An attacker who knows how the chain is made, and lacks the key."""
     connection = await attacked.server.connect(attacked.url)

@@ -21,8 +21,8 @@ from remit.stores.copying.tables import (
     QUESTION,
     TABLES,
     CopiedRecord,
+    CopiedRecords,
     CopiedTable,
-    RecordPage,
     RemovedDigest,
     Row,
     StoreFacts,
@@ -178,11 +178,11 @@ class PgCopyReader:
         async with translated(self._address):
             return await digest_at(self._connection, seq)
 
-    async def page(self, after: int) -> RecordPage | None:
+    async def page(self, after: int) -> CopiedRecords | None:
         async with translated(self._address):
             return await self._page(after)
 
-    async def _page(self, after: int) -> RecordPage | None:
+    async def _page(self, after: int) -> CopiedRecords | None:
         last = after + self._step
         blocks = await self._connection.fetch(_BLOCKS, after + 1, last)
         wanted: list[tuple[int, int, int]] = []
@@ -209,7 +209,9 @@ class PgCopyReader:
             self._step = max(10, self._step // 2)
         elif size < PAGE_BYTES // 4:
             self._step = min(PAGE_ROWS, self._step * 2)
-        return RecordPage(digests[-1][0], records, await self._leaves(digests, frozenset(each.seq for each in records)))
+        return CopiedRecords(
+            digests[-1][0], records, await self._leaves(digests, frozenset(each.seq for each in records))
+        )
 
     async def _removed(self) -> int:
         return await self._connection.fetchval("SELECT coalesce(sum(last - first + 1), 0)::bigint FROM remit.removed")

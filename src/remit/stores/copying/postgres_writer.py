@@ -24,9 +24,9 @@ from remit.stores.copying.tables import (
     QUESTION,
     TABLES,
     CopiedRecord,
+    CopiedRecords,
     CopiedTable,
     CopyState,
-    RecordPage,
     RemovedDigest,
     Row,
     StoreFacts,
@@ -101,7 +101,7 @@ class PgCopyWriter:
             yield self._connection
             await self._connection.execute("UPDATE remit.copying SET state = $1", encode(state))
 
-    async def add_records(self, page: RecordPage, state: CopyState) -> CopyState:
+    async def add_records(self, page: CopiedRecords, state: CopyState) -> CopyState:
         blocks, digest = _blocks(page, state)
         leaves = {each.seq: each.leaf for each in page.removed}
         stream = state.stream
@@ -211,7 +211,7 @@ def _own(table: CopiedTable, stream: int, row: Row) -> Row:
             return row
 
 
-def _blocks(page: RecordPage, state: CopyState) -> tuple[list[tuple[int, int, int, int, bytes]], bytes]:
+def _blocks(page: CopiedRecords, state: CopyState) -> tuple[list[tuple[int, int, int, int, bytes]], bytes]:
     """Return the pieces of the chain for a page, and the digest of its last row."""
     known = {each.seq: each.digest for each in page.records}
     gone = {each.seq: each for each in page.removed if each.seq not in known}

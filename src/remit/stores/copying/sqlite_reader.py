@@ -23,8 +23,8 @@ from remit.stores.copying.tables import (
     REQUEST,
     TABLES,
     CopiedRecord,
+    CopiedRecords,
     CopiedTable,
-    RecordPage,
     RemovedDigest,
     Row,
     StoreFacts,
@@ -155,11 +155,11 @@ class SqliteReader:
     async def digest_of(self, seq: int) -> bytes | None:
         return digest_of(self._connection, seq)
 
-    async def page(self, after: int) -> RecordPage | None:
+    async def page(self, after: int) -> CopiedRecords | None:
         with translated(self._path):
             return self._page(after)
 
-    def _page(self, after: int) -> RecordPage | None:
+    def _page(self, after: int) -> CopiedRecords | None:
         records: list[CopiedRecord] = []
         size = 0
         for row in self._connection.execute(
@@ -181,7 +181,7 @@ class SqliteReader:
         if len(removed) == PAGE_ROWS:
             last = removed[-1].seq
             records = [each for each in records if each.seq <= last]
-        return RecordPage(last, records, removed)
+        return CopiedRecords(last, records, removed)
 
     async def rows(self, table: CopiedTable, after: Row) -> AsyncIterator[TablePage]:
         form = SQLITE_TABLES[table.name]

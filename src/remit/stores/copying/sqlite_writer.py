@@ -17,9 +17,9 @@ from remit.stores.connection import SqliteConnection, connect_reader, connect_wr
 from remit.stores.copying.sqlite_reader import BUSY_SECONDS, SQLITE_TABLES, SqliteReader, lock, translated
 from remit.stores.copying.tables import (
     TABLES,
+    CopiedRecords,
     CopiedTable,
     CopyState,
-    RecordPage,
     Row,
     StoreFacts,
     TablePosition,
@@ -88,7 +88,7 @@ class SqliteWriter:
             new, seq=last[0], known=tuple(last), tables=dict.fromkeys((each.name for each in TABLES), done)
         )
 
-    async def add_records(self, page: RecordPage, state: CopyState) -> CopyState:
+    async def add_records(self, page: CopiedRecords, state: CopyState) -> CopyState:
         last = page.records[-1] if page.records else None
         known = state.known if last is None else (last.seq, last.digest)
         state = msgspec.structs.replace(state, seq=page.last, known=known)

@@ -92,7 +92,7 @@ class RemovedDigest(NamedTuple):
     digest: bytes | None
 
 
-class RecordPage(NamedTuple):
+class CopiedRecords(NamedTuple):
     """All records after one number up to another."""
 
     last: int
@@ -169,7 +169,7 @@ class CopyReader(Protocol):
 
     async def digest_of(self, seq: int) -> bytes | None: ...
 
-    async def page(self, after: int) -> RecordPage | None:
+    async def page(self, after: int) -> CopiedRecords | None:
         """Return the records after a number; None: there are no more."""
         ...
 
@@ -188,7 +188,7 @@ class CopyWriter(Protocol):
         """Return the state of an unfinished copy, or begin one; raises `StoreError` if the target is not empty."""
         ...
 
-    async def add_records(self, page: RecordPage, state: CopyState) -> CopyState: ...
+    async def add_records(self, page: CopiedRecords, state: CopyState) -> CopyState: ...
 
     async def add_rows(self, table: CopiedTable, rows: list[Row], state: CopyState) -> None: ...
 

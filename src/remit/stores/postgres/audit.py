@@ -9,6 +9,7 @@ import msgspec
 
 from remit.protocol.errors import Code, fault
 from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, RemovedRow, Tampering, Unsigned, verify
+from remit.runtime.audit.stored_chain import Watch, watched
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint
 from remit.stores.audit import GRACE_ROWS, GRACE_SECONDS, Linked
@@ -40,6 +41,7 @@ async def audit(
     every: int = EVERY,
     seconds: float = SECONDS,
     start: Checkpoint | None = None,
+    watch: Watch | None = None,
 ) -> AuditVerdict:
     """Verify the whole chain, or what comes after the checkpoint *start*; hubs may keep writing meanwhile."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -65,7 +67,7 @@ async def audit(
         due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
         verdict = await asyncio.to_thread(
             verify,
-            rows(),
+            watched(rows(), watch),
             checkpoints,
             remembered=mark.number if mark else None,
             remembered_seq=mark.seq if mark else None,

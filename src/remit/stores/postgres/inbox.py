@@ -6,6 +6,7 @@ import msgspec
 
 from remit.protocol.codec import encode
 from remit.runtime.ports import FACTS, ControlCommand, Question, SealedValue
+from remit.stores.controls import unpacked
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.schema import DAY_MS
@@ -76,7 +77,7 @@ async def controls(connection: PgConnection, number: int, run: str | None) -> li
         number,
         run,
     )
-    return [(ControlCommand(seq, of_run, action, by, ""), reason) for seq, of_run, action, by, reason in rows]
+    return [(unpacked(seq, of_run, action, by, ""), reason) for seq, of_run, action, by, reason in rows]
 
 
 async def last_control(connection: PgConnection) -> int:

@@ -82,14 +82,19 @@ def record_of(seq: int, number: int, at_ms: int, run: str, session: str, body: b
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, body))
 
 
+async def newest(connection: PgConnection) -> int:
+    """Return the number of the newest chained record."""
+    return await connection.fetchval("SELECT coalesce(max(last), 0) FROM remit.chain")
+
+
 async def recent(connection: PgConnection, limit: int) -> list[Record]:
     """Return the outlines of the newest records."""
-    newest: int = await connection.fetchval("SELECT coalesce(max(last), 0) FROM remit.chain")
+    last = await newest(connection)
     found: list[Record] = []
-    room, end = RECENT_BYTES, newest
+    room, end = RECENT_BYTES, last
     kinds = [KINDS[kind] for kind in (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)]
-    while end > max(0, newest - limit) and room > 0:
-        first = max(0, newest - limit, end - PAGE)
+    while end > max(0, last - limit) and room > 0:
+        first = max(0, last - limit, end - PAGE)
         rows = await connection.fetch(_RECENT, first, end, kinds)
         room -= sum(len(row[-1]) for row in rows)
         some = [record_of(*row) for row in rows]
@@ -111,12 +116,12 @@ _RECENT = """
 
 async def before_newest(connection: PgConnection, count: int, run: str | None) -> int:
     """Return the number before the newest *count* rows, optionally of one run."""
-    newest: int = await connection.fetchval("SELECT coalesce(max(last), 0) FROM remit.chain")
+    last = await newest(connection)
     if run is None:
-        return max(0, newest - count)
+        return max(0, last - count)
     sql = f"SELECT seq FROM remit.record {SEQ} WHERE run = $1 ORDER BY seq DESC LIMIT $2"
     found = [seq for (seq,) in await connection.fetch(sql, run, count)]
-    return found[-1] - 1 if found else newest
+    return found[-1] - 1 if found else last
 
 
 async def shared_runs(connection: PgConnection, begins_with: str, limit: int) -> list[str]:
@@ -145,6 +150,12 @@ class _Conditions:
             self.add("target = ANY ({}::text[])", sorted(of.agents))
         if of.via is not None:
             self.add("via = {}", of.via)
+        if of.before is not None:
+            self.add("place < (SELECT max(place) FROM remit.request AS other WHERE other.run = {})", of.before)
+        if of.since_ms is not None:
+            self.add("started_ms >= {}", of.since_ms)
+        if of.until_ms is not None:
+            self.add("started_ms < {}", of.until_ms)
 
 
 async def runs(

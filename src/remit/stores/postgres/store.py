@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
@@ -17,6 +17,7 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
+    ControlAction,
     ControlCommand,
     Decision,
     DuplicateRequest,
@@ -36,20 +37,22 @@ from remit.runtime.ports import (
 )
 from remit.stores import vault
 from remit.stores.checkpoints import EVERY, SECONDS
+from remit.stores.controls import packed
 from remit.stores.daily_pruning import DailyPruning
 from remit.stores.fence import is_old
 from remit.stores.locked_texts import LockedTexts
 from remit.stores.postgres import inbox, reader
 from remit.stores.postgres import messages as index
 from remit.stores.postgres import requests as requests_of
-from remit.stores.postgres.audit import audit
 from remit.stores.postgres.chainer import Chainer
 from remit.stores.postgres.commits import Change
 from remit.stores.postgres.connection import TROUBLE, Connections, DatabaseAddress, Query
 from remit.stores.postgres.listeners import Listeners
+from remit.stores.postgres.listings import PostgresListings
 from remit.stores.postgres.opening import DatabaseOpening, database_upkeep
 from remit.stores.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.postgres.removal import claim_pruning
+from remit.stores.postgres.stored_chain import PostgresChain
 from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.postgres.waiting import Waiting
@@ -93,14 +96,14 @@ class PostgresStore:
         self.address = DatabaseAddress(url, password, pooler, self._user_keys.reading)
         self._every, self._seconds = checkpoint_every, checkpoint_seconds
         self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
-        self._count, self._wall_ms = count, wall_ms
-        self._locked = LockedTexts(self.secret)
+        self._count, self._wall_ms, self._locked = count, wall_ms, LockedTexts(self.secret)
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
         self._queue, self.sizes = self._writer.queue, self._writer.sizes
-        self._listeners = Listeners()
-        self._waiting = Waiting(self.address, self._outcomes)
+        self._listeners, self._waiting = Listeners(), Waiting(self.address, self._outcomes)
         self._connections: Connections | None = None
         self._chainer: Chainer | None = None
+        self.listings = PostgresListings(self._read, self._caught_up)
+        self.chain = PostgresChain(self._read, lambda: self._key, every=self._every, seconds=self._seconds)
         self.encrypt, self.retention = encrypt, FOREVER
         """How long what is kept; the rest is removed once a day, by one of the hubs."""
         self.vault_key: bytes | None = None
@@ -120,13 +123,9 @@ class PostgresStore:
         self._keeps_words = not await self._user_keys.open(opened.connection, encrypt=self.encrypt)
         self._writer.commits.keys = self._user_keys if self.encrypt else None
         self._connections = connections = Connections(self.address)
+        every, seconds, wall_ms = self._every, self._seconds, self._wall_ms
         self._chainer = Chainer(
-            connections,
-            opened.key,
-            every=self._every,
-            seconds=self._seconds,
-            wall_ms=self._wall_ms,
-            chained=self._listeners.chained,
+            connections, opened.key, every=every, seconds=seconds, wall_ms=wall_ms, chained=self._listeners.chained
         )
         self._writer.start(opened.connection)
         self._chainer.start()
@@ -286,11 +285,9 @@ class PostgresStore:
         now_ms = self._wall_ms()
         return await self._read(lambda connection: inbox.pending(connection, now_ms))
 
-    async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
-        locked = self._locked.lock_reason(run, reason)
-        return await self._do(
-            lambda transaction: inbox.add_control(transaction.connection, run, action, by, locked, transaction.now_ms)
-        )
+    async def control(self, run: str, action: ControlAction, by: str, reason: str, delegation: str = "") -> int:
+        locked, what = self._locked.lock_reason(run, reason), packed(action, delegation)
+        return await self._do(lambda each: inbox.add_control(each.connection, run, what, by, locked, each.now_ms))
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         said = await self._read(lambda connection: inbox.controls(connection, after, run))
@@ -356,6 +353,10 @@ class PostgresStore:
         await self._caught_up()
         return await self._read(lambda connection: reader.records(connection, run, session, after, limit))
 
+    async def newest(self) -> int:
+        await self._caught_up()
+        return await self._read(reader.newest)
+
     async def recent(self, limit: int) -> list[Record]:
         await self._caught_up()
         return await self._read(lambda connection: reader.recent(connection, limit))
@@ -373,6 +374,9 @@ class PostgresStore:
 
     async def named(self, id: str, of: RunScope) -> list[str]:
         return await self._read(lambda connection: reader.named(connection, id, of))
+
+    async def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
+        return await self._read(lambda connection: reader.handed_over(connection, run, user))
 
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
@@ -394,8 +398,7 @@ class PostgresStore:
         return await asyncio.to_thread(erase_user, self._upkeep, user, HubKeys(self.vault_key or self.secret()))
 
     async def verify(self) -> AuditVerdict:
-        public = self._key.public
-        return await self._read(lambda connection: audit(connection, public, every=self._every, seconds=self._seconds))
+        return await self.chain.verify()
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -417,9 +420,8 @@ class PostgresStore:
     async def _heard(self) -> None:
         """Return once eager listeners have heard everything that was committed."""
         if self._listeners.eager and self._chainer is not None:
-            stream = self._writer.commits.stream
             self._chainer.kick(eager=True)
-            await self._listeners.heard(stream.id, stream.number)
+            await self._listeners.heard(self._writer.commits.stream.id, self._writer.commits.stream.number)
 
     async def _read(self, query: Query[T]) -> T:
         return await self._opened().read(query)
@@ -442,7 +444,7 @@ class PostgresStore:
             self._writer.calm = 0
 
     def _opened(self) -> Connections:
-        if self._connections is None:
-            message = f"{self.address.name}: the store is not open"
-            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Open it first."))
-        return self._connections
+        if self._connections is not None:
+            return self._connections
+        message = f"{self.address.name}: the store is not open"
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Open it first."))

@@ -228,6 +228,55 @@ class ArchiveConformance(StoreCase):
             RunScope(users=()): ([], []),
         }
 
+    async def test_a_list_of_runs_is_read_page_by_page_and_within_times(self) -> None:
+        async with self.opened() as store:
+            for place, name in enumerate(("one", "two", "three", "four"), start=1):
+                request = replace(a_request(name), created_ms=place * 1_000)
+                await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            found = {
+                of: [run.run[4:] for run in await store.runs(of=of, limit=2)]
+                for of in (
+                    RunScope(before="run-three"),
+                    RunScope(before="run-one"),
+                    RunScope(before="run-unknown"),
+                    RunScope(since_ms=3_000),
+                    RunScope(until_ms=3_000),
+                    RunScope(since_ms=2_000, until_ms=4_000, before="run-three"),
+                )
+            }
+        assert found == {
+            RunScope(before="run-three"): ["two", "one"],
+            RunScope(before="run-one"): [],
+            RunScope(before="run-unknown"): [],
+            RunScope(since_ms=3_000): ["four", "three"],
+            RunScope(until_ms=3_000): ["two", "one"],
+            RunScope(since_ms=2_000, until_ms=4_000, before="run-three"): ["two"],
+        }
+
+    async def test_the_number_of_the_newest_record_is_known(self) -> None:
+        async with self.opened() as store:
+            assert await store.newest() == 0
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("half"))
+            await store.flush()
+            assert await store.newest() == 2
+
+    async def test_the_parts_of_a_run_at_other_hubs_of_the_team_are_found(self) -> None:
+        """A call over the bus is a run of its own: its id is that of the delegation, and its sender a hub."""
+        async with self.opened() as store:
+            await store.submit(a_request("one"), b"digest", worker="w", lease_ms=LONG_MS)
+            for name, id, origin, via in (
+                ("part", "run-one.1", "prime@team", "team"),
+                ("deeper", "run-one.1.2", "prime@team", "team"),
+                ("other", "run-other.1", "prime@team", "team"),
+                ("client", "run-one.3", "user", "web"),
+            ):
+                request = replace(a_request(name, id=id), origin=origin, via=via)
+                await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            found = await store.handed_over("run-one", "u-1")
+            assert found == [("run-one.1", "run-part"), ("run-one.1.2", "run-deeper")]
+            assert await store.handed_over("run-one", "u-2") == []
+
     async def test_a_run_whose_outcome_is_forgotten_is_still_found_by_its_id(self) -> None:
         async with self.opened() as store:
             for name in ("old", "older"):

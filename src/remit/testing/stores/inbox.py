@@ -233,7 +233,10 @@ class InboxConformance(StoreCase):
                     await store.control("run-one", "cancel", "ann", "too slow"), "run-one", "cancel", "ann", "too slow"
                 ),
                 ControlCommand(await store.control("", "reload", "ben", ""), "", "reload", "ben", ""),
-                ControlCommand(await store.control("run-two", "cancel", "ann", ""), "run-two", "cancel", "ann", ""),
+                ControlCommand(
+                    await store.control("run-two", "cancel", "ann", "", "run-two.1.2"),
+                    *("run-two", "cancel", "ann", "", "run-two.1.2"),
+                ),
             ]
             assert [each.seq for each in said] == sorted({each.seq for each in said})
             assert said[0].seq > 0
