@@ -6,7 +6,15 @@ import sys
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import CallToolResult, ImageContent, TextContent
+from mcp_types import (
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
 
 import shed_tools
 
@@ -28,6 +36,23 @@ def picture() -> CallToolResult:
     """Return something that is no text."""
     image = ImageContent(type="image", data="AAAA", mime_type="image/png")
     return CallToolResult(content=[TextContent(type="text", text="see"), image])
+
+
+@shed.tool()
+def album() -> CallToolResult:
+    """Return content of every kind."""
+    blob = BlobResourceContents(uri="file:///scans/page%20one.pdf", blob="aGk=", mime_type="application/pdf")
+    text = TextResourceContents(uri="file:///notes.txt", text="notes")
+    return CallToolResult(
+        content=[
+            TextContent(type="text", text="see"),
+            ImageContent(type="image", data="AAAA", mime_type="image/png"),
+            ImageContent(type="image", data="?", mime_type="image/png"),
+            EmbeddedResource(type="resource", resource=blob),
+            EmbeddedResource(type="resource", resource=text),
+            ResourceLink(type="resource_link", name="c.html", uri="https://example.org/c.html", mime_type="text/html"),
+        ]
+    )
 
 
 @shed.tool()

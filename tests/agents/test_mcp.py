@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shed_tools
-from remit import Brief, Hub, RemitError
+from remit import Brief, File, Hub, RemitError
 from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.mcp import pipes
 from remit.agents.mcp import server as module
@@ -104,6 +104,34 @@ async def test_agents_use_the_tools_of_a_server(hub: Hub) -> None:
         )
     assert found[:3] == [3, "HELLO", "see\n[image/png, which cannot be shown here]"]
     assert found[3][0] == Code.INPUT_VALIDATION_FAILED
+
+
+async def test_pictures_and_other_data_are_files_where_the_team_says_so(hub: Hub) -> None:
+    add_shed(hub, "album", "shout", program=SHED, files=True)
+    worker(hub, "shed.album", "shed.shout")
+    async with hub:
+        album, shout = await used(hub, ("shed.album", {}), ("shed.shout", {"text": "hello"}))
+    assert album["content"].splitlines() == [
+        "see",
+        "[file-1.png]",
+        "[image/png, which cannot be shown here]",
+        "[page one.pdf]",
+        "notes",
+        "[c.html]",
+    ]
+    assert [File.of(each) for each in album["files"]] == [
+        File(name="file-1.png", media_type="image/png", data=b"\x00\x00\x00"),
+        File(name="page one.pdf", media_type="application/pdf", data=b"hi"),
+        File(name="c.html", media_type="text/html", url="https://example.org/c.html"),
+    ]
+    assert shout == {"content": "HELLO", "files": []}, "the form is the same without files"
+
+
+async def test_a_tool_that_sees_raw_values_brings_no_files(hub: Hub) -> None:
+    add_shed(hub, "picture", program=SHED, files=True, sees=["EMAIL"])
+    worker(hub, "shed.picture")
+    async with hub:
+        assert await used(hub, ("shed.picture", {})) == ["see\n[image/png, which cannot be shown here]"]
 
 
 async def test_a_model_is_offered_what_is_let_in_with_its_schema_and_whose_words_it_reads(hub: Hub) -> None:
@@ -235,9 +263,7 @@ async def test_an_answer_too_long_to_be_read_fails_that_call_and_no_other(hub: H
     assert found[1:] == ["said", "X"]
 
 
-async def test_tools_that_change_are_taken_over_and_new_ones_stay_out(
-    hub: Hub, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_tools_that_change_are_held_and_new_ones_stay_out(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
     add_shed(hub, "grow", "shout", program=SHED)
     worker(hub, "shed.grow", "shed.shout")
     seen: list[dict[str, ToolCard]] = []
@@ -256,10 +282,11 @@ async def test_tools_that_change_are_taken_over_and_new_ones_stay_out(
         (shouted,) = await used(hub, ("shed.shout", {"text": "x"}))
         names = set(hub._parts.registry.tools)  # pyright: ignore[reportPrivateUsage]
     assert grown == "grown"
-    assert shouted[0] == Code.INPUT_VALIDATION_FAILED, "it takes something else by now"
+    assert shouted[0] == Code.TOOL_NOT_ALLOWED
+    assert shouted[1] == "MCP server shed has changed its tool shout; it is held until somebody agrees"
     assert [each["shed.shout"].description for each in (seen[0], seen[-1])] == [
         "[MCP server shed] Say it louder.",
-        "[MCP server shed] Something else by now.",
+        "[MCP server shed] The server has changed this tool; it cannot be used until a person agrees.",
     ]
     assert names == {"shed.grow", "shed.shout"}
     assert "MCP server shed has changed its tool shout" in caplog.text

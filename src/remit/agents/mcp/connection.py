@@ -9,16 +9,21 @@ from typing import Any, cast
 import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
-from mcp.client.session import IncomingMessage
+from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from remit import __version__
 from remit.agents.mcp.pipes import MAX_LINE, UNREADABLE, Pipes
-from remit.agents.mcp.settings import Address, Program, Settings
+from remit.agents.mcp.reading import MAX_WORDS, visible_text
+from remit.agents.mcp.running_call import RunningCall
+from remit.agents.mcp.server_requests import DECLINED, complete_text, fill_form
+from remit.agents.mcp.settings import Address, Offered, Program, Settings
 from remit.protocol.envelope import Json
+from remit.protocol.errors import RemitError
 
 # Otherwise the SDK's log messages, which may quote the server, go to stderr.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -28,6 +33,10 @@ MAX_PAGES = 20
 # A process that has closed its pipes is exiting, or will be stopped.
 NOTICE_S = 0.5
 MAX_TOOLS = 1_000
+# A server that asks back more often is not after an answer.
+MAX_ROUNDS = 10
+
+log = logging.getLogger("remit")
 
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -53,14 +62,15 @@ class McpRefusal(Exception):
 class McpConnection:
     """A shared connection that is closed by the task that opened it, as the SDK requires."""
 
-    def __init__(self, settings: Settings, changed: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, changed: Callable[[], None], offered: Offered | None = None) -> None:
         self._settings = settings
         self._changed = changed
+        self._offered = offered or Offered()
         self._client: Client | None = None
         self._stop = asyncio.Event()
         self._up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pipes = Pipes(settings.reach) if isinstance(settings.reach, Program) else None
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls: dict[asyncio.Task[Any], RunningCall] = {}
         self.tools: dict[str, types.Tool] = {}
         """All tools that the server lists, whether or not the team allows them."""
         self.ended: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._run())
@@ -89,7 +99,14 @@ class McpConnection:
         info = types.Implementation(name="remit", version=__version__)
         error: BaseException | None = None
         try:
-            async with Client(self._transport(), cache=None, client_info=info, message_handler=self._heard) as client:
+            async with Client(
+                self._transport(),
+                cache=None,
+                client_info=info,
+                message_handler=self._heard,
+                elicitation_callback=self._elicit if self._offered.elicitation else None,
+                sampling_callback=self._sample if self._offered.sampling else None,
+            ) as client:
                 await self._list(client)
                 self._client = client
                 self._up.set_result(None)
@@ -143,7 +160,9 @@ class McpConnection:
         if self._pipes is not None:
             return self._pipes
         assert isinstance(self._settings.reach, Address)
-        return http_streams(self._settings.reach, self._settings.time_s)
+        # While a person is asked, a server says nothing for hours.
+        time_s = None if self._offered.elicitation else self._settings.time_s
+        return http_streams(self._settings.reach, time_s)
 
     # ── the list of tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,16 +202,12 @@ class McpConnection:
         client = self._client
         if client is None:
             raise McpConnectionLost("it hung up")
-        params = types.CallToolRequestParams(name=tool, arguments=arguments)
-        # Not `call_tool`: that would validate the answer against the server's own schema, whose patterns may be
-        # malicious.
-        work = asyncio.get_running_loop().create_task(
-            client.session.send_request(types.CallToolRequest(params=params), _ANSWER)
-        )
-        self._calls.add(work)
-        work.add_done_callback(self._calls.discard)
+        running = RunningCall()
+        work = asyncio.get_running_loop().create_task(self._answered(client, running, tool, arguments))
+        self._calls[work] = running
+        work.add_done_callback(self._calls.pop)
         try:
-            done, _ = await asyncio.wait({work, self.ended}, timeout=time_s, return_when=asyncio.FIRST_COMPLETED)
+            done = await self._waited(work, running, time_s)
         finally:
             work.cancel()
         if not done:
@@ -211,9 +226,106 @@ class McpConnection:
             raise McpBadReply("it is not of the form that the protocol asks for") from error
         except (OSError, RuntimeError, ValueError) as error:
             raise McpConnectionLost(type(error).__name__) from error
-        if isinstance(answer, types.InputRequiredResult):
-            raise McpBadReply("it asks back, and there is nobody who could answer")
         return answer
+
+    async def _waited(self, work: "asyncio.Task[Any]", running: RunningCall, time_s: float) -> "set[asyncio.Task[Any]]":
+        """Return what is done first, the call or the connection; nothing if the time is over."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        while True:
+            left_s = time_s + running.asked_s - (loop.time() - start)
+            if left_s <= 0:
+                return set()
+            done, _ = await asyncio.wait({work, self.ended}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return done
+            if not running.unasked.is_set():
+                answered = loop.create_task(running.unasked.wait())
+                await asyncio.wait({work, self.ended, answered}, return_when=asyncio.FIRST_COMPLETED)
+                answered.cancel()
+
+    async def _answered(
+        self, client: Client, running: RunningCall, tool: str, arguments: dict[str, Json]
+    ) -> types.CallToolResult:
+        """Send a call, with what the server asks for in between."""
+        given: dict[str, types.InputResponse] | None = None
+        state: str | None = None
+        for _ in range(MAX_ROUNDS):
+            params = types.CallToolRequestParams(
+                name=tool, arguments=arguments, input_responses=given, request_state=state
+            )
+            # Not `call_tool`: that would validate the answer against the server's own schema, whose patterns may be
+            # malicious.
+            answer = await client.session.send_request(
+                types.CallToolRequest(params=params), _ANSWER, progress_callback=self._progress(running, tool)
+            )
+            if not isinstance(answer, types.InputRequiredResult):
+                return answer
+            given, state = await self._inputs(running, answer), answer.request_state
+        raise McpBadReply(f"it asked back {MAX_ROUNDS} times")
+
+    def _progress(self, running: RunningCall, tool: str) -> ProgressFnT | None:
+        """Return what makes the progress of a server's tool the progress of the agent that uses it."""
+        caller = running.caller
+        if caller is None:
+            return None
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+            said = visible_text(message or share, MAX_WORDS)
+            with suppress(RemitError):  # the agent is stopped, and the call with it
+                caller.progress(f"{self._settings.name}.{tool}: {said}", None)
+
+        return report
+
+    # ── what the server asks ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _inputs(self, running: RunningCall, asked: types.InputRequiredResult) -> dict[str, types.InputResponse]:
+        """Return the answers to what a server asks in the place of a result."""
+        given: dict[str, types.InputResponse] = {}
+        for name, request in (asked.input_requests or {}).items():
+            match request:
+                case types.ElicitRequest(params=form) if self._offered.elicitation:
+                    given[name] = await self._filled(running, form)
+                case types.CreateMessageRequest(params=prompt) if self._offered.sampling:
+                    answer = await complete_text(running.sampler, self._settings.name, prompt)
+                    if isinstance(answer, types.ErrorData):
+                        raise McpBadReply(f"it wanted a text of a model: {answer.message}")
+                    given[name] = answer
+                case _:
+                    raise McpBadReply("it asks for something that it was not offered")
+        return given
+
+    async def _filled(self, running: RunningCall, form: types.ElicitRequestParams) -> types.ElicitResult:
+        with running.asking():
+            return await fill_form(running.caller, self._settings.name, form)
+
+    async def _elicit(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - the shape of a callback
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult:
+        running = self._only_call()
+        return DECLINED if running is None else await self._filled(running, params)
+
+    async def _sample(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - the shape of a callback
+        params: types.CreateMessageRequestParams,
+    ) -> types.CreateMessageResult | types.ErrorData:
+        running = self._only_call()
+        return await complete_text(None if running is None else running.sampler, self._settings.name, params)
+
+    def _only_call(self) -> RunningCall | None:
+        """Return the call that a server asks about; in old versions it does not say so, and only one can be meant."""
+        running = list(self._calls.values())
+        if len(running) > 1:
+            log.warning(
+                "MCP server %s asked during %d calls at once, and does not say for which",
+                self._settings.name,
+                len(running),
+            )
+        return running[0] if len(running) == 1 else None
 
     async def _broken(self) -> McpConnectionLost:
         """Return how the connection ended; a process exits a moment after its pipes close."""
@@ -232,12 +344,12 @@ def _innermost(error: BaseException | None) -> BaseException | None:
 
 
 @asynccontextmanager
-async def http_streams(address: Address, time_s: float) -> AsyncGenerator[Any]:
-    """Yield the streams to a server at an address, for the SDK's client."""
+async def http_streams(address: Address, time_s: float | None) -> AsyncGenerator[Any]:
+    """Yield the streams to a server at an address, for the SDK's client; *time_s* is the longest silence."""
     headers = {"accept-encoding": "identity"}
     if address.token is not None:
         headers["authorization"] = f"Bearer {address.token}"
-    timeout = httpx2.Timeout(CONNECT_S, read=time_s + CONNECT_S)
+    timeout = httpx2.Timeout(CONNECT_S, read=None if time_s is None else time_s + CONNECT_S)
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as client,
         streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_LINE) as streams,

@@ -31,7 +31,9 @@ UNREADABLE = -32_099
 
 _ID = re.compile(rb'\A\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\b')
 # The only notifications that matter here.
-_HEARD = frozenset({"notifications/tools/list_changed", "notifications/subscriptions/acknowledged"})
+_HEARD = frozenset(
+    {"notifications/progress", "notifications/tools/list_changed", "notifications/subscriptions/acknowledged"}
+)
 
 Incoming = SessionMessage | Exception
 

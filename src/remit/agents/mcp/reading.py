@@ -1,15 +1,23 @@
 """Converts what an MCP server sends into the hub's values: nothing is trusted, everything is bounded."""
 
 import re
+from base64 import b64decode
+from collections.abc import Mapping
+from contextlib import suppress
+from mimetypes import MimeTypes
 from typing import Any, cast
+from urllib.parse import unquote
 
 import mcp_types as types
+import msgspec
 
 from remit.protocol.card import Schema, Sees, ToolCard
 from remit.protocol.codec import MAX_NESTING, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.files import MAX_FILE_BYTES, File, fitting, is_file_url, safe_name, safe_type
 from remit.runtime.schemas import check_schema
+from remit.text.planted_instructions import planted_instructions
 
 MAX_DESCRIPTION = 1_000
 MAX_SCHEMA = 32_000
@@ -46,6 +54,15 @@ def card_of(
     return ToolCard(
         name=name, description=description, input_schema=schema, safe_to_repeat=safe_to_repeat, sees=sees
     ), wrong
+
+
+def suspicions(tool: types.Tool) -> tuple[str, ...]:
+    """Return what a person should know before they let models read of a tool: see `planted_instructions`."""
+    try:
+        schema = encode(tool.input_schema).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, RemitError):
+        schema = ""  # it is not used
+    return planted_instructions(f"{tool.description or ''}\n{schema}")
 
 
 def parameters_missing(card: ToolCard) -> list[str]:
@@ -115,9 +132,20 @@ def _at(reference: str, root: Schema) -> Any:
     return cast("dict[str, Any]", parts).get(name)
 
 
-def value_of(tool: str, result: types.CallToolResult, most: int) -> Json:
-    """Return a tool's result, or raise a `RemitError` if it failed or the result is too large."""
-    text = _text(result)
+def value_of(tool: str, result: types.CallToolResult, most: int, *, files: bool = False) -> Json:
+    """Return a tool's result, or raise a `RemitError` if it failed or the result is too large.
+
+    With *files*, it is an object: the result without them as `content`, and pictures, sounds and the like as `files`.
+    """
+    found = _files(result) if files else {}
+    content = _content(tool, result, most, found)
+    return {"content": content, "files": [msgspec.to_builtins(each) for each in found.values()]} if files else content
+
+
+def _content(tool: str, result: types.CallToolResult, most: int, files: Mapping[int, File]) -> Json:
+    text = "\n".join(
+        f"[{files[place].name}]" if place in files else _block(block) for place, block in enumerate(result.content)
+    )
     if result.is_error:
         raise RemitError(
             fault(Code.DELEGATION_FAILED, f"{tool} failed: {visible_text(text, MAX_WORDS) or 'it does not say why'}")
@@ -135,16 +163,47 @@ def value_of(tool: str, result: types.CallToolResult, most: int) -> Json:
     return data
 
 
+def _files(result: types.CallToolResult) -> dict[int, File]:
+    """Return the parts of a result that are no text, by their places, as far as they can be used."""
+    found: dict[int, File] = {}
+    for place, block in enumerate(result.content):
+        with suppress(ValueError):  # no base64: the text says what it is
+            file = _file(block, len(found) + 1)
+            if file is not None and file.size <= MAX_FILE_BYTES:
+                found[place] = file
+    kept, _ = fitting(list(found.values()))
+    return dict(zip(found, kept, strict=False))
+
+
+def _file(block: types.ContentBlock, number: int) -> File | None:
+    match block:
+        case types.ImageContent(mime_type=kind, data=data) | types.AudioContent(mime_type=kind, data=data):
+            media_type = safe_type(kind)
+            ending = _ENDINGS.guess_extension(media_type, strict=False) or ""
+            return File(name=f"file-{number}{ending}", media_type=media_type, data=b64decode(data, validate=True))
+        case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=data, mime_type=kind)):
+            data = b64decode(data, validate=True)
+            return File(name=_name(str(uri), number), media_type=safe_type(kind or ""), data=data)
+        case types.ResourceLink(uri=uri, mime_type=kind, name=name) if is_file_url(str(uri)):
+            return File(name=safe_name(name, _name(str(uri), number)), media_type=safe_type(kind or ""), url=str(uri))
+        case _:
+            return None
+
+
+# Without the files of the system: the same names everywhere.
+_ENDINGS = MimeTypes()
+
+
+def _name(uri: str, number: int) -> str:
+    return safe_name(unquote(uri.partition("?")[0]), f"file-{number}")
+
+
 def _unwrapped(data: Any) -> Any:
     """Unwrap data that a server had to put into an object: `{"result": …}`."""
     if isinstance(data, dict):
         given = cast("dict[str, Any]", data)
         return given["result"] if len(given) == 1 and "result" in given else given
     return data
-
-
-def _text(result: types.CallToolResult) -> str:
-    return "\n".join(map(_block, result.content))
 
 
 def _block(block: types.ContentBlock) -> str:

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import shlex
 import time
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from remit.agents.mcp.settings import Address, Settings, Unset
+from remit.agents.mcp.pins import Pin, ToolPins, pin_of
+from remit.agents.mcp.settings import Address, Offered, Settings, Unset
 from remit.agents.restart_pause import RestartPause
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
@@ -34,19 +36,29 @@ RELIST_S = 300.0
 _UNKNOWN = "It is not known yet what it takes."
 _GONE = "The server has no such tool now."
 _DOWN = "The server cannot be reached now."
+_HELD = "The server has changed this tool; it cannot be used until a person agrees."
 
 
 class McpServer:
     """The tools of one server, each under its name in the hub; *describe* gets the card of each once it is known."""
 
     def __init__(
-        self, settings: Settings, describe: Callable[[ToolCard], None], *, now: Callable[[], float] = time.monotonic
+        self,
+        settings: Settings,
+        describe: Callable[[ToolCard], None],
+        *,
+        offered: Callable[[], Offered] = Offered,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
+        self._offered = offered
         self._describe = describe
         self._now = now
         self.names = settings.names()
         self._cards = {name: self._absent(name, _UNKNOWN) for name in self.names}
+        self._pins = ToolPins(settings.pins)
+        self._held: frozenset[str] = frozenset()
+        """The tools that the server has changed, by their names in the hub."""
         self._link: McpConnection | None = None
         self._opening: asyncio.Task[McpConnection] | None = None
         self._letting_go: set[asyncio.Task[None]] = set()
@@ -108,7 +120,7 @@ class McpServer:
             raise RemitError(
                 fault(Code.TEAM_INVALID, why, suggestion="Install it: pip install 'remit[mcp]'")
             ) from error
-        link = McpConnection(self.settings, self._changed)
+        link = McpConnection(self.settings, self._changed, self._offered())
         try:
             async with asyncio.timeout(START_S):
                 await link.open()
@@ -119,8 +131,12 @@ class McpServer:
                 how = f"it had not greeted after {START_S:.0f} s" if isinstance(error, TimeoutError) else str(error)
                 raise self._unreachable(how) from error
             raise
+        try:
+            self._take(link)
+        except RemitError:  # without what was accepted before, nothing is used
+            self._let_go(link)
+            raise
         self._link = link
-        self._take(link)
         return link
 
     def _unreachable(self, how: str) -> RemitError:
@@ -133,24 +149,46 @@ class McpServer:
     # ── the list of tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, link: "McpConnection") -> None:
-        """Store the tools that a server lists."""
-        from remit.agents.mcp.reading import card_of, parameters_missing
+        """Store the tools that a server lists; those that it has changed are held until somebody agrees."""
+        from remit.agents.mcp.reading import card_of, parameters_missing, suspicions
 
-        self._listed, self._stale = self._now(), False
+        pins = self._pins.pins_of(self.settings.name)
+        new: dict[str, Pin] = {}
+        held: set[str] = set()
         for name, tool in self.names.items():
             found, old = link.tools.get(tool), self._cards[name]
             if found is None:
                 card = self._absent(name, _GONE)
             else:
-                card, wrong = card_of(name, self.settings.name, found, safe_to_repeat=old.safe_to_repeat, sees=old.sees)
+                card, wrong = card_of(
+                    name,
+                    self.settings.name,
+                    found,
+                    safe_to_repeat=tool in self.settings.safe_to_repeat,
+                    sees=self.settings.seen_by(tool),
+                )
                 if lost := parameters_missing(card):
                     log.warning("tool %s has no parameter %s, of which `sees` speaks", name, ", ".join(lost))
                 if wrong:
                     log.warning("the schema of %s is not used: %s", name, wrong)
+                pin = pin_of(card)
+                if tool not in pins:
+                    new[tool] = pin
+                    for what in suspicions(found):
+                        log.warning("the description of tool %s %s", name, what)
+                elif pins[tool].digest != pin.digest:
+                    held.add(name)
+                    card = self._absent(name, _HELD)
+            if name in held and name not in self._held:
+                log.warning("MCP server %s has changed its tool %s, which is held", self.settings.name, tool)
             if card != old:
-                if not old.description.endswith((_UNKNOWN, _DOWN)):
-                    log.warning("MCP server %s has changed its tool %s", self.settings.name, tool)
                 self._show(card)
+        self._listed, self._stale, self._held = self._now(), False, frozenset(held)
+        if new:
+            try:
+                self._pins.accept(self.settings.name, new)
+            except RemitError as error:
+                log.warning("%s", error.fault.message)
 
     def _absent(self, name: str, why: str) -> ToolCard:
         safe, sees = self.names[name] in self.settings.safe_to_repeat, self.settings.seen_by(self.names[name])
@@ -184,7 +222,11 @@ class McpServer:
         link = await self._linked()
         if self._stale:
             await self._relist(link)
+        if name in self._held:
+            self._take(link)  # somebody may have agreed meanwhile, in another process
         tool, card = self.names[name], self._cards[name]
+        if name in self._held:
+            raise self._changed_tool(tool)
         if tool not in link.tools:
             raise RemitError(
                 fault(Code.DELEGATION_UNAVAILABLE, f"MCP server {self.settings.name} has no tool {tool} now")
@@ -195,6 +237,16 @@ class McpServer:
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=problems))
         async with self._room:
             return await self._called(link, name, arguments)
+
+    def _changed_tool(self, tool: str) -> RemitError:
+        server = self.settings.name
+        how = (
+            f"A person compares and agrees: remit mcp --tools {server} --accept {shlex.quote(tool)}"
+            if self._pins.is_kept
+            else "A person looks at what has changed, and restarts the hub."
+        )
+        why = f"MCP server {server} has changed its tool {tool}; it is held until somebody agrees"
+        return RemitError(fault(Code.TOOL_NOT_ALLOWED, why, suggestion=how))
 
     async def _called(self, link: "McpConnection", name: str, arguments: dict[str, Json]) -> Json:
         from remit.agents.mcp.connection import McpBadReply, McpConnectionLost, McpRefusal, McpTimeout
@@ -219,7 +271,9 @@ class McpServer:
             raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
         self._pause.succeed()
         self._late = 0
-        return value_of(name, result, settings.max_output)
+        # Redaction would take base64 for secrets, so a tool that sees raw values brings no files.
+        files = settings.files and not self._cards[name].sees
+        return value_of(name, result, settings.max_output, files=files)
 
     def _interrupted(self, name: str, why: str) -> RemitError:
         if self._cards[name].safe_to_repeat:

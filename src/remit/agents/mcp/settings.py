@@ -55,6 +55,15 @@ class Unset(Struct, frozen=True, kw_only=True):
     why: str
 
 
+class Offered(Struct, frozen=True, kw_only=True):
+    """What a server may ask for while one of its tools is used."""
+
+    elicitation: bool = False
+    """Whether a person can be asked."""
+    sampling: bool = False
+    """Whether an agent that may use the server's tools has a model."""
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """A server as a team uses it."""
 
@@ -70,6 +79,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Prefix of its tools' names, joined with a dot. None: the server's name. Empty: no prefix."""
     time_s: float = TIME_S
     max_output: int = MAX_OUTPUT
+    pins: Path | None = None
+    """The file that remembers how its tools were described; None: they are remembered while the hub is open."""
+    files: bool = False
+    """Whether results are objects with `content` and `files`, for agents that read pictures and the like."""
 
     def names(self) -> dict[str, str]:
         """Return the allowed tools by their names in the hub, or raise a `RemitError`."""

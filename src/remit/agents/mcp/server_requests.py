@@ -1,0 +1,82 @@
+"""What an MCP server asks during a call: a form that a person fills in, or a text by the calling agent's model."""
+
+import logging
+from typing import Any, cast
+
+import mcp_types as types
+
+from remit.agents.mcp.reading import MAX_DESCRIPTION, unusable, visible_text
+from remit.protocol.envelope import Json, Message
+from remit.protocol.errors import RemitError
+from remit.runtime.schemas import misfits
+from remit.runtime.tool_context import Sampler, ToolCaller
+
+log = logging.getLogger("remit")
+
+# A form that does not fit on a screen is not read.
+MAX_FIELDS = 20
+MAX_FIELD = 200
+# Servers summarize and classify with it; longer texts are the work of agents.
+MAX_SAMPLED = 4_000
+MAX_PROMPT = 100_000
+
+DECLINED = types.ElicitResult(action="decline")
+
+
+async def fill_form(caller: ToolCaller | None, server: str, params: types.ElicitRequestParams) -> types.ElicitResult:
+    """Have a person fill in a form; declined if nobody can be asked, or if it is no form that can be shown."""
+    if caller is None or not isinstance(params, types.ElicitRequestFormParams):
+        return DECLINED
+    schema = params.requested_schema
+    fields = schema.get("properties")
+    if not isinstance(fields, dict) or len(cast("dict[str, Any]", fields)) > MAX_FIELDS or unusable(schema):
+        log.warning("MCP server %s asks with a form that cannot be shown", server)
+        return DECLINED
+    named = cast("dict[str, Any]", fields)
+    defaults = {name: _default(each) for name, each in named.items()}
+    given = await caller.fill(_question(server, params.message, named), defaults)
+    if given is None:
+        return DECLINED
+    content: dict[str, Any] = {name: value for name, value in given.items() if name in named and value is not None}
+    if problems := misfits(schema, content):
+        log.info("the answer to MCP server %s does not fit its form: %s", server, problems[0].path)
+        return DECLINED
+    return types.ElicitResult(action="accept", content=content)
+
+
+def _question(server: str, message: str, fields: dict[str, Any]) -> str:
+    """Return the question as a person reads it; the words are those of the server, and marked as such."""
+    lines = [f"MCP server {server} asks: {visible_text(message, MAX_DESCRIPTION).strip()}"]
+    for name, field in fields.items():
+        about = cast("dict[str, Any]", field) if isinstance(field, dict) else {}
+        said = str(about.get("description") or about.get("title") or about.get("type") or "")
+        lines.append(f"- {visible_text(name, MAX_FIELD)}: {visible_text(said, MAX_FIELD)}".rstrip(": "))
+    lines.append("Whoever approves sends the fields in `input` to that server.")
+    return "\n".join(lines)
+
+
+def _default(field: object) -> Json:
+    return cast("dict[str, Any]", field).get("default") if isinstance(field, dict) else None
+
+
+async def complete_text(
+    sampler: Sampler | None, server: str, params: types.CreateMessageRequestParams
+) -> types.CreateMessageResult | types.ErrorData:
+    """Have the model of the calling agent write a text, without tools, within the agent's budget."""
+    if sampler is None:
+        return types.ErrorData(code=types.INVALID_REQUEST, message="the calling agent has no model")
+    messages = [Message(role=each.role, text=_text(each)) for each in params.messages]
+    if not messages or sum(len(each.text) for each in messages) > MAX_PROMPT or params.tools:
+        return types.ErrorData(code=types.INVALID_PARAMS, message="only texts of at most 100,000 characters, no tools")
+    try:
+        text, model = await sampler(params.system_prompt or "", tuple(messages), min(params.max_tokens, MAX_SAMPLED))
+    except RemitError as error:
+        log.info("MCP server %s got no text from the model: %s", server, error.fault.code)
+        return types.ErrorData(code=types.INTERNAL_ERROR, message=f"the model did not answer ({error.fault.code})")
+    content = types.TextContent(type="text", text=text)
+    return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason="endTurn")
+
+
+def _text(message: types.SamplingMessage) -> str:
+    blocks = cast("list[Any]", message.content if isinstance(message.content, list) else [message.content])
+    return "\n".join(each.text for each in blocks if isinstance(each, types.TextContent))
