@@ -40,6 +40,7 @@ from remit import (
 from remit.agents.function import AgentFunction
 from remit.agents.process import ProcessAgent
 from remit.protocol.envelope import Forwarded, Json
+from remit.protocol.records import StepPlan
 from remit.runtime.brief import AvailableAgent, Work
 from samples import a_request, a_response
 from waiting import PATIENCE_S
@@ -101,7 +102,7 @@ class Desk:
             return None
         raise RemitError(fault(Code.TOOL_NOT_ALLOWED, f"{tool} is not for you"))
 
-    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None) -> None:
         self.said.put_nowait(text)
         self.partials.append(partial() if callable(partial) else partial)
 

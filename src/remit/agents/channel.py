@@ -10,6 +10,7 @@ from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import encode, plain
 from remit.protocol.envelope import ContextFilter, Forwarded, Json, Note, Request, Strategy
 from remit.protocol.errors import Fault, RemitError
+from remit.protocol.records import StepPlan
 from remit.protocol.remit import Count
 from remit.runtime.brief import AvailableAgent
 
@@ -154,6 +155,7 @@ class WithdrawFrame(ChannelFrame, frozen=True, kw_only=True, tag="withdraw"):
 class ProgressFrame(ChannelFrame, frozen=True, kw_only=True, tag="progress"):
     text: str
     partial: Raw = NULL
+    plan: StepPlan | None = None
 
 
 class SayFrame(ChannelFrame, frozen=True, kw_only=True, tag="say"):

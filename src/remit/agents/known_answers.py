@@ -48,7 +48,7 @@ def repeatable(
     A capability's own `cache_ms` goes before that of the orchestrator.
     """
     within = min(cache_ms if each.cache_ms is None else each.cache_ms for _, each in offered)
-    if within <= 0 or not all(label.read_only for label, _ in offered):
+    if within <= 0 or brief.files or not all(label.read_only for label, _ in offered):
         return None
     codes = tuple(each.code for each in intents)
     # What the request itself demands is known when it is asked again.

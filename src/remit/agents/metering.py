@@ -1,6 +1,7 @@
 """Wraps a model so that every call is capped at the remaining budget of a brief, and metered however it ends."""
 
 import json
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -33,7 +34,7 @@ from remit.agents.model_output import written_calls
 from remit.agents.providers import cut_short
 from remit.policy.budget import estimate
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Usage
+from remit.protocol.envelope import Json, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 
@@ -41,6 +42,8 @@ from remit.runtime.brief import Brief
 OUTPUT_TOKENS = 8_192
 # Some providers accept no lower limit, and no answer is shorter.
 LEAST_OUTPUT = 16
+# More calls than this in one turn are seldom, and each takes room in the record.
+MOST_CALLS = 50
 # For each message and each tool: roles, separators and the like.
 _AROUND = 6
 
@@ -63,6 +66,10 @@ class Metered(WrapperModel):
         self._rounds = rounds
         self._most = most
         self._used_tools = 0
+        self.cached = 0
+        """Prompt tokens that the provider read from its cache."""
+        self.calls: list[dict[str, Json]] = []
+        """The first calls, as they are recorded."""
 
     @property
     def must_answer(self) -> bool:
@@ -76,13 +83,14 @@ class Metered(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         messages, model_settings, prompt = self._prepared(messages, model_settings, model_request_parameters)
+        began_ns = time.time_ns()
         try:
             response = await super().request(messages, model_settings, model_request_parameters)
         except BaseException as error:
             self._spend_in_flight(error, prompt, ())
             raise
         response = _as_called(response, model_request_parameters)
-        self._spend(response, prompt, model_request_parameters)
+        self._spend(response, prompt, model_request_parameters, began_ns)
         return response
 
     @asynccontextmanager
@@ -99,6 +107,7 @@ class Metered(WrapperModel):
             yield CompletedStreamedResponse(response, model_request_parameters=parameters, replay_events=True)
             return
         messages, model_settings, prompt = self._prepared(messages, model_settings, model_request_parameters)
+        began_ns = time.time_ns()
         stream: StreamedResponse | None = None
         try:
             async with super().request_stream(
@@ -110,7 +119,7 @@ class Metered(WrapperModel):
         except BaseException as error:
             self._spend_in_flight(error, prompt, () if stream is None else stream.get().parts)
             raise
-        self._spend(stream.get(), prompt, model_request_parameters)
+        self._spend(stream.get(), prompt, model_request_parameters, began_ns)
 
     def _prepared(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
@@ -131,8 +140,10 @@ class Metered(WrapperModel):
         chosen["max_tokens"] = min(room, self._most or chosen.get("max_tokens") or OUTPUT_TOKENS)
         return messages, cast("ModelSettings", chosen), prompt
 
-    def _spend(self, response: ModelResponse, prompt: int, parameters: ModelRequestParameters) -> None:
+    def _spend(self, response: ModelResponse, prompt: int, parameters: ModelRequestParameters, began_ns: int) -> None:
         usage = spent(response.usage, prompt, response.parts)
+        self.cached += response.usage.cache_read_tokens
+        self._note(response, usage, began_ns)
         self._brief.spend(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated)
         if response.finish_reason == "length" and _is_cut(response.parts):
             raise RemitError(cut_short(self.model_name))  # it would be cut again
@@ -144,6 +155,24 @@ class Metered(WrapperModel):
             why = f"{self.model_name} was told to answer after it had used tools {self._rounds} times, and did not"
             raise RemitError(fault(Code.DELEGATION_FAILED, why, suggestion=_MORE_ROUNDS))
         self._used_tools += 1
+
+    def _note(self, response: ModelResponse, usage: Usage, began_ns: int) -> None:
+        """Note a call for whoever traces the run; what further ones spent counts as the agent's own."""
+        if len(self.calls) >= MOST_CALLS:
+            return
+        call: dict[str, Json] = {
+            "at_ms": began_ns // 1_000_000,
+            "ms": max(0, time.time_ns() - began_ns) // 1_000_000,
+            "input": usage.prompt,
+            "output": usage.completion,
+        }
+        more = {
+            "cached": response.usage.cache_read_tokens,
+            "model": response.model_name or "",
+            "provider": response.provider_name or self.wrapped.system,
+            "finish": response.finish_reason or "",
+        }
+        self.calls.append(call | {name: value for name, value in more.items() if value})
 
     def _spend_in_flight(self, error: BaseException, prompt: int, parts: Iterable[ModelResponsePart]) -> None:
         """Estimate and spend the usage of a call that did not finish."""

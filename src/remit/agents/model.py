@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from remit.agents.prompting import ModelPrompt, prompt_of
 from remit.agents.toolbox import TOOL_ROUNDS, Arguments
 from remit.protocol.card import Schema
-from remit.protocol.envelope import USER, Answer, Usage
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import USER, Answer, Message, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.ports import Summarizer
 from remit.runtime.registry import team_invalid
+from remit.runtime.tool_context import SAMPLER, Completion, Sampler
 
 if TYPE_CHECKING:  # an optional package
     from pydantic_ai.models import Model
@@ -98,7 +100,22 @@ class ModelAgent:
             # A person reads the text as it is streamed; another agent can use the other fields.
             structured=self.structured_answers and brief.request.origin != USER,
         )
-        return await turn.take()
+        sampling = SAMPLER.set(self._sampler(brief))
+        try:
+            return await turn.take()
+        finally:
+            SAMPLER.reset(sampling)
+
+    def _sampler(self, brief: Brief) -> Sampler:
+        """Return what lets a tool of the agent use its model, within the agent's own budget and time."""
+
+        async def sample(instructions: str, messages: tuple[Message, ...], max_tokens: int) -> Completion:
+            prompt = ModelPrompt(instructions=instructions, messages=messages[:-1], task=messages[-1].text)
+            most = min(max_tokens, max(1, brief.tokens_left()))
+            answer = await self.reply(brief, prompt, time_ms=brief.time_left_ms(), max_tokens=most)
+            return text_of(answer.result), self.name
+
+        return sample
 
     def patience_ms(self, usual: int) -> int:
         """Return how long to wait for one answer of the model: its setting `timeout`, or *usual*."""

@@ -49,6 +49,7 @@ class PlacedAgent:
             input=request.input,
             capability=cast("str", decided["capability"]),
             handoff=request.handoff,
+            files=request.files,
             context=request.context,
             reason=cast("str", decided["why"]),
             # It does nothing itself, so the other agent gets all that is left.

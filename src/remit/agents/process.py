@@ -201,10 +201,10 @@ class RequestHandler:
                 case FailedFrame() as failed:
                     known = self._told.get((failed.fault.code, failed.fault.message), failed.fault)
                     return msgspec.structs.replace(failed, fault=known)
-                case ProgressFrame(text=text, partial=given):
+                case ProgressFrame(text=text, partial=given, plan=plan):
                     partial = None if given == NULL else self._answer(given)
                     with suppress(RemitError):  # cancelled: the delegation ends soon, and the agent need not know of it
-                        self._brief.progress(text, partial=partial)
+                        self._brief.progress(text, partial=partial, plan=plan)
                 case SayFrame(text=text):
                     with suppress(RemitError):
                         self._brief.say(text)

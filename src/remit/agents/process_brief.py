@@ -64,7 +64,7 @@ from remit.protocol.envelope import (
 )
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Record, read_body
+from remit.protocol.records import Kind, Record, StepPlan, read_body
 from remit.runtime.agent_values import plain_arguments, plain_changes, plain_finding
 from remit.runtime.brief import AvailableAgent, Work
 
@@ -189,10 +189,11 @@ class RemoteBriefBackend:
     async def facts(self) -> tuple[str, ...]:
         return await self._ask(FactsFrame(number=next(self._numbers)), tuple[str, ...])
 
-    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None) -> None:
         try:
             # Created at once: when the time has run out, this process may be gone.
-            self._say(ProgressFrame(text=text, partial=raw_of_agent(partial() if callable(partial) else partial)))
+            made = raw_of_agent(partial() if callable(partial) else partial)
+            self._say(ProgressFrame(text=text, partial=made, plan=plan))
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
             raise RemitError(why) from error

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Message, Note, Source
+from remit.protocol.files import File
 from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.sessions import NOTE_LENGTH
 
@@ -61,11 +62,21 @@ def task_of(brief: Brief) -> str:
         lines.append(text_of(request.input) if not said else f"Input: {text_of(request.input)}")
     if request.handoff is not None:
         lines += _handed_over(brief)
+    lines += map(_attached, request.files)
     if request.hints:
         lines.append(f"Hints: {_indented('; '.join(request.hints))}")
     if seen := len(brief.view.seen):
         lines.append(f"({seen} earlier messages that you have seen before are not repeated.)")
     return "\n".join(line for line in lines if line)
+
+
+def _attached(file: File) -> str:
+    """Return a file as a model reads it: its text, or what it is."""
+    text = file.text
+    if text is not None:
+        return f"File {file.name} ({file.media_type}):\n  {_indented(text)}"
+    where = f"at {file.url}" if file.url is not None else f"{file.size} bytes, not shown"
+    return f"File {file.name} ({file.media_type}, {where})"
 
 
 def _handed_over(brief: Brief) -> list[str]:

@@ -44,6 +44,8 @@ def request_step(
         title=title,
         time_ms=brief.time_left_ms() if capability.time_ms is None else capability.time_ms,
         tokens=split_tokens(brief.tokens_left(), among) if capability.tokens is None else capability.tokens,
+        # The callee does what the user asked for, and the files are part of the request.
+        files=True,
     )
 
 

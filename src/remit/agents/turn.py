@@ -32,7 +32,7 @@ from remit.agents.toolbox import Arguments, ToolOffer, offers
 from remit.policy.redaction import TOKEN
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Json, Message, Usage
+from remit.protocol.envelope import MODEL, Answer, Json, Message, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.schemas import misfits
@@ -132,7 +132,10 @@ class ModelTurn:
         if self._offers and self._model.must_answer:
             warnings += (f"it had used tools {self._rounds} times, and had to answer with what it had",)
         unfinished = ("the answer was cut off at the tokens that it could have",) if _was_cut(response) else ()
-        return replace(answer, warnings=warnings, unfinished=unfinished)
+        cached = self._model.cached
+        model: dict[str, Json] = {"name": self._name, **({"cached": cached} if cached else {})}
+        model["calls"] = list(self._model.calls)
+        return replace(answer, warnings=warnings, unfinished=unfinished, metadata={**answer.metadata, MODEL: model})
 
     def _unwrapped(self, output: Json) -> Json:
         """Return a result that is not an object from the field that wraps it."""

@@ -14,10 +14,22 @@ from remit.agents.conflict_reader import ConflictReader
 from remit.agents.narrator import Narrator
 from remit.agents.workflow_answer import Wording, answer_of, blend_of, compared_of, title_of
 from remit.policy.budget import split_tokens
-from remit.policy.plan import INPUT, REQUEST, NextSteps, Step, StepOutcome, Workflow, filled, ready, waits_for
+from remit.policy.plan import (
+    INPUT,
+    REQUEST,
+    NextSteps,
+    Step,
+    StepOutcome,
+    Workflow,
+    filled,
+    planned_steps,
+    ready,
+    waits_for,
+)
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
+from remit.protocol.records import StepPlan
 from remit.runtime.brief import Brief
 from remit.text.components import Findings
 from remit.text.conflicts import find
@@ -105,6 +117,8 @@ class WorkflowExecution:
         self._responses = dict(self._before)
         self._beginning: dict[str, Step] = {}
         """Steps that have begun but have not called an agent yet."""
+        self._unsaid = StepPlan(steps=planned_steps(workflow, self._waits, title_of))
+        """What the next progress report says of the plan."""
 
     async def run(self) -> Answer:
         """Execute all possible steps and return the answer; raises the first fault if no step succeeded."""
@@ -154,7 +168,7 @@ class WorkflowExecution:
             while True:
                 begun = [*(step.name for step in running.values()), *self._held]
                 found = self._admitted(ready(self._workflow, self._ended, self._given, begun, waits=self._waits))
-                self._ended |= {step.name: ended for step, ended in found.skip}
+                self._skip(found)
                 if len(found.begin) == 1 and not found.skip and not running:
                     [step] = found.begin
                     self._ended[step.name] = await self._do(step)
@@ -175,6 +189,18 @@ class WorkflowExecution:
             if running:
                 await asyncio.wait(running)
 
+    def _skip(self, found: NextSteps) -> None:
+        self._ended |= {step.name: ended for step, ended in found.skip}
+        skipped = {step.name: ended.why for step, ended in found.skip}
+        self._unsaid = replace(self._unsaid, skipped=self._unsaid.skipped | skipped)
+
+    def _say_begun(self, step: Step) -> None:
+        """Report that a step begins, and what those who watch do not know of the plan yet."""
+        plan, self._unsaid = self._unsaid, _ALL_SAID
+        self._brief.progress(
+            self._words.progress(step), partial=self._partial_answer, plan=None if plan == _ALL_SAID else plan
+        )
+
     def _admitted(self, found: NextSteps) -> NextSteps:
         """Return the next steps as the gate lets them pass."""
         if self._gate is None:
@@ -194,7 +220,7 @@ class WorkflowExecution:
     async def _do(self, step: Step) -> StepOutcome:
         """Execute a step, with retries and fallback agents, until it succeeds or no agent is left."""
         async with self._room:
-            self._brief.progress(self._words.progress(step), partial=self._partial_answer)
+            self._say_begun(step)
             names = (step.name if attempt == 1 else f"{step.name}~{attempt}" for attempt in count(1))
             unknown = count(1)
             for agent in (step.agent, *step.fallback):
@@ -252,6 +278,7 @@ class WorkflowExecution:
             "context": _shown(step.context, _RECENT if self._recalled.prior_agents else _NOTES_ALONE),
             "handoff": self._handoff(step),
             "step": name,
+            "files": self._brief.files if step.files else (),
         }
         return await self._brief.delegate(agent, **options)
 
@@ -343,6 +370,7 @@ _NOTES_ALONE = ContextFilter(last_messages=0, known="all")
 # The last three requests and their answers: what goes further back is in the notes.
 _RECENT = ContextFilter(last_messages=6, known="all")
 _NOTHING = Handoff()
+_ALL_SAID = StepPlan()
 
 
 def _has_part(response: Response) -> bool:

@@ -11,6 +11,7 @@ from remit.policy.aggregate import Blend, with_findings
 from remit.policy.plan import Step, StepOutcome, Workflow, questions
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
+from remit.protocol.files import fitting
 from remit.text.components import Findings, capital
 from remit.text.conflicts.same_fields import SameFields, with_same_fields
 from remit.text.failures import plain_part
@@ -177,12 +178,15 @@ def answer_of(
         # What is missing in a part is missing in the whole.
         *(plain_part(missing) for response in came for missing in response.unfinished),
     )
+    files, left_out = fitting([file for response in came for file in response.files])
     answer = Answer(
         narrative.text if whole else words.clean_result(ended[answered[0].name].result, answered[0].capability),
         summary="" if whole else narrative.text,
         confidence=sum(rated) / len(rated) if rated else None,
         finished=tuple(map(words.clean_question, finished)),
         unfinished=tuple(map(words.clean_question, unfinished)),
+        files=files,
+        warnings=left_out,
         metadata={
             "workflow": workflow.name,
             "steps": {name: {"state": each.state, "why": each.why} for name, each in ended.items()},
