@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from remit.documents.common import AtMs, DelegationId, RunId, State
 from remit.protocol.envelope import Artifact, Json
 from remit.protocol.errors import Code, Fault
+from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record
 from remit.runtime.audit import AuditFinding
@@ -102,6 +103,7 @@ class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     summary: Annotated[str, Meta(description="The answer in one sentence, if the agent gave one.")] = ""
     confidence: Annotated[float | None, Meta(description="Confidence of the agent, from 0 to 1.")] = None
     artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that comes with the answer.")] = ()
+    files: Annotated[tuple[File, ...], Meta(description="Files that come with the answer.")] = ()
     warnings: Annotated[tuple[str, ...], Meta(description="Warnings about the answer.")] = ()
     finished: Annotated[tuple[str, ...], Meta(description="The finished parts.")] = ()
     unfinished: Annotated[tuple[str, ...], Meta(description="The unfinished parts.")] = ()
@@ -126,6 +128,7 @@ class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     result: Annotated[Json, Meta(description="The answer; if the run did not succeed, the finished parts.")] = None
     summary: Annotated[str, Meta(description="The answer in one sentence, if the agent gave one.")] = ""
     artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that comes with the answer.")] = ()
+    files: Annotated[tuple[File, ...], Meta(description="Files that come with the answer.")] = ()
     fault: Annotated[Fault | None, Meta(description="The error, if it did not succeed.")] = None
     exit_code: Annotated[int, Meta(description="The exit code of `remit run` for this status.")]
 
@@ -250,7 +253,8 @@ class Cancellation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
             "already ended, or ended in another way."
         ),
     ]
-    status: Annotated[Status | None, Meta(description="Final status of the run; null: not ended.")]
+    status: Annotated[Status | None, Meta(description="Final status of the run or delegation; null: not ended.")]
+    delegation: Annotated[str, Meta(description="The delegation, if only a part of the run was cancelled.")] = ""
 
 
 class Detached(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.detached/1"):

@@ -236,7 +236,7 @@ class DeviceUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit
 
     device: DeviceId
     name: Annotated[str, Meta(description="The name of the device.")]
-    command: Annotated[Literal["up", "chat", "share"], Meta(description="The command whose process runs the device.")]
+    command: Annotated[Literal["up", "chat", "share", "dev"], Meta(description="The command that runs the device.")]
     pid: Annotated[int, Meta(description="Id of the process.")]
     version: Annotated[str, Meta(description="Its version of Remit.")]
     since_ms: Annotated[int, Meta(description="When it started, in milliseconds since 1970.")]

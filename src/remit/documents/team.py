@@ -186,6 +186,26 @@ class ServerUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit
     token_file: Annotated[
         str | None, Meta(description="The file with the access token, if the team has no clients.")
     ] = None
+    console: Annotated[str | None, Meta(description="The address of the console, if it is served.")] = None
+    console_link: Annotated[
+        str | None, Meta(description="A link that signs in one browser, once, if the team has no clients.")
+    ] = None
+
+
+class DevUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.dev/1"):
+    """A team in the browser. Printed by `remit dev --json` when the console can be opened."""
+
+    team: Annotated[str, Meta(description="The hub's name.")]
+    address: Annotated[str, Meta(description="The address of the console.")]
+    link: Annotated[str, Meta(description="A link that signs in one browser, once.")]
+    folder: Annotated[str, Meta(description="The folder in which everything is kept.")]
+
+
+class ConsoleLink(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.console-link/1"):
+    """A link that signs in one browser, once. Printed by `remit serve --link --json`."""
+
+    url: Annotated[str, Meta(description="The link.")]
+    expires_in_ms: Annotated[int, Meta(description="How long it can be used.")]
 
 
 class McpTool(Struct, frozen=True, kw_only=True):
@@ -195,6 +215,13 @@ class McpTool(Struct, frozen=True, kw_only=True):
     tool: Annotated[str | None, Meta(description="Its name in the hub; null if it is not in `allow`.")]
     description: Annotated[str, Meta(description="The server's description.")] = ""
     input_schema: Annotated[dict[str, Any], Meta(description="JSON Schema of its input.")] = {}
+    accepted: Annotated[
+        str | None,
+        Meta(description="What it said when it was accepted, if it has changed since and is held; else null."),
+    ] = None
+    suspicions: Annotated[
+        tuple[str, ...], Meta(description="What in its texts looks like instructions to a model.")
+    ] = ()
 
 
 class McpTools(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.mcp-tools/1"):
