@@ -14,7 +14,7 @@ from remit import Code, Response, Status, Usage, fault
 from remit.policy.breaker import Phase
 from remit.protocol.envelope import VERSION
 from remit.protocol.records import Kind, Record, Refusal
-from remit.runtime.engine import AgentStatus
+from remit.runtime.agent_status import AgentStatus
 from remit.runtime.metrics import BUCKETS, OTHERS, HubMetrics
 from remit.telemetry import names
 from remit.telemetry.sdk import encode_figures, encode_spans, readable_span, rejected_spans

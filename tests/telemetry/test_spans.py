@@ -118,6 +118,8 @@ def test_a_delegation_is_a_span_that_tells_to_whom_how_deep_by_whom_why_and_from
             "gen_ai.conversation.id": "s",
             "gen_ai.usage.input_tokens": 30,
             "gen_ai.usage.output_tokens": 12,
+            "remit.tokens.input": 30,
+            "remit.tokens.output": 12,
             "remit.run": RUN,
             "remit.delegation": f"{RUN}.1",
             "remit.origin": "boss",
@@ -141,6 +143,48 @@ def test_a_delegation_is_a_span_that_tells_to_whom_how_deep_by_whom_why_and_from
             "remit.path": ("tax", "clerk"),
         },
     )
+
+
+def test_calls_of_a_model_are_spans_and_the_tokens_of_a_trace_add_up_to_what_was_spent() -> None:
+    """What a span says of tokens is in no other; the whole below an agent stands under a name of its own."""
+    child = asked(f"{RUN}.1", "tax", 2_000)
+    call = {
+        "at_ms": 2_100,
+        "ms": 200,
+        "input": 20,
+        "output": 7,
+        "cached": 5,
+        "model": "gpt-5-mini-2026",
+        "finish": "stop",
+    }
+    calls = [call, {"at_ms": 2_300, "ms": 50, "input": 6, "output": 3, "provider": "azure"}, {"unreadable": True}, 3]
+    model = {"remit.model": {"name": "openai:gpt-5-mini", "calls": calls}}
+    told = ended(child, usage=Usage(prompt=30, completion=12), metadata=model)
+    root = ended(BEGUN[1], usage=Usage(prompt=100, completion=20))
+    first, second, tax, boss = Spans("here").fold(records(BEGUN, (2_000, child), (2_500, told), (9_000, root)))
+    assert (first.name, first.kind, first.parent, first.trace) == ("chat gpt-5-mini", SpanKind.CLIENT, tax.span, RUN)
+    assert (first.start_ns, first.end_ns) == (2_100 * MS, 2_300 * MS)
+    assert first.attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.agent.name": "tax",
+        "gen_ai.agent.id": "tax@here",
+        "gen_ai.request.model": "gpt-5-mini",
+        "gen_ai.response.model": "gpt-5-mini-2026",
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": 20,
+        "gen_ai.usage.output_tokens": 7,
+        "gen_ai.usage.cache_read.input_tokens": 5,
+        "remit.run": RUN,
+        "remit.delegation": f"{RUN}.1",
+    }
+    assert second.attributes[names.PROVIDER] == "azure"
+    assert len({each.span for each in (first, second, tax, boss)}) == 4
+    assert [tax.attributes[name] for name in (names.INPUT_TOKENS, names.ALL_INPUT)] == [4, 30]
+    assert [boss.attributes[name] for name in (names.INPUT_TOKENS, names.ALL_INPUT)] == [70, 100]
+    spans = (first, second, tax, boss)
+    assert sum(int(str(each.attributes[names.INPUT_TOKENS])) for each in spans) == 100
+    assert sum(int(str(each.attributes[names.OUTPUT_TOKENS])) for each in spans) == 20
 
 
 def test_a_run_is_a_trace_of_its_own_whose_root_has_nobody_above() -> None:
@@ -460,6 +504,7 @@ def test_records_of_a_delegation_that_was_not_heard_of_are_passed_over() -> None
 
 def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None:
     one_, two = asked(f"{RUN}.2"), asked(f"{RUN}.2+1", reason="r", capability="C", refined_by="e")
+    call = {"at_ms": 6, "ms": 1, "input": 2, "output": 3, "cached": 1, "model": "m-2", "finish": "stop"}
     full = ended(
         two,
         usage=Usage(overrun=1, estimated=True),
@@ -467,6 +512,7 @@ def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None
         cache="hit",
         capability_version="1",
         path=("a", "b"),
+        metadata={"remit.model": {"name": "m", "calls": [call]}},
     )
     root = replace(ROOT, via="north", traceparent=PARENT)
     heard = records(

@@ -1,9 +1,10 @@
 """Attributes of a delegation's span: outcome, content, attempt, links."""
 
 import re
+from typing import NamedTuple, cast
 
 from remit.protocol.codec import encode, text_of
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import MODEL, Json, Request, Response, Usage
 from remit.protocol.trace import span_id, trace_id
 from remit.telemetry import names
 from remit.telemetry.span import Attributes, SpanLink
@@ -12,15 +13,19 @@ from remit.telemetry.span import Attributes, SpanLink
 MAX_TEXT_CHARS = 10_000
 
 
-def add_outcome(attributes: Attributes, request: Request, response: Response, *, never_began: bool) -> None:
-    """Add how a delegation ended."""
+def add_outcome(
+    attributes: Attributes, request: Request, response: Response, below: Usage, *, never_began: bool
+) -> None:
+    """Add how a delegation ended; *below* is what the spans below it spent."""
     attributes[names.STATUS] = response.status.value
     if never_began:
         return
     usage, remit = response.usage, request.remit
     attributes[names.AGENT_VERSION] = response.agent_version
-    attributes[names.INPUT_TOKENS] = usage.prompt
-    attributes[names.OUTPUT_TOKENS] = usage.completion
+    attributes[names.INPUT_TOKENS] = max(0, usage.prompt - below.prompt)
+    attributes[names.OUTPUT_TOKENS] = max(0, usage.completion - below.completion)
+    attributes[names.ALL_INPUT] = usage.prompt
+    attributes[names.ALL_OUTPUT] = usage.completion
     attributes[names.TOKENS_LEFT] = max(0, remit.tokens - usage.total)
     attributes[names.TIME_LEFT] = max(0, remit.time_ms - response.duration_ms)
     attributes[names.QUEUED] = response.queued_ms
@@ -84,3 +89,50 @@ def links_of(request: Request, trace: str) -> tuple[SpanLink, ...]:
         return ()
     run = before.partition(".")[0]
     return (SpanLink(trace if run == request.run else trace_id(run), span_id(before)),)
+
+
+def added(one: Usage, other: Usage) -> Usage:
+    """Return the tokens of both."""
+    return Usage(prompt=one.prompt + other.prompt, completion=one.completion + other.completion)
+
+
+class ModelCall(NamedTuple):
+    """A call of a model, as an answer tells of it."""
+
+    model: str
+    start_ms: int
+    end_ms: int
+    attributes: Attributes
+    usage: Usage
+
+
+def calls_of(response: Response) -> list[ModelCall]:
+    """Return the calls of its model that an answer tells of; what cannot be read is left out."""
+    match response.metadata.get(MODEL):
+        case {"name": str(name), "calls": list()} as model:
+            calls = cast("list[Json]", model["calls"])
+            return [made for each in calls if (made := _call(name, each)) is not None]
+        case _:
+            return []
+
+
+def _call(name: str, call: Json) -> ModelCall | None:
+    match call:
+        case {"at_ms": int(at_ms), "ms": int(ms), "input": int(prompt), "output": int(completion), **rest}:
+            provider, _, model = name.rpartition(":")
+            attributes: Attributes = {
+                names.OPERATION: names.CHAT,
+                names.PROVIDER: str(rest.get("provider") or provider or "unknown"),
+                names.REQUEST_MODEL: model,
+                names.INPUT_TOKENS: prompt,
+                names.OUTPUT_TOKENS: completion,
+            }
+            if isinstance(cached := rest.get("cached"), int):
+                attributes[names.CACHED_TOKENS] = cached
+            if isinstance(answered := rest.get("model"), str):
+                attributes[names.RESPONSE_MODEL] = answered
+            if isinstance(finish := rest.get("finish"), str):
+                attributes[names.FINISH_REASONS] = (finish,)
+            return ModelCall(model, at_ms, at_ms + ms, attributes, Usage(prompt=prompt, completion=completion))
+        case _:
+            return None

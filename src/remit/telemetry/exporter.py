@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from remit.protocol.records import Kind, Record
-from remit.runtime.engine import AgentStatus, Engine
+from remit.runtime.agent_status import AgentStatus
+from remit.runtime.engine import Engine
 from remit.runtime.metrics import HubMetrics
 from remit.runtime.ports import StoreError
 from remit.telemetry import names

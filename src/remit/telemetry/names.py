@@ -6,17 +6,22 @@ Names that begin with `gen_ai.` follow OpenTelemetry's conventions for agents, w
 
 from typing import Final
 
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of the conventions that the names follow."""
+
 # ── spans ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 EXECUTE_TOOL: Final = "execute_tool"
 PLAN: Final = "plan"
+CHAT: Final = "chat"
 
 OPERATIONS = {
     INVOKE_AGENT: "A delegation, also a refused one: `invoke_agent` and the name of the agent.",
     INVOKE_WORKFLOW: "The same for a call of a workflow: `invoke_workflow` and its name.",
     PLAN: "The planning of an orchestrator: `plan` and its name; a child of its delegation.",
+    CHAT: "A call of a model: `chat` and its name; a child of the agent's delegation.",
     EXECUTE_TOOL: "A tool call: `execute_tool` and the name of the tool; a child of the agent's delegation.",
 }
 
@@ -31,6 +36,10 @@ WORKFLOW_NAME: Final = "gen_ai.workflow.name"
 CONVERSATION: Final = "gen_ai.conversation.id"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 ERROR: Final = "error.type"
@@ -52,6 +61,8 @@ CACHE: Final = "remit.cache"
 CONFIDENCE: Final = "remit.confidence"
 TOKENS_GRANTED: Final = "remit.tokens.granted"
 TOKENS_LEFT: Final = "remit.tokens.left"
+ALL_INPUT: Final = "remit.tokens.input"
+ALL_OUTPUT: Final = "remit.tokens.output"
 TOKENS_OVERRUN: Final = "remit.tokens.overrun"
 TOKENS_ESTIMATED: Final = "remit.tokens.estimated"
 TIME_GRANTED: Final = "remit.time.granted_ms"
@@ -66,15 +77,21 @@ OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 
 ATTRIBUTES = {
-    OPERATION: "Operation of the span: `invoke_agent`, `invoke_workflow`, `plan` or `execute_tool`.",
-    PROVIDER: "`remit`.",
+    OPERATION: "Operation of the span: `invoke_agent`, `invoke_workflow`, `plan`, `chat` or `execute_tool`.",
+    PROVIDER: "`remit`; at `chat`, the provider of the model.",
     AGENT_NAME: "Name of the called agent.",
     AGENT_ID: "The same with its hub, as in chains: `tax-ai@office`.",
     AGENT_VERSION: "Version of the agent that answered.",
     WORKFLOW_NAME: "Name of the called workflow, if the callee is one.",
     CONVERSATION: "Session of the callee.",
-    INPUT_TOKENS: "Input tokens of the callee and its sub-agents.",
-    OUTPUT_TOKENS: "Output tokens of the callee and its sub-agents.",
+    INPUT_TOKENS: "Input tokens of the span itself, and of none below it: the sum over a trace is what was spent.",
+    OUTPUT_TOKENS: "The same for output tokens.",
+    CACHED_TOKENS: "Those input tokens that the provider read from its cache.",
+    REQUEST_MODEL: "The model that was asked.",
+    RESPONSE_MODEL: "The model that answered, as its provider names it.",
+    FINISH_REASONS: "Why the model stopped: `stop`, `length`, `tool_call`, …",
+    ALL_INPUT: "Input tokens of the callee and everything below it.",
+    ALL_OUTPUT: "Output tokens of the callee and everything below it.",
     TOOL_NAME: "Name of the tool.",
     TOOL_TYPE: "`function`.",
     ERROR: "Error code, if the operation failed; every refusal has one.",

@@ -27,13 +27,13 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from remit import __version__
-from remit.runtime.engine import AgentStatus
+from remit.runtime.agent_status import AgentStatus
 from remit.runtime.metrics import BUCKETS, PHASES, HubMetrics
 from remit.telemetry import names
 from remit.telemetry.span import Attributes, Span, Value
 from remit.telemetry.spans import MAX_EVENTS, MS
 
-SCOPE = InstrumentationScope("remit", __version__)
+SCOPE = InstrumentationScope("remit", __version__, names.SCHEMA_URL)
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
@@ -82,8 +82,8 @@ def metrics_data(
     a second time.
     """
     metrics = [each for each in (*_totals(figures, at_ms), *_levels(standing, at_ms)) if each.data.data_points]
-    scope = ScopeMetrics(scope=SCOPE, metrics=metrics, schema_url="")
-    return MetricsData([ResourceMetrics(resource=resource, scope_metrics=[scope], schema_url="")])
+    scope = ScopeMetrics(scope=SCOPE, metrics=metrics, schema_url=names.SCHEMA_URL)
+    return MetricsData([ResourceMetrics(resource=resource, scope_metrics=[scope], schema_url=names.SCHEMA_URL)])
 
 
 def _totals(figures: HubMetrics, at_ms: int) -> Iterable[Metric]:

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from remit import __version__
-from remit.runtime.engine import AgentStatus
+from remit.runtime.agent_status import AgentStatus
 from remit.runtime.metrics import HubMetrics
 from remit.telemetry.collector import Collector, ssl_context
 from remit.telemetry.exporter import Batch, UndeliveredError

@@ -1,4 +1,4 @@
-"""Makes spans from records: one for every delegation, every refusal and every use of a tool.
+"""Makes spans from records: one for every delegation, every refusal, every use of a tool and every call of a model.
 
 Ids depend on the record alone, so that another hub, or the same hub after a restart, gives a span the same id.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import (
     Approval,
@@ -25,7 +25,7 @@ from remit.protocol.records import (
 )
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
 from remit.telemetry import names
-from remit.telemetry.attributes import MAX_TEXT_CHARS, add_content, add_outcome, attempt_of, links_of
+from remit.telemetry.attributes import MAX_TEXT_CHARS, add_content, add_outcome, added, attempt_of, calls_of, links_of
 from remit.telemetry.span import Attributes, Span, SpanEvent, SpanKind
 
 MS = 1_000_000
@@ -165,7 +165,10 @@ class Spans:
         if ended is not None:
             yield from self._plan(run, ended, at_ms)
             yield from (self._used(run, use._replace(end_ms=at_ms), ended=False) for use in ended.uses)
+            yield from self._chats(run, ended, response)
             yield self._span(run, ended, response, at_ms)
+            if (above := run.open.get(ended.request.parent or "")) is not None:
+                above.below = added(above.below, response.usage)
         if is_root:
             # A delegation that was running when its hub stopped, and was not resumed, has no end of its own.
             yield from (self._span(run, each, None, at_ms) for each in run.open.values())
@@ -250,7 +253,7 @@ class Spans:
         if code:
             attributes[names.ERROR] = run.failed[path] = code
         if response is not None:
-            add_outcome(attributes, request, response, never_began=never_began)
+            add_outcome(attributes, request, response, begun.below, never_began=never_began)
         if self._content:
             add_content(attributes, request, response)
         above = run.parent if parent is None else span_id(parent)
@@ -285,6 +288,22 @@ class Spans:
             end_ns=max(planner.start_ms, at_ms) * MS,
             attributes=self._within(names.PLAN, request.target, request.run, request.path),
         )
+
+    def _chats(self, run: "_Run", begun: "_Open", response: Response) -> Iterator[Span]:
+        """Yield the spans of the calls of a model."""
+        request, path = begun.request, begun.request.path
+        for number, call in enumerate(calls_of(response)):
+            begun.below = added(begun.below, call.usage)
+            yield Span(
+                trace=run.trace,
+                span=span_id(f"{path}#chat{number}"),
+                parent=span_id(path),
+                name=f"{names.CHAT} {call.model}",
+                kind=SpanKind.CLIENT,
+                start_ns=call.start_ms * MS,
+                end_ns=call.end_ms * MS,
+                attributes=self._within(names.CHAT, request.target, request.run, path) | call.attributes,
+            )
 
     def _used(self, run: "_Run", made: "_Use", *, ended: bool = True) -> Span:
         use, given = made.use, made.given if made.given is not None else made.use.input
@@ -364,7 +383,7 @@ class _Use(NamedTuple):
 class _Open:
     """A running delegation."""
 
-    __slots__ = ("events", "noted", "planned", "request", "start_ms", "uses")
+    __slots__ = ("below", "events", "noted", "planned", "request", "start_ms", "uses")
 
     def __init__(self, request: Request, start_ms: int, early: deque[SpanEvent] | None) -> None:
         self.request = request
@@ -373,9 +392,10 @@ class _Open:
         """Number of events, including those beyond the limit."""
         # If a person had to approve it first, the span includes that time.
         self.start_ms = min(start_ms, self.events[0].at_ns // MS) if self.events else start_ms
-        self.uses: list[_Use] = []
-        """Running tools whose start was recorded."""
+        self.uses: list[_Use] = []  # running tools whose start was recorded
         self.planned = False
+        self.below = Usage()
+        """What the spans below it have spent."""
 
 
 class _Run:
