@@ -73,6 +73,7 @@ def flat(request: Request) -> Submission:
         retry_of=request.retry_of,
         created_ms=request.created_ms,
         traceparent=request.traceparent,
+        files=request.files,
     )
 
 

@@ -24,7 +24,7 @@ from remit.protocol.codec import MAX_BYTES
 from remit.protocol.envelope import Answer, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
-from remit.transports.addresses import no_hub
+from remit.transports.addresses import in_parts, no_hub
 from remit.transports.remote_calls import CONNECT_S, PAUSE_S, in_words
 
 log = logging.getLogger("remit")
@@ -103,7 +103,9 @@ class _DialectAgent:
         asked = self._dialect.request(left)
         url = self._url if not isinstance(self._dialect, Librarian) else f"{self._url}/{quote(asked.target, safe='')}"
         try:
-            async with session.post(url, data=asked.body, headers=dict(asked.headers), allow_redirects=False) as reply:
+            async with session.post(
+                url, data=in_parts(asked.body), headers=dict(asked.headers), allow_redirects=False
+            ) as reply:
                 body = await reply.content.read(MAX_BYTES + 1)
                 while len(body) <= MAX_BYTES and (more := await reply.content.read(MAX_BYTES + 1 - len(body))):
                     body += more

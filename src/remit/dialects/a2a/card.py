@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from remit.dialects.a2a.extension import DESCRIPTION, EXTENSION
-from remit.dialects.a2a.types import HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, A2aObject, is_spoken
+from remit.dialects.a2a.types import GRPC, HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, A2aObject, is_spoken
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import decode
 from remit.protocol.envelope import Json
@@ -34,8 +34,12 @@ class Signer(NamedTuple):
 # ── cards of this hub ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def card_of(card: AgentCard, base: str, *, push: bool, required: bool) -> dict[str, Json]:
-    """Return the card of an agent that is served below *base*, as plain JSON.
+def card_of(
+    card: AgentCard, base: str, *, push: bool, required: bool, public: bool = False, grpc: str | None = None
+) -> dict[str, Json]:
+    """Return the card of an agent that is served below *base*, as plain JSON; a *public* one needs no token.
+
+    Over gRPC it is served at *grpc*, `host:port`.
 
     Default values are omitted, and nothing is empty, so that all signers and verifiers, by the letter of the
     specification or as the SDKs do it, use the same bytes.
@@ -44,13 +48,17 @@ def card_of(card: AgentCard, base: str, *, push: bool, required: bool) -> dict[s
     extension: dict[str, Json] = {"uri": EXTENSION, "description": DESCRIPTION}
     if required:
         extension["required"] = True
+    interfaces: list[Json] = [
+        {"url": url, "protocolBinding": binding, "protocolVersion": VERSION} for binding in (JSONRPC, HTTP_JSON)
+    ]
+    if grpc is not None:
+        # All agents have one address there: the tenant tells them apart.
+        interfaces.append({"url": grpc, "protocolBinding": GRPC, "protocolVersion": VERSION, "tenant": card.name})
     return {
         "name": card.name,
         "description": card.description or f"The agent {card.name}.",
         "version": card.version,
-        "supportedInterfaces": [
-            {"url": url, "protocolBinding": binding, "protocolVersion": VERSION} for binding in (JSONRPC, HTTP_JSON)
-        ],
+        "supportedInterfaces": interfaces,
         "capabilities": {
             "streaming": True,
             "pushNotifications": push,
@@ -58,7 +66,7 @@ def card_of(card: AgentCard, base: str, *, push: bool, required: bool) -> dict[s
             "extensions": [extension],
         },
         "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-        "securityRequirements": [{"schemes": {"bearer": {"list": [_ROLE]}}}],
+        **({} if public else {"securityRequirements": [{"schemes": {"bearer": {"list": [_ROLE]}}}]}),
         "defaultInputModes": [TEXT, JSON],
         "defaultOutputModes": [TEXT, JSON],
         "skills": _skills(card),
@@ -173,13 +181,17 @@ def read_card(raw: bytes, url: str) -> PeerCard:
 
 
 def choose(card: PeerCard, url: str) -> Interface:
-    """Return the first supported interface; raise a `RemitError` if there is none."""
-    for each in card.supported_interfaces:
-        if each.protocol_binding in (JSONRPC, HTTP_JSON) and is_spoken(each.protocol_version):
+    """Return the first supported interface in JSON, else over gRPC; raise a `RemitError` if there is none."""
+    spoken = [each for each in card.supported_interfaces if is_spoken(each.protocol_version)]
+    for each in spoken:
+        if each.protocol_binding in (JSONRPC, HTTP_JSON):
             if urlsplit(each.url).scheme not in ("http", "https") or not urlsplit(each.url).hostname:
                 raise _unusable(f"{url}: {each.url[:200]!r}", "it names an invalid address")
             return each
-    raise _unusable(url, f"it offers neither {JSONRPC} nor {HTTP_JSON} in version {VERSION}")
+    for each in spoken:
+        if each.protocol_binding == GRPC:
+            return each
+    raise _unusable(url, f"it offers none of {JSONRPC}, {HTTP_JSON} and {GRPC} in version {VERSION}")
 
 
 Verify = Callable[[str, bytes, bytes], bool]

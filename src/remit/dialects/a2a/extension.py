@@ -46,6 +46,8 @@ class RemitWords(A2aObject, frozen=True, kw_only=True):
     priority: Priority | None = None
     input_part: Amount | None = None
     """The message part that is the input, if that is a text; all others are the objective."""
+    file_parts: Amount | None = None
+    """How many parts at the end of the message are files, also those that hold text or JSON."""
     rest: str = ""
 
 

@@ -55,20 +55,26 @@ def outcome(task: Task, id: str, target: str) -> Response:
     words, place = _words(task)
     if asks and says:
         # A question is a message and not a result: artifacts that came with it stay artifacts.
-        result, artifacts = says, beside(task.artifacts)
+        content = beside(task.artifacts, says)
     elif place and not any(each.artifact_id == RESULT for each in task.artifacts[:1]):
         # A peer with the extension names its result; there is none.
-        result, artifacts = None, beside(task.artifacts)
+        content = beside(task.artifacts)
+    elif status is Status.SUCCESS and not task.artifacts and task.status.message is not None:
+        # An agent that has nothing to hand over answers in the message of its status.
+        content = result_of((A2aArtifact(parts=task.status.message.parts),))
+        says = ""
     else:
-        result, artifacts = result_of(task.artifacts)
+        content = result_of(task.artifacts)
     said = Response(
         version=VERSION,
         id=id,
         target=target,
         status=status,
-        result=result,
+        result=content.result,
         summary="" if status is not Status.SUCCESS or asks else says,
-        artifacts=artifacts,
+        artifacts=content.artifacts,
+        files=content.files,
+        warnings=content.warnings,
         usage=usage_of(words.usage, (*place, "usage")) or Usage(estimated=True),
         requires_followup=asks,
         fault=None
@@ -199,8 +205,8 @@ class TaskTracker:
         self.task, self.context = self.task or task, self.context or context
 
     def size(self) -> int:
-        """Return about how much text has arrived so far."""
-        return sum(len(part.text or "") for each in self._artifacts.values() for part in each.parts)
+        """Return about how much content has arrived so far."""
+        return sum(len(part.text or part.raw or "") for each in self._artifacts.values() for part in each.parts)
 
     def response(self) -> Response:
         """Return the outcome; usage that a peer does not state is estimated."""

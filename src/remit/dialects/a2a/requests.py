@@ -1,15 +1,19 @@
 """Requests: A2A messages to requests of ours, and back."""
 
+import re
+from hashlib import sha256
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.extension import EXTENSION, RemitWords, as_metadata, claims_of, count, found, said_by, within
-from remit.dialects.a2a.parts import BREAK, part_of, texts_and_values
+from remit.dialects.a2a.parts import BREAK, content_of, file_part, part_of
 from remit.dialects.a2a.types import USER, A2aMessage, A2aPart, AskedMessage, Configuration, SendMessage
 from remit.dialects.claims import beyond, bounded, flat, refined
 from remit.protocol.codec import convert, encode, text_of
 from remit.protocol.envelope import Handoff, Json, Request, View
+from remit.protocol.files import File
 from remit.protocol.submission import Submission
 
 # A longer text is data.
@@ -26,13 +30,15 @@ def submission(message: AskedMessage, target: str, *, extended: bool, traceparen
     value = found(message.metadata) if extended else None
     words = None if value is None else convert(value, RemitWords, _PLACE)
     number = None if words is None else count(words.input_part, (*_PLACE, "inputPart"))
-    objective, given = _content(message.parts, number)
+    files = None if words is None else count(words.file_parts, (*_PLACE, "fileParts"))
+    objective, given, files = _content(message.parts, number, files)
     said = Submission(
         target=target,
         id=message.message_id,
         session=message.context_id or None,
         objective=objective,
         input=given,
+        files=files,
         traceparent=None if traceparent is None else traceparent[:55],
     )
     if words is None:
@@ -41,21 +47,24 @@ def submission(message: AskedMessage, target: str, *, extended: bool, traceparen
     return bounded(refined(said, claims_of(words.rest, _PLACE), _PLACE, _sayable), said)
 
 
-def _content(parts: tuple[A2aPart, ...], number: int | None) -> tuple[str, Json]:
-    """Return the objective and the input in the parts of a message; *number* says which part is the input."""
+def _content(
+    parts: tuple[A2aPart, ...], number: int | None, file_parts: int | None = None
+) -> tuple[str, Json, tuple[File, ...]]:
+    """Return objective, input and files in the parts of a message; *number* says which part is the input."""
     if number is not None:
-        texts, values = texts_and_values(parts[number : number + 1])
-        objective, rest = _content((*parts[:number], *parts[number + 1 :]), None)
-        return objective, [*texts, *values][0] if rest is None and (texts or values) else rest
-    texts, values = texts_and_values(parts)
-    text = BREAK.join(texts)
+        chosen = content_of(parts[number : number + 1])
+        objective, rest, files = _content((*parts[:number], *parts[number + 1 :]), None, file_parts)
+        said = [*chosen.texts, *chosen.values]
+        return objective, said[0] if rest is None and said else rest, (*chosen.files, *files)
+    content = content_of(parts, file_parts)
+    text, values, files = BREAK.join(content.texts), content.values, tuple(content.files)
     given = None if not values else values[0] if len(values) == 1 else values
     if len(text) <= _LONGEST_OBJECTIVE:
-        return text, given
+        return text, given, files
     if values:
         why = f"the text has more than {_LONGEST_OBJECTIVE} characters, and there is data, too: send one of them"
         raise Declined(Error.INVALID_PARAMS, why, fields={"message.parts": why})
-    return "", text
+    return "", text, files
 
 
 class _Sayable(Struct, frozen=True, kw_only=True):
@@ -65,6 +74,7 @@ class _Sayable(Struct, frozen=True, kw_only=True):
     session: str | None
     text: str
     data: Json
+    files: tuple[File, ...]
     remit: RemitWords
 
 
@@ -76,18 +86,30 @@ def _sayable(meant: Submission) -> _Sayable:
         session=meant.session,
         text=text,
         data=None if is_text else meant.input,
+        files=meant.files,
         remit=said_by(meant),
     )
+
+
+# What follows a client's message id: a digest of the message, and a number if it came again.
+_MARK = re.compile(r"~[0-9a-f]{16}(\.\d{1,9})?\Z")
+_LONGEST_ID = 170
+
+
+def unique_id(message: AskedMessage, agent: str) -> str:
+    """Return the id of the request that a message makes: its own, with a digest of what it says, to whom and where."""
+    said = encode((agent, message.task_id, message.context_id, message.parts, message.metadata))
+    return f"{message.message_id[:_LONGEST_ID]}~{sha256(said).hexdigest()[:16]}"
 
 
 def message_of(request: Request, *, task: str, context: str) -> A2aMessage:
     """Return the request of a run as a message in the history of its task."""
     return A2aMessage(
-        message_id=request.id,
+        message_id=_MARK.sub("", request.id),
         context_id=context,
         task_id=task,
         role=USER,
-        parts=_parts(request.objective, request.input),
+        parts=(*_parts(request.objective, request.input), *map(file_part, request.files)),
     )
 
 
@@ -99,7 +121,13 @@ def send(request: Request, *, extended: bool, context: str = "", task: str = "",
     parts = _parts(request.objective, request.input)
     if not extended and (beside := _background(request.view, request.handoff)) is not None:
         parts = (beside, *parts)
-    message = AskedMessage(message_id=request.id, context_id=context, task_id=task, role="ROLE_USER", parts=parts)
+    message = AskedMessage(
+        message_id=request.id,
+        context_id=context,
+        task_id=task,
+        role="ROLE_USER",
+        parts=(*parts, *map(file_part, request.files)),
+    )
     if extended:
         message = replace(message, extensions=(EXTENSION,), metadata=_extended(request, message))
     return SendMessage(message=message, configuration=Configuration(return_immediately=at_once))
@@ -107,8 +135,9 @@ def send(request: Request, *, extended: bool, context: str = "", task: str = "",
 
 def _extended(request: Request, message: AskedMessage) -> dict[str, Json]:
     meant = flat(request)
-    number = str(len(message.parts) - 1) if isinstance(request.input, str) else None
-    words = replace(said_by(meant), input_part=number)
+    files = len(request.files)
+    number = str(len(message.parts) - files - 1) if isinstance(request.input, str) else None
+    words = replace(said_by(meant), input_part=number, file_parts=str(files) if files else None)
     first = replace(message, metadata={EXTENSION: as_metadata(words)})
     said = submission(first, request.target, extended=True, traceparent=request.traceparent)
     # The conversation is the one that the message names.

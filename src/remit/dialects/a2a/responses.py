@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from remit.dialects.a2a.errors import OWN_DOMAIN, TASKLESS
 from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, as_metadata, usage_words
-from remit.dialects.a2a.parts import ANY, AcceptedContent, artifact_of, part_of
+from remit.dialects.a2a.parts import ANY, AcceptedContent, artifact_of, file_artifacts, part_of
 from remit.dialects.a2a.replies import outcome
 from remit.dialects.a2a.types import (
     AGENT,
@@ -32,6 +32,9 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
 from remit.text.failures import plain_failure
 from remit.text.narration import without_names
+
+MESSAGE = "a2a.message"
+"""The key of an answer's metadata with which an agent says that its answer is a message, and not a task."""
 
 _STATES = {
     Status.SUCCESS: TaskState.COMPLETED,
@@ -73,6 +76,19 @@ def ended_task(telling: TaskPresentation, response: Response, at_ms: int, histor
     """Return the task of a run that has ended."""
     status, artifacts = _end(telling, response, at_ms)
     return Task(id=telling.task, context_id=telling.context, status=status, artifacts=artifacts, history=history)
+
+
+def bare_message(telling: TaskPresentation, response: Response) -> A2aMessage | None:
+    """Return an answer as a message without a task, if its agent says so; hubs always get the task."""
+    if telling.extended or response.status is not Status.SUCCESS or response.metadata.get(MESSAGE) is not True:
+        return None
+    parts = [part for artifact in _artifacts(telling, response, TaskState.COMPLETED) for part in artifact.parts]
+    return A2aMessage(
+        message_id=f"{telling.task}-answer",
+        context_id=telling.context,
+        role=AGENT,
+        parts=tuple(parts) or (A2aPart(text=response.summary),),
+    )
 
 
 def under_way(
@@ -134,6 +150,7 @@ def _artifacts(telling: TaskPresentation, response: Response, state: TaskState) 
     if state is not TaskState.INPUT_REQUIRED and (response.result is not None or (telling.extended and response.ok)):
         found.append(A2aArtifact(artifact_id=RESULT, name=RESULT, parts=(part_of(response.result, telling.taste),)))
     found += [artifact_of(each, number, telling.taste) for number, each in enumerate(response.artifacts, start=1)]
+    found += file_artifacts(response.files, telling.taste)
     return tuple(found)
 
 

@@ -8,11 +8,11 @@ import msgspec
 from remit.dialects.a2a.card import choose, is_signed_by, read_card
 from remit.dialects.a2a.errors import Detail, PeerError, fault_from_error
 from remit.dialects.a2a.extension import EXTENSION
+from remit.dialects.a2a.protojson import plain
 from remit.dialects.a2a.replies import TaskTracker
 from remit.dialects.a2a.requests import send
 from remit.dialects.a2a.types import (
     EXTENSIONS_HEADER,
-    JSONRPC,
     VERSION,
     VERSION_HEADER,
     StreamResponse,
@@ -20,10 +20,10 @@ from remit.dialects.a2a.types import (
     TaskState,
     extensions_of,
 )
-from remit.protocol.codec import decode, encode
+from remit.protocol.codec import convert, decode, encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.transports.a2a.translator import A2aEndpoint, TaskUpdate
+from remit.transports.a2a.translator import A2aEndpoint, Binding, TaskUpdate
 from remit.transports.credentials.keys import is_signed
 
 
@@ -66,10 +66,11 @@ class A2aTaskExchange:
     def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
         try:
             # The reader has already limited the size of an answer.
+            value = cast("Json", decode(raw, object, max_bytes=len(raw)))
             said = (
-                StreamResponse(task=decode(raw, Task, max_bytes=len(raw)))
+                StreamResponse(task=convert(plain(value, Task), Task))
                 if is_task
-                else decode(raw, StreamResponse, max_bytes=len(raw))
+                else convert(plain(value, StreamResponse), StreamResponse)
             )
         except RemitError as error:
             what = f"{self._request.target} sent an invalid answer: {error.fault.message}"
@@ -97,12 +98,12 @@ class A2aTranslator:
             how = "Compare the trusted keys with those that its owner publishes."
             raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how, detail=url))
         chosen = choose(known, url)
-        headers = {VERSION_HEADER: VERSION, "content-type": "application/json"}
+        headers = {VERSION_HEADER: VERSION}
         if known.extended:
             headers[EXTENSIONS_HEADER] = EXTENSION
         return A2aEndpoint(
             url=chosen.url,
-            is_rpc=chosen.protocol_binding == JSONRPC,
+            binding=cast("Binding", chosen.protocol_binding),
             tenant=chosen.tenant,
             streams=bool(known.capabilities.streaming),
             extended=known.extended,

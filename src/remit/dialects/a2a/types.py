@@ -13,6 +13,7 @@ from remit.protocol.remit import Count, Name
 VERSION = "1.0"
 JSONRPC = "JSONRPC"
 HTTP_JSON = "HTTP+JSON"
+GRPC = "GRPC"
 
 VERSION_HEADER = "a2a-version"
 EXTENSIONS_HEADER = "a2a-extensions"
