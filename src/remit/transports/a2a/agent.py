@@ -1,19 +1,17 @@
-"""One A2A agent, called over HTTP: starts a task there, follows it to its end, and cancels it if needed."""
+"""One A2A agent: starts a task there, follows it to its end, and cancels it if needed."""
 
 import asyncio
 import random
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Never
-
-import msgspec
-from msgspec.structs import replace
+from contextlib import suppress
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Approval
 from remit.runtime.ports import Departure, Remote, RemoteHandle
-from remit.transports.a2a.peer import A2aPeer, events
+from remit.transports.a2a.calls import BEGINNINGS, A2aConnectionLost, A2aRefusal, A2aUnreached
+from remit.transports.a2a.peer import A2aPeer
 from remit.transports.a2a.translator import A2aEndpoint
 from remit.transports.remote_calls import (
     ASK_FOR_LESS,
@@ -25,12 +23,8 @@ from remit.transports.remote_calls import (
     is_known_there,
     lost,
     outgoing,
-    read_body,
     shielded,
 )
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse
 
 # How often a task is polled whose server does not stream: often at first, then less and less.
 MOST_PAUSE_S = 2.0
@@ -39,19 +33,8 @@ MOST_SESSIONS = 10_000
 # The maximum length of a question that people are shown.
 MOST_QUESTION = 2_000
 
-STREAM = "text/event-stream"
-_JSON = "application/json"
-
-
-class _RpcReply(msgspec.Struct, frozen=True):
-    """The fields of a JSON-RPC reply that are needed to decode the rest."""
-
-    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class _RestError(msgspec.Struct, frozen=True):
-    error: msgspec.Raw = msgspec.Raw(b"{}")
+# The name of what is kept for a conversation.
+_THREAD = "a2a"
 
 
 # ── an agent ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,6 +117,7 @@ class _Exchange:
         self._request = request
         self._line = line
         self._extended = offer.extended
+        self._calls = peer.caller(name, offer, request, line)
         self._talk = peer.tongue.talk(request, extended=offer.extended)
         self._left = left
         """That the request was sent before a restart, and the peer's task id, if it was known."""
@@ -175,7 +159,7 @@ class _Exchange:
         except A2aRefusal as refusal:
             why = refusal.fault
             return lost(self._request, why, sent=before or why.code is Code.OUTCOME_UNKNOWN)
-        self._remember()
+        await self._remember()
         return self._talk.response().outward()  # this hub sets origin and detail itself
 
     def _may_send_again(self) -> bool:
@@ -188,29 +172,39 @@ class _Exchange:
         # A peer that can cancel only by task id must send that first.
         streams = self._offer.streams and (self._line.heard or not self._extended)
         method = "SendStreamingMessage" if streams else "SendMessage"
-        context, task = self._conversation()
+        context, task = await self._conversation()
         # For a continued task, an immediate answer may be its state before this message.
         at_once = not (streams or self._extended or task)
         params = self._talk.message(context=context, task=task, tenant=self._offer.tenant, at_once=at_once)
         async for _ in self._said(method, params, heard=streams):
             pass
 
-    def _conversation(self) -> tuple[str, str]:
+    async def _conversation(self) -> tuple[str, str]:
         """Return the peer's context id, and its task that waits for the user."""
         session = self._request.session
         if session is None:
             return "", ""
-        context, task = self._peer.sessions.get(session, ("", ""))
+        known = self._peer.sessions.get(session)
+        # A session that is named after its run begins with it.
+        if known is None and session != self._request.run:
+            known = _thread(await self._line.state())
+        context, task = known or ("", "")
         # Peers with the extension keep our session names; others have their own.
         return context or (session if self._extended else ""), task
 
-    def _remember(self) -> None:
+    async def _remember(self) -> None:
         session, sessions = self._request.session, self._peer.sessions
-        if session is not None and self._talk.context:
-            sessions[session] = (self._talk.context, self._talk.task if self._talk.asks else "")
-            sessions.move_to_end(session)
-            while len(sessions) > MOST_SESSIONS:
-                sessions.popitem(last=False)
+        if session is None or not self._talk.context:
+            return
+        thread = (self._talk.context, self._talk.task if self._talk.asks else "")
+        if thread != sessions.get(session):
+            sessions[session] = thread
+            # Another process, or this one after a restart, goes on in the same conversation.
+            with suppress(RemitError):  # another run of this session has just kept its own
+                await self._line.change({_THREAD: {"context": thread[0], "task": thread[1]}})
+        sessions.move_to_end(session)
+        while len(sessions) > MOST_SESSIONS:
+            sessions.popitem(last=False)
 
     # ── going on ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -249,74 +243,28 @@ class _Exchange:
         self, method: str, params: bytes, *, heard: bool, is_task: bool = False, named: str = ""
     ) -> AsyncGenerator[None, None]:
         """Call a method and process the answer; yields after each piece of it."""
-        from aiohttp import ClientConnectorError, ClientError
-
-        call = self._peer.call(self._offer, method, params, named=named or self._talk.task)
-        headers = await self._peer.headers(self._offer, self._request, self._line, call) | {
-            "accept": STREAM if heard else _JSON
-        }
-        begins, before = method.startswith("Send"), self._asked
+        call = await self._calls.prepare(method, params, heard=heard, named=named or self._talk.task)
+        begins, before = method in BEGINNINGS, self._asked
         self._asked = before or begins
         if self._asked:
             self._line.doubt(f"the outcome at {self._name} is unknown")
         try:
-            async with self._peer.request(call, headers) as reply:
-                if begins and self._extended and reply.status == 200:
-                    self._extended = self._peer.tongue.is_echoed(reply.headers.get("a2a-extensions", ""))
-                async for raw in self._pieces(reply):
+            async with call as reply:
+                if begins and self._extended and reply.extensions is not None:
+                    self._extended = self._peer.tongue.is_echoed(reply.extensions)
+                async for raw in reply.pieces:
                     await self._take(raw, is_task=is_task)
                     yield
-        except ClientConnectorError as error:
+        except A2aUnreached as error:
             self._asked = before
-            detail = f"{self._offer.url}: {type(error).__name__}"
+            detail = f"{self._offer.url}: {error}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{self._name} cannot be reached", detail=detail)
             raise RetryAllowed(why, sent=before) from error
-        except (ClientError, ConnectionError, TimeoutError) as error:
+        except A2aConnectionLost as error:
             if begins and self._talk.task:
                 return  # the task id is known, so it is followed
-            what, how = "the connection was lost", type(error).__name__
+            what, how = "the connection was lost", str(error)
             raise (self._unheard(what, how) if begins else RetryAllowed(self._lost(what, how), sent=True)) from error
-
-    async def _pieces(self, reply: "ClientResponse") -> AsyncGenerator[bytes, None]:
-        if reply.status == 200 and reply.content_type == STREAM:
-            async for data in events(reply, self._peer.max_bytes):
-                yield self._opened(data, reply.status)
-            return
-        if not (reply.content_type == _JSON or reply.content_type.endswith("+json")):
-            what = f"status {reply.status} with a body of type {reply.content_type[:100]}"
-            if reply.status in (429, 503):
-                raise RetryAllowed(self._peer.tongue.fault(reply.status, b"{}", self._name), sent=False)
-            raise RemitError(self._garbage(what))
-        raw = await read_body(reply, self._peer.max_bytes)
-        if reply.status >= 300:
-            self._fail(reply.status, raw, reply.headers.get("retry-after", ""))
-        yield self._opened(raw, reply.status)
-
-    def _opened(self, raw: bytes, status: int) -> bytes:
-        """Return the content of a reply; raise if it is an error."""
-        if not self._offer.is_rpc:
-            return raw
-        try:
-            reply = msgspec.json.decode(raw, type=_RpcReply)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise RemitError(self._garbage(f"an invalid body: {error}")) from error
-        if isinstance(reply.error, msgspec.Raw) and bytes(reply.error) != b"null":
-            self._fail(status, raw, "")
-        if not isinstance(reply.result, msgspec.Raw):
-            raise RemitError(self._garbage("a JSON-RPC reply with neither a result nor an error"))
-        return bytes(reply.result)
-
-    def _fail(self, status: int, raw: bytes, wait: str) -> Never:
-        try:
-            error = bytes(msgspec.json.decode(raw, type=_RestError).error)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
-            raise RemitError(self._garbage(f"status {status} with an invalid body: {broken}")) from broken
-        why = self._peer.tongue.fault(status, error, self._name)
-        if why.retry_after_ms is None and wait.isascii() and wait.isdecimal() and len(wait) <= 6:
-            why = replace(why, retry_after_ms=int(wait) * 1_000)
-        if status in (429, 503) or why.code in (Code.OVERLOADED, Code.RATE_LIMITED):
-            raise RetryAllowed(why, sent=False)
-        raise A2aRefusal(why)
 
     async def _take(self, raw: bytes, *, is_task: bool) -> None:
         news = self._talk.hear(raw, is_task=is_task)
@@ -405,13 +353,11 @@ class _Exchange:
         detail = f"{self._offer.url}: {how}" if how else self._offer.url
         return fault(Code.OUTCOME_UNKNOWN, f"{self._name}: {what}", detail=detail)
 
-    def _garbage(self, what: str) -> Fault:
-        return fault(Code.RESULT_VALIDATION_FAILED, f"{self._name} sent {what}", detail=self._offer.url)
 
-
-class A2aRefusal(Exception):
-    """The peer refused a request."""
-
-    def __init__(self, why: Fault) -> None:
-        super().__init__(why.message)
-        self.fault = why
+def _thread(state: dict[str, Json]) -> tuple[str, str] | None:
+    """Return the peer's context id and its task that waits, as they were kept."""
+    match state.get(_THREAD):
+        case {"context": str(context), "task": str(task)}:
+            return context, task
+        case _:
+            return None

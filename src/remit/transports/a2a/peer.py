@@ -1,30 +1,30 @@
-"""An A2A peer: its agent card, its address, and reading of what it sends within limits."""
+"""An A2A peer: its agent card, its address, and how this hub authenticates to it."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Collection
-from contextlib import AbstractAsyncContextManager
-from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, urlsplit
+from collections.abc import Collection
+from functools import partial
+from urllib.parse import urlsplit
 
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.files import MAX_FILES_JSON
 from remit.runtime.ports import Credential, OutgoingRequest, RemoteHandle
+from remit.transports.a2a.calls import A2aCallee, A2aCaller
+from remit.transports.a2a.grpc_calls import GrpcCaller
+from remit.transports.a2a.grpc_channels import GrpcChannels, grpc_url
+from remit.transports.a2a.http_calls import HttpCaller
 from remit.transports.a2a.translator import A2aEndpoint, Translator
 from remit.transports.addresses import OutboundClient, OutboundHosts, is_local, parsed
-from remit.transports.remote_calls import ASK_FOR_LESS, read_body
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+from remit.transports.remote_calls import read_body
 
 CARD_S = 10.0
 # How long a card is cached, unless its agent is not where it says.
 FRESH_S = 300.0
 CARD_BYTES = 256 * 1024
 CARD_PATH = "/.well-known/agent-card.json"
-# An answer may have the maximum size, and its envelope adds to that.
-AROUND_BYTES = 65_536
+# An answer may have the maximum size, and its files and its envelope add to that.
+AROUND_BYTES = 65_536 + MAX_FILES_JSON
 
 
 class A2aPeer:
@@ -59,17 +59,22 @@ class A2aPeer:
         self._token = token
         self._credential = credential
         self._keys = frozenset(keys)
+        self._reach = reach
         self._outbound = OutboundClient(reach)
+        self._channels: GrpcChannels | None = None
         self._offer: tuple[float, A2aEndpoint] | None = None
-        self._numbers = count(1)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._outbound.close()
+        if self._channels is not None:
+            await self._channels.close()
 
     def forget(self) -> None:
         """Drop the cached card: its agent was not where it says."""
         self._offer = None
+        if self._channels is not None:
+            self._channels.forget()
 
     async def offer(self) -> A2aEndpoint:
         """Return how the agent can be called."""
@@ -84,6 +89,8 @@ class A2aPeer:
                     raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, detail=self.card_url))
                 raw = await read_body(reply, CARD_BYTES)
         offer = self.tongue.offer(raw, self.card_url, self._keys)
+        if offer.binding == "GRPC":
+            offer = offer._replace(url=grpc_url(offer.url, self._reach, is_https=self._is_https))
         self._refuse_elsewhere(offer.url)
         self._offer = (now, offer)
         return offer
@@ -106,70 +113,26 @@ class A2aPeer:
     def _proof(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._token}"} if self._token else {}
 
-    async def headers(
-        self, offer: A2aEndpoint, request: Request, line: RemoteHandle, call: "A2aHttpRequest"
+    async def _headers(
+        self, offer: A2aEndpoint, request: Request, line: RemoteHandle, sending: OutgoingRequest
     ) -> dict[str, str]:
-        """Return the headers of a request."""
         headers = {**offer.headers, **self._proof(), "traceparent": request.traceparent or ""}
         if offer.extended:
             headers = {**line.passed_on, **headers}  # forwarded headers are not for peers without the extension
-        if self._credential is None:
-            return headers
-        parts = urlsplit(call.url)
-        path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        return headers | await self._credential(request, OutgoingRequest(call.verb, path, call.body or b""))
+        return headers if self._credential is None else headers | await self._credential(request, sending)
 
-    def call(self, offer: A2aEndpoint, method: str, params: bytes, *, named: str = "") -> "A2aHttpRequest":
-        """Return the HTTP request of a method; *named* is the task that it is about, if any."""
-        if offer.is_rpc:
-            number = next(self._numbers)
-            body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}' % (number, method.encode(), params)
-            return A2aHttpRequest("POST", offer.url, body)
-        verb, path = _REST[method]
-        base = f"{offer.url.rstrip('/')}{'/' + quote(offer.tenant, safe='') if offer.tenant else ''}"
-        url = base + path.format(quote(named, safe=""))
-        return A2aHttpRequest(verb, url, params if verb == "POST" else None)
-
-    def request(self, call: "A2aHttpRequest", headers: dict[str, str]) -> "AbstractAsyncContextManager[ClientResponse]":
-        """Return a call as an aiohttp request."""
-        return self._outbound.request(call.verb, call.url, headers=headers, data=call.body)
-
-
-class A2aHttpRequest(NamedTuple):
-    """One call as it is sent."""
-
-    verb: str
-    url: str
-    body: bytes | None
-
-
-_REST = {
-    "SendMessage": ("POST", "/message:send"),
-    "SendStreamingMessage": ("POST", "/message:stream"),
-    "GetTask": ("GET", "/tasks/{}"),
-    "CancelTask": ("POST", "/tasks/{}:cancel"),
-    "SubscribeToTask": ("POST", "/tasks/{}:subscribe"),
-}
-
-
-async def events(reply: "ClientResponse", most: int) -> AsyncGenerator[bytes, None]:
-    """Yield the data of a stream's events, each within a size limit."""
-    rest, data, size = bytearray(), list[bytes](), 0
-    async for part in reply.content.iter_any():
-        # Only the new bytes are searched: a peer that sends byte by byte must not cost more than others.
-        start, begin = len(rest), 0
-        rest += part
-        while (end := rest.find(b"\n", max(start, begin))) >= 0:
-            line = bytes(rest[begin:end]).removesuffix(b"\r")
-            begin = end + 1
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
-                size += len(line)
-            elif not line and data:
-                yield b"\n".join(data)
-                data, size = [], 0
-        del rest[:begin]
-        if len(rest) + size > most:
-            raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {most} bytes", suggestion=ASK_FOR_LESS))
-    if data:
-        yield b"\n".join(data)
+    def caller(self, name: str, offer: A2aEndpoint, request: Request, line: RemoteHandle) -> A2aCaller:
+        """Return what calls the agent for one request, in the binding that it offers."""
+        callee = A2aCallee(
+            name=name,
+            offer=offer,
+            tongue=self.tongue,
+            max_bytes=self.max_bytes,
+            headers=partial(self._headers, offer, request, line),
+            time_left_ms=line.time_left_ms,
+        )
+        if offer.binding != "GRPC":
+            return HttpCaller(callee, self._outbound)
+        if self._channels is None:
+            self._channels = GrpcChannels(self._reach, self.max_bytes)
+        return GrpcCaller(callee, self._channels)

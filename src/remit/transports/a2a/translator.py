@@ -1,24 +1,25 @@
 """The interface between the A2A transport and the translation of its messages."""
 
 from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault
+
+Binding = Literal["JSONRPC", "HTTP+JSON", "GRPC"]
 
 
 class A2aEndpoint(NamedTuple):
     """How an agent can be called, by its card."""
 
     url: str
-    is_rpc: bool
-    """JSON-RPC if true, else HTTP+JSON."""
+    binding: Binding
     tenant: str
     streams: bool
     extended: bool
     """Whether it supports the extension that carries a remit."""
     headers: dict[str, str]
-    """The headers of every request."""
+    """The headers of every request, or its metadata over gRPC."""
 
 
 class TaskUpdate(NamedTuple):
