@@ -25,6 +25,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode as encode_value
 from remit.protocol.remit import Priority
 from remit.runtime.keys import HubKeys
+from remit.server.figures import CurrentFigures
 from remit.testing.transports.conformance import TransportConformance
 from remit.transports.nats import takeover
 from remit.transports.nats.bus import Bus
@@ -130,6 +131,15 @@ async def test_a_run_over_three_hubs_has_one_tree_one_budget_and_one_record(tmp_
             ("worker", Status.SUCCESS, "two"),
         ]
         assert (plan.agent, tree.tally) == ("planner", {Status.SUCCESS: 4})
+        state = near.agent_status()["planner"]
+        assert (state.is_remote, [each.hub for each in state.hosts]) == (True, [hubs.name])
+        # The record has each of these calls twice, where it was asked for and where it was carried out.
+        figures = await CurrentFigures(near.store).look(lambda found: found)
+        assert {
+            key.agent: (sums.delegations, sums.runs, sums.tokens)
+            for period in figures.between(0, 10**15)
+            for key, sums in period.sums.items()
+        } == {"boss": (1, 1, 0), "planner": (1, 0, 10), "worker": (2, 0, 40)}
 
 
 async def test_a_question_of_a_host_is_answered_at_any_hub(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
 
 # Longer strings are not addresses of services.
 MAX_URL = 2_000
+AT_ONCE_BYTES = 65_536
 
 Lookup = Callable[[str, int], Coroutine[Any, Any, list[str]]]
 """Returns the IP addresses of a host; raises an `OSError` if there are none."""
+
+
+def in_parts(body: bytes) -> bytes | BytesIO:
+    """Return a body to send; large ones are sent in parts, so that they do not block other requests."""
+    return body if len(body) < AT_ONCE_BYTES else BytesIO(body)
 
 
 def no_hub(url: str) -> str | None:
@@ -100,14 +107,24 @@ def parsed(url: str, reach: OutboundHosts) -> SplitResult:
     return parts
 
 
-async def looked_up(url: str, reach: OutboundHosts, lookup: Lookup | None = None) -> None:
-    """Raise a `RemitError` if a URL is out of reach now; it is checked again when something is sent there."""
+async def looked_up(url: str, reach: OutboundHosts, lookup: Lookup | None = None, *, unknown: bool = False) -> None:
+    """Raise a `RemitError` if a URL is out of reach now; it is checked again when something is sent there.
+
+    With *unknown*, a host that cannot be looked up now is left to that.
+    """
     parts = parsed(url, reach)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        await _addresses(parts.hostname or "", port, reach, lookup or system_lookup)
+        await judged_addresses(parts.hostname or "", port, reach, lookup or system_lookup)
+    except UnknownHostError as error:
+        if not unknown:
+            raise refused(url, str(error)) from error
     except OSError as error:
         raise refused(url, str(error)) from error
+
+
+class UnknownHostError(OSError):
+    """No address is known for a host."""
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
@@ -116,11 +133,12 @@ async def system_lookup(host: str, port: int) -> list[str]:
     return [str(each[4][0]) for each in found]
 
 
-async def _addresses(host: str, port: int, reach: OutboundHosts, lookup: Lookup) -> list[str]:
+async def judged_addresses(host: str, port: int, reach: OutboundHosts, lookup: Lookup) -> list[str]:
+    """Return the addresses of a host, or raise an `OSError` if requests may not go there."""
     try:
         found = list(dict.fromkeys(await lookup(host, port)))
     except (OSError, UnicodeError) as error:
-        raise OSError("unknown host") from error
+        raise UnknownHostError("unknown host") from error
     # A mix of public and private addresses is a sign of an attack.
     if not found or not (reach.names(host) or all(map(is_public, found))):
         raise OSError("its host is not on the public network")
@@ -160,7 +178,7 @@ class OutboundClient:
     ) -> "AbstractAsyncContextManager[ClientResponse]":
         """Return an aiohttp request that follows no redirects; raise a `RemitError` for a blocked URL."""
         parsed(url, self._reach)  # an IP literal is never resolved, so it is checked here
-        return self.session.request(method, url, headers=headers, data=data, allow_redirects=False)
+        return self.session.request(method, url, headers=headers, data=data and in_parts(data), allow_redirects=False)
 
     @property
     def session(self) -> "ClientSession":
@@ -188,7 +206,7 @@ class OutboundClient:
             async def resolve(
                 self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
             ) -> "list[ResolveResult]":
-                found = [_resolved(host, port, each) for each in await _addresses(host, port, reach, lookup)]
+                found = [_resolved(host, port, each) for each in await judged_addresses(host, port, reach, lookup)]
                 return [each for each in found if family in (socket.AF_UNSPEC, each["family"])]
 
             async def close(self) -> None: ...

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from contextlib import suppress
-from io import BytesIO
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -23,12 +22,13 @@ from msgspec.structs import replace
 from remit.protocol.codec import decode_response, encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.files import MAX_FILES_JSON
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Progress, Refusal
 from remit.protocol.records import read_body as read_record
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
-from remit.transports.addresses import no_hub
+from remit.transports.addresses import in_parts, no_hub
 from remit.transports.remote_calls import (
     ATTEMPTS,
     CANCEL_S,
@@ -51,11 +51,10 @@ T = TypeVar("T")
 MOST_PAUSE_S = 1.0
 # A hub closes a connection that is idle for 75 s; ours must close first, or a request may hit a closing connection.
 KEEP_ALIVE_S = 60.0
-# An answer may have the maximum size, and its envelope adds to that.
-ENVELOPE_BYTES = 65_536
+# An answer may have the maximum size, and its files and its envelope add to that.
+ENVELOPE_BYTES = 65_536 + MAX_FILES_JSON
 PATH = "/v1/delegations"
 STREAM = "text/event-stream"
-AT_ONCE_BYTES = 65_536
 # A server that is overloaded or restarting, or that its proxy cannot reach at the moment.
 _BUSY = (429, 502, 503, 504)
 _LOST = (ClientError, ConnectionError, TimeoutError)
@@ -116,11 +115,6 @@ class HubPeer:
         if request.parent_session is not None:
             headers["x-agent-parent-session"] = quote(request.parent_session, safe="@:+~ ")
         return headers if self._credential is None else headers | await self._credential(request, sending)
-
-
-def _body(raw: bytes) -> bytes | BytesIO:
-    """Return a body to send; large ones are sent in parts, so that they do not block other requests."""
-    return raw if len(raw) < AT_ONCE_BYTES else BytesIO(raw)
 
 
 class _Stored(msgspec.Struct):
@@ -198,7 +192,7 @@ class HttpAgent(Remote):
             headers["accept"] = STREAM
         try:
             async with self._peer.session.post(
-                f"{self._peer.url}{PATH}", data=_body(raw), headers=headers, allow_redirects=False
+                f"{self._peer.url}{PATH}", data=in_parts(raw), headers=headers, allow_redirects=False
             ) as reply:
                 return await self._reply(reply, request, line, sent=sent)
         except (ClientConnectorError, ConnectionTimeoutError) as error:

@@ -45,11 +45,14 @@ class RetryAllowed(Exception):
 
 def outgoing(request: Request, line: RemoteHandle) -> Request:
     """Return a request as it leaves the hub: with its remaining time and its place in the trace."""
-    left_ms = line.time_left_ms()
-    time_ms = max(0, left_ms - min(WAY_MS, left_ms // 20))
-    remit = replace(request.remit, time_ms=min(time_ms, request.remit.time_ms))
+    remit = replace(request.remit, time_ms=min(time_there_ms(line.time_left_ms()), request.remit.time_ms))
     # The context filter is already applied to the view.
     return replace(request, remit=remit, traceparent=line.traceparent, context=None)
+
+
+def time_there_ms(left_ms: int) -> int:
+    """Return how long a callee may take whose caller waits for *left_ms*."""
+    return max(0, left_ms - min(WAY_MS, left_ms // 20))
 
 
 def is_known_there(line: RemoteHandle, left: Departure) -> bool:

@@ -45,3 +45,7 @@ class Bearers:
             if compare_digest(digest, given):
                 found = name
         return found
+
+    def digest(self, name: str) -> bytes | None:
+        """Return the digest of an owner's token; None if it has none."""
+        return self._digests.get(name)

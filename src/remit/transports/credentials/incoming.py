@@ -145,6 +145,11 @@ class Authenticator:
         name = self._bearers.who(token)
         return await self._user(token) if name is None else _sender(self._known[name])
 
+    def client(self, name: str) -> tuple[Sender, bytes] | None:
+        """Return a client that has a token, and the digest of that token; None if there is none of that name."""
+        known, token = self._known.get(name), self._bearers.digest(name)
+        return None if known is None or known.is_hub or token is None else (_sender(known), token)
+
     async def _user(self, token: str) -> Sender:
         why = _unknown("unknown token").fault
         for each in self._known.values():

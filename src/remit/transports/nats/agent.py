@@ -7,7 +7,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.records import Approval, Delta, Progress
-from remit.runtime.ports import Remote, RemoteHandle, StoreError
+from remit.runtime.ports import HostingHub, Remote, RemoteHandle, StoreError
 from remit.runtime.shared_requests import HandedOver, SharedRequests
 from remit.transports.local import COME_BACK_MS
 from remit.transports.remote_calls import CANCEL_S, is_known_there, lost, outgoing, refused, shielded
@@ -59,6 +59,8 @@ class Carrier(Protocol):
 
     def is_hosted(self, agent: str) -> bool: ...
 
+    def hosts_of(self, agent: str) -> tuple[HostingHub, ...]: ...
+
     async def wait_for_host(self, agent: str, within_s: float) -> bool: ...
 
     def is_full(self, agent: str) -> bool: ...
@@ -86,6 +88,10 @@ class BusAgent(Remote):
         self.resumable = card.resumable
         self._carrier = carrier
         self._shared = shared
+
+    def hosts(self) -> tuple[HostingHub, ...]:
+        """Return the hubs on the bus that host it."""
+        return self._carrier.hosts_of(self._name)
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Submit a request for any host, and return its outcome; if cancelled, cancel it there, too."""

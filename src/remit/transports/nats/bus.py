@@ -15,6 +15,7 @@ from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.records import Approval, Delta, Kind, Notice, Progress, read_body
 from remit.runtime.engine import Engine
+from remit.runtime.ports import HostingHub
 from remit.runtime.registry import NAME
 from remit.transports.nats.agent import BusAgent, RunNews
 from remit.transports.nats.connection import LOST, BusSettings, Connection, in_words
@@ -236,6 +237,10 @@ class Bus:
     def is_hosted(self, agent: str) -> bool:
         """Return whether a hub that is present hosts an agent."""
         return bool(self._presence.hosts(agent))
+
+    def hosts_of(self, agent: str) -> tuple[HostingHub, ...]:
+        """Return the other hubs that are present and host an agent."""
+        return tuple(HostingHub(each.hub, each.agents[0].free) for each in self._presence.hosts(agent))
 
     async def wait_for_host(self, agent: str, within_s: float) -> bool:
         """Return whether a hub hosts an agent, once one does or *within_s* is over."""
