@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -152,9 +152,12 @@ class SessionService:
         *,
         mode: Mode | None = None,
         agent: str = "",
+        decides: Literal["agent", "person"] = "agent",
         by: Person | None = None,
     ) -> Overlay:
         """Start a run with the *agent* that a device shares; the name may be omitted if there is only one.
+
+        If a person *decides*, the local agent is asked nothing until `HandBack`, and the objective may be empty.
 
         The device is given by id or name, or by a group, of which one device is chosen (see `RunTargets.device`).
         Raises a `RemitError` if the profile may not call the device, or the device or agent is unknown or ambiguous.
@@ -168,6 +171,7 @@ class SessionService:
             session=secrets.token_hex(16),
             objective=objective,
             agent=agent,
+            decides=decides,
             mode=mode or own.mode,
             limits=own.limits,
         )

@@ -69,6 +69,7 @@ def submission(opened: Opened, asks: QuestionMessage, agent: str, folder: Path |
         user=_user(opened),
         # Conversations of different devices stay separate, whatever their names are.
         session=fitting(f"{opened.sender}/{asks.session}", MOST_NAME),
+        files=(),  # files of other devices come with the message, by the rules of the shared agent
         depth=max(said.depth, asks.control.hop_count - 1),
         traceparent=str(TraceContext(trace, span_id(asks.id), sampled=True)),
     )
@@ -117,7 +118,7 @@ def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
         new_facts=response.new_facts,
         # Sources are left out: they name users of this hub, whom the other does not know.
         requires_followup=response.requires_followup,
-        warnings=response.warnings,
+        warnings=(*response.warnings, *([_NO_FILES] if response.files else ())),
         finished=response.finished,
         unfinished=response.unfinished,
         metadata=response.metadata,
@@ -126,9 +127,17 @@ def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
 
 
 def files_in(response: Response) -> tuple[AttachedFile, ...]:
-    """Return the files of an answer: its artifacts of type `file` that have a name and their bytes in base64."""
+    """Return the files of an answer, and its artifacts of type `file` that have a name and their bytes in base64."""
     found = (_file(each) for each in response.artifacts if each.type == "file")
-    return tuple(each for each in found if each is not None)
+    files = (
+        AttachedFile(name=each.name, media_type=each.media_type, data=each.data)
+        for each in response.files
+        if each.data is not None
+    )
+    return (*files, *(each for each in found if each is not None))
+
+
+_NO_FILES = "The files of the answer are not sent: hubs that ask a shared agent get none."
 
 
 def _file(artifact: Artifact) -> AttachedFile | None:

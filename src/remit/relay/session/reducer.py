@@ -15,7 +15,8 @@ The caller (`SessionService`) does this:
 - It reports `Tick` periodically; the time limit is as exact as that.
 
 The clock of `max_duration_ms` runs while agents work: not while the run is paused or in error, while a person reviews a
-draft or is asked for a permission, or while a person has taken over.
+draft or is asked for a permission, or while a person has taken over. In a chat that a person began alone no limit of
+turns and time counts until the agent is first asked.
 """
 
 from msgspec.structs import replace
@@ -89,7 +90,7 @@ def _is_at_work(run: Overlay) -> bool:
         case SessionState.WAITING_LOCAL:
             return not run.questions
         case SessionState.WAITING_REMOTE:
-            return True
+            return not run.is_plain_chat
         case SessionState.PLANNING | SessionState.PROCESSING_REMOTE:
             return run.decides == "agent"
         case SessionState.READY_TO_SEND:
@@ -159,9 +160,9 @@ def _take(run: Overlay, event: Event, now_ms: int, by: Person | None) -> Transit
 
 
 def _start(run: Overlay) -> Transition | MoveRefused:
-    return (
-        transitions.next_turn(run) if run.objective.strip() else MoveRefused("a run cannot start without an objective")
-    )
+    if run.decides == "agent" and not run.objective.strip():
+        return MoveRefused("a run cannot start without an objective")
+    return transitions.next_turn(run)
 
 
 def _approve(run: Overlay, draft: str, text: str | None, now_ms: int, by: Person | None) -> Transition | MoveRefused:
@@ -281,6 +282,8 @@ def _take_over(run: Overlay) -> Transition | MoveRefused:
 def _hand_back(run: Overlay) -> Transition | MoveRefused:
     if run.decides == "agent":
         return MoveRefused("the agent already writes the next message")
+    if not run.objective.strip():
+        return MoveRefused("the agent needs an objective; set one first")
     run = replace(run, decides="agent")
     return (
         transitions.next_turn(run)

@@ -115,6 +115,8 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """Who writes the next message."""
     turn: int = 0
     """Messages sent."""
+    typed_before: int = 0
+    """Those of them that a person typed before the agent was asked anything; no limit counts them."""
     failures: int = 0
     """In a row."""
     tokens: int = 0
@@ -155,6 +157,16 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     def spent_ms(self, now_ms: int) -> int:
         """Return the active time of the run at *now_ms*; if the clock was set back, no time has passed."""
         return self.active_ms + (0 if self.since_ms is None else max(0, now_ms - self.since_ms))
+
+    @property
+    def counted_turns(self) -> int:
+        """The messages that count towards `max_turns`."""
+        return self.turn - self.typed_before
+
+    @property
+    def is_plain_chat(self) -> bool:
+        """Whether a person types, and the agent has not been asked anything yet."""
+        return self.decides == "person" and not self.prompts
 
     @property
     def asked(self) -> str | None:

@@ -26,7 +26,9 @@ def _is_out_of_tokens(run: Overlay, over: int = 0) -> bool:
 
 def _limit(run: Overlay) -> Reason | None:
     """Return the limit that prevents another message, if one is reached."""
-    if run.turn >= run.limits.max_turns:
+    if run.is_plain_chat:
+        return None
+    if run.counted_turns >= run.limits.max_turns:
         return "max_turns"
     return "max_duration_ms" if is_out_of_time(run) else None
 
@@ -198,6 +200,7 @@ def send(run: Overlay, text: str, label: Label, now_ms: int, by: Person | None =
         run,
         state=SessionState.READY_TO_SEND,
         turn=turn,
+        typed_before=turn if run.is_plain_chat else run.typed_before,
         pending=None,
         guidance="",
         sending=entry.id,
@@ -277,7 +280,7 @@ def _take_back(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
     What a person typed stays in the timeline, marked as failed, so that the text is not lost; it is no turn.
     """
     (*said, entry), turn = run.timeline, run.turn - 1
-    run = _attached_again(run, entry)
+    run = _attached_again(replace(run, typed_before=min(run.typed_before, turn)), entry)
     if run.decides == "person":
         unsent = replace(entry, turn=turn, id="", failed=reason, files=())
         run = replace(run, timeline=(*said, unsent), turn=turn)
