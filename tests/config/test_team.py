@@ -35,6 +35,7 @@ def test_everything_that_a_card_holds_can_be_said() -> None:
     own = {"run", "model", "base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history_tokens", "settings"}
     own |= {"peer", "remote", "card", "card_token", "card_keys", "card_hosts", "device", "max_hop_count"}
     own |= {"env", "sandbox", "reads", "writes", "network", "structured_answers", "sub_agent_arguments", "route"}
+    own |= {"priced_as"}
     # Whether it passes on its caller's authority follows from what it is, a workflow for example.
     said = set(AgentSection.__struct_fields__) - own | {"name", "passes_on"}
     assert said == {name.removesuffix("_ms") for name in AgentCard.__struct_fields__}

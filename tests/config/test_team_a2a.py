@@ -1,13 +1,19 @@
 """`[a2a]` and agents with a `card` in a team file: what is wrong with them, and what comes of them."""
 
 import json
+import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
-from aiohttp import ClientSession
+from a2a.types import a2a_pb2 as pb
+from a2a.types import a2a_pb2_grpc
+from aiohttp import ClientSession, TCPConnector
 
+from certificates import certificate
 from remit import RemitError
 from remit.config.composition import hub_of
 from remit.config.load import load_team
@@ -84,6 +90,9 @@ CARD = '\n[agents.maps]\ncard = "https://maps.example"\n'
             "a2a.default: `hidden` is not among the `agents` that speak A2A",
         ),
         ('[a2a]\npush_hosts = ["http://x"]', "a2a.push_hosts"),
+        ("[a2a]\ngrpc_port = 70000", "a2a.grpc_port"),
+        ('[a2a]\ngrpc_port = 0\ngrpc_address = "https://x"', "a2a.grpc_address: expected a host and its port"),
+        ('[a2a]\ngrpc_address = "x:443"', "a2a.grpc_address: there is no gRPC without `grpc_port`"),
         (f'{CARD}run = "shop_code:echo"', "agents.maps.card: an agent has `run` or `card`, not both"),
         (
             f'{CARD}prompt = "x"',
@@ -131,6 +140,34 @@ async def test_a_served_team_speaks_a2a(tmp_path: Path) -> None:
     assert task["artifacts"][0]["parts"][0]["text"] == "ada: hello"
     key = team.identity.key
     assert ("signatures" in card) is (tmp_path / key).exists()
+
+
+def test_grpc_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    (problem,) = problems(tmp_path, TEAM + "[a2a]\ngrpc_port = 0\n")
+    assert problem.endswith("a2a.grpc_port: A2A over gRPC needs the extra `a2a`: pip install 'remit[a2a]'")
+
+
+async def test_a_served_team_speaks_a2a_over_grpc_with_the_certificate_of_the_server(tmp_path: Path) -> None:
+    made = certificate(tmp_path)
+    text = TEAM + f'certificate = "{made.file.name}"\nprivate_key = "{made.key.name}"\n' + A2A + "grpc_port = 0\n"
+    team = load_team(written(tmp_path, text), environ=SECRETS)
+    async with serving(team, environ=SECRETS) as up, up.server as server:
+        async with (
+            ClientSession(server.address, connector=TCPConnector(ssl=False)) as session,
+            session.get("/.well-known/agent-card.json") as reply,
+        ):
+            interface = (await reply.json())["supportedInterfaces"][2]
+        address = server.api.grpc_address
+        assert address is not None
+        credentials = grpc.ssl_channel_credentials(made.file.read_bytes())
+        async with grpc.aio.secure_channel(address, credentials) as channel:
+            stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)
+            message = pb.Message(message_id="m", role=pb.ROLE_USER, parts=[pb.Part(text="hello")])
+            metadata = (("authorization", f"Bearer {SECRETS['WEB_TOKEN']}"), ("a2a-version", "1.0"))
+            answer = await stub.SendMessage(pb.SendMessageRequest(message=message), metadata=metadata)
+    assert interface["url"] == f"shop.example:{address.rpartition(':')[2]}"
+    assert answer.task.artifacts[0].parts[0].text == "ada: hello"
 
 
 async def test_a_team_without_the_section_speaks_none(tmp_path: Path) -> None:

@@ -189,8 +189,8 @@ def test_code_is_looked_for_without_running_it(tmp_path: Path, run: str, code: s
 @needs_root
 def test_the_demos_team_is_read_whoever_owns_the_clone(tmp_path: Path) -> None:
     """A clone may belong to somebody else than whoever runs it, as in many containers."""
-    examples = Path(__file__).resolve().parents[2] / "examples"
-    shutil.copytree(examples / "receipts", tmp_path / "receipts", ignore=shutil.ignore_patterns(".*"))
+    team = Path(__file__).resolve().parents[2] / "src" / "remit" / "cli" / "templates" / "household"
+    shutil.copytree(team, tmp_path / "receipts", ignore=shutil.ignore_patterns(".*", "__pycache__"))
     for each in (tmp_path / "receipts", *(tmp_path / "receipts").iterdir()):
         os.chown(each, STRANGER, STRANGER)
     file = tmp_path / "receipts" / "remit.toml"

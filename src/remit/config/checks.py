@@ -18,6 +18,7 @@ from remit.policy.plan_problems import Offered, problems
 from remit.policy.verdict import Detector
 from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean
+from remit.transports.a2a.grpc_messages import has_grpc
 
 # Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may also use.
 SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
@@ -83,21 +84,26 @@ def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) ->
 
 
 def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[WrongPart]:
-    """Return agents in `[a2a]` that do not exist or are not served."""
+    """Return agents in `[a2a]` that do not exist or are not served, and gRPC that cannot be."""
     if team.a2a is None:
         return
     if team.orchestrator is not None:
         callees = (*callees, team.orchestrator.name)
     yield from unknown(("a2a", "agents"), "agent", team.a2a.agents - {"*"}, callees)
-    default, place = team.a2a.default, ("a2a", "default")
-    if default is None:
-        return
-    if default not in callees:
-        yield from _nobody(place, default, callees)
-    elif not team.a2a.agents & {default, "*"}:
-        yield WrongPart(place, f"`{default}` is not among the `agents` that speak A2A")
-    elif not team.serve.agents & {default, "*"}:
-        yield WrongPart(place, f"`{default}` is not among the `agents` of `[serve]`")
+    if team.a2a.grpc_port is not None and not has_grpc():
+        yield WrongPart(("a2a", "grpc_port"), "A2A over gRPC needs the extra `a2a`: pip install 'remit[a2a]'")
+    if team.a2a.grpc_address is not None and team.a2a.grpc_port is None:
+        yield WrongPart(("a2a", "grpc_address"), "there is no gRPC without `grpc_port`")
+    named = [(("a2a", "public"), each) for each in sorted(team.a2a.public)]
+    if team.a2a.default is not None:
+        named.append((("a2a", "default"), team.a2a.default))
+    for place, each in named:
+        if each not in callees:
+            yield from _nobody(place, each, callees)
+        elif not team.a2a.agents & {each, "*"}:
+            yield WrongPart(place, f"`{each}` is not among the `agents` that speak A2A")
+        elif not team.serve.agents & {each, "*"}:
+            yield WrongPart(place, f"`{each}` is not among the `agents` of `[serve]`")
 
 
 def unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[WrongPart]:
@@ -400,6 +406,13 @@ def unplaced(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 def looks_secret(text: str) -> bool:
     """Return whether a text contains a secret: a key, a token, or a URL with a password."""
     return any(True for _ in _secret_detector()(text))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text, such as that of a team file with its comments, in which nothing looks like a secret."""
+    for found in sorted(_secret_detector()(text), reverse=True):
+        text = f"{text[: found.start]}[removed]{text[found.end :]}"
+    return text
 
 
 @cache

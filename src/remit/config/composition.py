@@ -37,6 +37,7 @@ from remit.stores.sqlite import SqliteStore
 if TYPE_CHECKING:  # most hubs call no agents on other devices
     from remit.relay.remote_agents import DeviceAccess
 
+from remit.agents.mcp.pins import FILE as PINS
 from remit.agents.mcp.settings import Address, Program, Settings, Unset
 from remit.config.sections.agents import McpSection
 
@@ -57,6 +58,8 @@ def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) 
         prefix=section.prefix,
         time_s=duration_ms(section.time) / 1_000,
         max_output=section.max_output,
+        pins=team.store_path.with_name(PINS),
+        files=section.files,
     )
 
 
@@ -86,6 +89,7 @@ def hub_of(
     held: Any = None,
     shared: bool = False,
     takes: bool = False,
+    reloaded: Callable[[Team], None] | None = None,
 ) -> Hub:
     """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
 
@@ -93,7 +97,7 @@ def hub_of(
     credentials of requests from other hubs while they are executed, so that they can be passed on. While the hub is
     open, it applies what it can of a changed file when another process asks for it (`remit reload`). *shared* says that
     other hubs have the same store, as all hubs on a bus do. If the team has a bus, the hub calls agents of other hubs
-    over it; with *takes*, it also takes their requests.
+    over it; with *takes*, it also takes their requests. *reloaded* is called with the team after each reload.
     """
     count = token_counter(team.context.tokenizer)
     if store is None:
@@ -137,7 +141,7 @@ def hub_of(
             every_s=duration_ms(section.interval) / 1_000,
             environ=environ,
         )
-    hub.on_reload(_Reloading(hub, team, environ))
+    hub.on_reload(_Reloading(hub, team, environ, reloaded))
     return hub
 
 
@@ -356,16 +360,21 @@ class Reloaded(Struct, frozen=True, kw_only=True):
 class _Reloading:
     """Reloads a hub's team file on request."""
 
-    def __init__(self, hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, hub: Hub, team: Team, environ: Mapping[str, str], reloaded: Callable[[Team], None] | None
+    ) -> None:
         self._hub = hub
         self._team = team
         self._environ = environ
+        self._reloaded = reloaded
 
     async def __call__(self, control: ControlCommand) -> None:
         team = self._team
         new = await asyncio.to_thread(load_team, team.file, overrides=team.overrides, environ=self._environ, code=False)
         done = reload(self._hub, team, new)
         self._team = done.team
+        if self._reloaded is not None:
+            self._reloaded(done.team)
         applied = f"applied {', '.join(done.applied)}" if done.applied else "found nothing to apply"
         waiting = f"; after a restart: {', '.join(done.needs_restart)}" if done.needs_restart else ""
         text = f"the hub reloaded {team.file.name} for {control.by} and {applied}{waiting}"
@@ -382,7 +391,7 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
         if agent != old.agents[name]
     ]
     hub.reconfigure(limits=now.settled_limits(), breaker=now.breaker.settings(), cards=cards, guards=guards_of(now))
-    return Reloaded(applied=_differences(old, now), needs_restart=_differences(now, new), team=now)
+    return Reloaded(applied=differences(old, now), needs_restart=differences(now, new), team=now)
 
 
 def _taken_over(old: Team, new: Team) -> Team:
@@ -400,7 +409,8 @@ def _taken_over(old: Team, new: Team) -> Team:
     return replace(old, agents=agents, approvals=approvals, **sections)
 
 
-def _differences(one: Team, other: Team) -> tuple[str, ...]:
+def differences(one: Team, other: Team) -> tuple[str, ...]:
+    """Return the keys in which two teams differ, as in the file."""
     return tuple(
         dotted(place)
         for section in TeamFile.__struct_fields__

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from msgspec import Struct
 
@@ -12,16 +13,20 @@ from remit.config.device_gateway import with_gateway
 from remit.config.device_process import Command, DeviceProcess, announced, this_process
 from remit.config.device_service import Relaying, authority_of, relaying
 from remit.config.sections.relay import SharedSection
+from remit.config.serving import pricing_of
 from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
+from remit.config.team_policy import FileTeamPolicy, PresentTeam
+from remit.hub.hub import Hub
 from remit.relay.device.identity import Card
 from remit.relay.device.peers import Grants, PeerDevice, Peers
 from remit.relay.pairing.client import PairingGateway
 from remit.relay.pairing.service import PairingService
 from remit.relay.session.moves import ENDED
 from remit.runtime.clock import LoopClock
+from remit.server.app import Api
 from remit.server.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
-from remit.server.shared import TOKEN_FILE, BrowserSessions, Changes, serve_shared
+from remit.server.shared import TOKEN_FILE, BrowserLinks, Changes, serve_shared
 from remit.server.shared_pairing import pairing_routes
 from remit.server.shared_policies import GrantNames, OnPeers, policy_routes
 
@@ -35,8 +40,10 @@ class DeviceHere(Struct, frozen=True, kw_only=True):
     relay: Relaying
     news: DeviceNews
     status: Callable[[], OwnDeviceStatus]
-    sessions: BrowserSessions
+    links: BrowserLinks
     """Makes links that sign in browsers."""
+    hub: Hub | None
+    """The hub of the team, if something needs it."""
 
 
 @asynccontextmanager
@@ -47,8 +54,11 @@ async def device_here(
     overrides: tuple[str, ...] = (),
     shared: Mapping[str, SharedSection] | None = None,
     port: int = 0,
+    operator: bool = False,
 ) -> AsyncGenerator[DeviceHere]:
     """Run the team's device while the block lasts: its runs, its shared agents (or *shared*), and its local API.
+
+    The hub of the team is opened if something needs it; with *operator*, in any case.
 
     Raises a `RemitError` if another process runs it, or the API cannot listen on *port*.
     """
@@ -57,9 +67,11 @@ async def device_here(
     with using_device(team) as own:  # report what is missing before the hub is opened
         names = {each.device: each.card.name for each in Peers(own.state).list()}
     async with AsyncExitStack() as stack:
-        needs_hub = bool(sections) or any(profile.agent is not None for profile in team.profiles.values())
-        hub = await stack.enter_async_context(hub_of(team)) if needs_hub else None
-        changes, sessions = Changes(), BrowserSessions()
+        needs_hub = operator or bool(sections) or any(profile.agent is not None for profile in team.profiles.values())
+        present = PresentTeam(team)
+        hub = await stack.enter_async_context(hub_of(team, reloaded=present.replace)) if needs_hub else None
+        policy = None if hub is None else FileTeamPolicy(hub, present)
+        changes, links = Changes(), BrowserLinks()
         news = DeviceNews(_now_ms, lambda device: names.get(device, device))
         relay = await stack.enter_async_context(
             relaying(
@@ -97,8 +109,11 @@ async def device_here(
                 link=relay.link,
                 shared=relay.shared,
                 presence=relay.presence_of,
-                sessions=sessions,
+                links=links,
                 routes=routes,
+                team=team.name,
+                currency=team.currency,
+                operator=None if hub is None else partial(Api, hub, policy=policy, pricing=pricing_of(team)),
             )
         )
         stack.callback(news.close)
@@ -106,7 +121,7 @@ async def device_here(
         ready = asyncio.create_task(_tell_when_ready(relay, news))
         stack.callback(ready.cancel)
         with announced(folder, process):
-            yield DeviceHere(process=process, relay=relay, news=news, status=status.now, sessions=sessions)
+            yield DeviceHere(process=process, relay=relay, news=news, status=status.now, links=links, hub=hub)
 
 
 class _DeviceState:

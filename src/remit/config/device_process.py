@@ -26,7 +26,7 @@ PROCESS_FILE = "up.json"
 # Who asks for the holder of a lock takes the lock for an instant. A process that starts then tries again.
 _ATTEMPTS, _AGAIN_S = 10, 0.02
 
-Command = Literal["up", "chat", "share"]
+Command = Literal["up", "chat", "share", "dev"]
 
 
 class DeviceProcess(Struct, frozen=True, kw_only=True):

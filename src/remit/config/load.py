@@ -58,6 +58,7 @@ def load_team(
     serving: bool = True,
     code: bool = True,
     thorough: bool = False,
+    draft: str | None = None,
 ) -> Team:
     """Return the team in a file, or raise a `RemitError` with all errors.
 
@@ -65,11 +66,11 @@ def load_team(
     secrets may be missing from the environment. Without *serving*, those that running an agent does not need may be
     missing, and programs of MCP servers too. Without *code*, code that the file names is not imported; with *thorough*
     it is still looked up. With *secrets* and one of the others, models are checked as well, as far as possible without
-    calling them.
+    calling them. A *draft* is checked in place of the text of the file, and no file that it names is opened.
     """
     path = Path(path).absolute()
-    text = _text_of(path)
-    said, lines = _parsed(text, path)
+    text = read_text(path) if draft is None else draft
+    said, lines = parse_text(text, path)
     renamed_keys.rename(said, lines)
     source = _Source(path.name, lines, {})
     wrong = list(_secrets_in(said))
@@ -81,12 +82,13 @@ def load_team(
     if (team := _sound_part(said, wrong)) is not None:
         found = [checks.undecided(said, team), checks.misnamed(team, names), checks.unredactable(team)]
         found.append(checks.impossible_workflows(said, team, names))
-        found.append(checks.unplaced(team, path.parent))
-        found.append(schema_files.read_schemas(said, team, path.parent))
+        if draft is None:
+            found.append(checks.unplaced(team, path.parent))
+            found.append(schema_files.read_schemas(said, team, path.parent))
+            found.append(bus.mistaken(said, team, names, path.parent))
         found.append(undecided_reader(said, team))
         found.append(peers.mistaken(said, team, names))
         found.append(shared_agents.mistaken(said, team, names))
-        found.append(bus.mistaken(said, team, names, path.parent))
         if secrets:
             found.append(checks.unset(team, environ, serving=serving))
             found.append(peers.unprovable(said, team, path.parent, environ))
@@ -115,7 +117,7 @@ def load_team(
 
 def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
     """Return remarks about a loaded team and its deprecated keys, with their places in its file."""
-    said, lines = _parsed(_text_of(team.file), team.file)
+    said, lines = parse_text(read_text(team.file), team.file)
     return _Source(team.file.name, lines, {}).problems(said, [*renamed_keys.deprecated(said), *said_of])
 
 
@@ -125,7 +127,8 @@ _TOO_DEEP = "values are nested too deep"
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-def _text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a team file, or raise a `RemitError` if it cannot be read."""
     try:
         # Some editors write a byte order mark before the text.
         return path.read_bytes().decode("utf-8-sig")
@@ -138,7 +141,8 @@ def _text_of(path: Path) -> str:
         raise _invalid(path, [Problem(f"{path.name}:{line}", "this is not text in UTF-8")]) from error
 
 
-def _parsed(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
+def parse_text(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
+    """Return the values in a text and the lines of its keys, or raise a `RemitError` that names the invalid lines."""
     try:
         said = tomllib.loads(text)
         lines = TomlLines(text)

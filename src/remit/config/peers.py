@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from ipaddress import ip_network
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # most commands authenticate nobody
 ANYONE = "*"
 _OF_PROVIDERS = ("audience", "jwks", "algorithms", "user_claim")
 _INSTALL = "pip install 'remit[credentials]'"
+_CONSOLE_HOST = re.compile(r"(https?://)?([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.IGNORECASE)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -56,6 +58,10 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
             yield WrongPart(
                 ("serve", "proxies", each), f"`{each}` is neither an IP address nor a network like 10.0.0.0/8"
             )
+    for each in team.serve.console_hosts:
+        if not _CONSOLE_HOST.fullmatch(each):
+            how = "write `host`, `host:port`, or `http://host` for a name without encryption"
+            yield WrongPart(("serve", "console_hosts", each), f"`{each}` is not a host name; {how}")
     if (team.serve.certificate is None) != (team.serve.private_key is None):
         yield WrongPart(("serve",), "`certificate` and `private_key` go together: give both, or none")
     owners: dict[str, str] = {}

@@ -7,12 +7,17 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
+from remit.agents.model_prices import PriceBook
 from remit.config.composition import hub_of
 from remit.config.line_numbers import dotted
 from remit.config.peers import ANYONE, authenticator_of, key_of, unservable
+from remit.config.sections.peers import A2aSection
 from remit.config.team import Team
+from remit.config.team_policy import FileTeamPolicy, PresentTeam
 from remit.config.values import duration_ms
+from remit.documents.spend import Pricing
 from remit.policy.reception import Permission
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
@@ -20,14 +25,18 @@ from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.server.access import token_in
 from remit.server.app import Api
+from remit.server.console.hosts import ConsoleHosts
 from remit.server.server import Server
 from remit.server.worker_metrics import WorkerMetrics, WorkerPlace
 from remit.transports.credentials.incoming import KnownSender, RunCredentials
 from remit.transports.credentials.spending import Spending
 from remit.transports.listening import listening
 
-if TYPE_CHECKING:  # most teams do not serve A2A
+if TYPE_CHECKING:  # most teams do not serve A2A, or the console
+    from remit.server.a2a.guests import PublicAccess
     from remit.server.a2a.routes import Exposure
+    from remit.server.console.console import Console
+    from remit.transports.credentials.incoming import Authenticator
 
 log = logging.getLogger("remit")
 
@@ -37,6 +46,8 @@ FETCH_S = 10.0
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 TOKEN_FILE = "serve.token"
+LOCAL_CLIENT = "local"
+"""The name of whoever has the token in that file."""
 
 
 class TeamServer(NamedTuple):
@@ -58,9 +69,10 @@ async def serving(
     port: int | None = None,
     bound: socket.socket | None = None,
     place: WorkerPlace | None = None,
+    console: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncGenerator[TeamServer, None]:
-    """Open a team's hub and make its server; *host* and *port* override the team file.
+    """Open a team's hub and make its server; *host*, *port* and *console* override the team file.
 
     A worker process is given the socket that all workers share, *bound*, and its *place* among them.
     """
@@ -71,13 +83,16 @@ async def serving(
     token = None if team.clients or team.peers else _token_file(team, host)
     own: tuple[KnownSender, ...] = ()
     if token is not None:
-        own = (KnownSender(name="local", token=token_in(token), permissions=frozenset(Permission), may_approve=True),)
+        own = (local_client(token_in(token)),)
     wall_ms = LoopClock().wall_ms
     held = RunCredentials(wall_ms)
     metrics = None if place is None else WorkerMetrics(place)
+    present = PresentTeam(team)
     with bound or listening(host, port) as listener:
         async with (
-            hub_of(team, environ=environ, held=held, shared=place is not None, takes=True) as hub,
+            hub_of(
+                team, environ=environ, held=held, shared=place is not None, takes=True, reloaded=present.replace
+            ) as hub,
             _device_of(team, hub, environ),
         ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
@@ -91,13 +106,18 @@ async def serving(
                 environ=environ,
                 more=own,
             )
+            hosts = _hosts(team, host, listener)
             api = Api(
                 hub,
                 authenticator,
                 exposed=lambda: hub.cards if ANYONE in section.agents else section.agents,
-                a2a=_exposure(team, hub),
+                a2a=_exposure(team, hub, host, shared=place is not None),
                 proxies=section.proxies,
                 workers=metrics,
+                console=_console(team, hosts, hub, authenticator) if console or section.console else None,
+                hosts=hosts,
+                policy=FileTeamPolicy(hub, present, environ),
+                pricing=pricing_of(team),
             )
             server = Server(
                 api,
@@ -137,14 +157,57 @@ async def _device_of(team: Team, hub: Engine, environ: Mapping[str, str]) -> Asy
         yield
 
 
-def _exposure(team: Team, hub: Engine) -> "Exposure | None":
+def local_client(token: str) -> KnownSender:
+    """Return the user of this machine, who may do everything."""
+    return KnownSender(name=LOCAL_CLIENT, token=token, permissions=frozenset(Permission), may_approve=True)
+
+
+def _hosts(team: Team, host: str, bound: socket.socket) -> ConsoleHosts:
+    """Return the host names under which a team is served."""
+    public = () if team.a2a is None or team.a2a.url is None else (urlsplit(team.a2a.url),)
+    return ConsoleHosts(
+        bound.getsockname()[1],
+        host=host,
+        tls=team.serve.certificate is not None,
+        more=[*sorted(team.serve.console_hosts), *(f"{each.scheme}://{each.netloc}" for each in public)],
+        advice="Another name has to be in `console_hosts` of `[serve]`.",
+    )
+
+
+def _console(team: Team, hosts: ConsoleHosts, hub: Engine, clients: "Authenticator") -> "Console":
+    """Return the console of a team; raise a `RemitError` if this installation has none."""
+    from remit.server.console.console import Console
+    from remit.server.console.pages import is_built, not_built
+    from remit.server.console.sessions import ConsoleSessions
+    from remit.server.console.spent import SpentInStore
+
+    if not is_built():
+        raise not_built()
+    wall_ms = LoopClock().wall_ms
+    sessions = ConsoleSessions(hub.store.secret(), clients, SpentInStore(hub.store, wall_ms), wall_ms)
+    return Console(sessions, hosts, team=team.name, views=("operator",), currency=team.currency)
+
+
+def _exposure(team: Team, hub: Engine, host: str, *, shared: bool) -> "Exposure | None":
     """Return the A2A settings of a team; None if it does not serve A2A."""
     said = team.a2a
     if said is None:
         return None
+    from remit.server.a2a.grpc_server import GrpcListener
     from remit.server.a2a.routes import Exposure
     from remit.transports.addresses import OutboundHosts
 
+    grpc = None
+    if said.grpc_port is not None:
+        grpc = GrpcListener(
+            host=host,
+            port=said.grpc_port,
+            address=said.grpc_address,
+            certificate=team.serve.certificate and str(team.folder / team.serve.certificate),
+            key=team.serve.private_key and str(team.folder / team.serve.private_key),
+            calls=team.serve.connections,
+            shared=shared,
+        )
     return Exposure(
         agents=lambda: hub.cards if ANYONE in said.agents else said.agents,
         default=said.default,
@@ -152,8 +215,33 @@ def _exposure(team: Team, hub: Engine) -> "Exposure | None":
         key=key_of(team),
         required=said.require_remit,
         push=said.push,
-        reach=OutboundHosts(hosts=frozenset(host.lower() for host in said.push_hosts)),
+        reach=OutboundHosts(hosts=frozenset(each.lower() for each in said.push_hosts)),
+        public=_public(said) if said.public else None,
+        open=said.open,
+        grpc=grpc,
     )
+
+
+def _public(said: A2aSection) -> "PublicAccess":
+    from remit.server.a2a.guests import PublicAccess
+
+    return PublicAccess(
+        agents=said.public,
+        rate=said.public_rate,
+        open=said.public_open,
+        tokens=said.public_tokens,
+        time_ms=None if said.public_time is None else duration_ms(said.public_time),
+    )
+
+
+def pricing_of(team: Team) -> Pricing:
+    """Return the prices of a team, and the models that its agents have."""
+    found = {name: agent.model or agent.priced_as for name, agent in team.agents.items()}
+    models = {name: model for name, model in found.items() if model is not None}
+    if team.orchestrator is not None and team.orchestrator.model is not None:
+        models[team.orchestrator.name] = team.orchestrator.model
+    book = PriceBook({model: each.price() for model, each in team.prices.items()}, team.currency)
+    return Pricing(price=book.price, models=models, currency=team.currency)
 
 
 def _token_file(team: Team, host: str) -> Path:

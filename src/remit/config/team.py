@@ -18,6 +18,7 @@ from remit.config.sections.hub import (
     BudgetsSection,
     ContextSection,
     LimitsSection,
+    PriceSection,
     RedactionSection,
     RuleSection,
     StoreSection,
@@ -26,7 +27,7 @@ from remit.config.sections.hub import (
 from remit.config.sections.orchestration import OrchestratorSection, StepSection, WorkflowSection
 from remit.config.sections.peers import A2aSection, ClientSection, IdentitySection, PeerSection, ServeSection
 from remit.config.sections.relay import ProfileSection, RelaySection, SharedSection
-from remit.config.values import AgentName, Code, Section, duration_ms
+from remit.config.values import AgentName, Code, Currency, ModelName, Section, duration_ms
 from remit.policy.limits import Limits
 
 
@@ -41,6 +42,11 @@ class TeamFile(Section, frozen=True, kw_only=True):
     )
     limits: Annotated[LimitsSection, Meta(description="Limits of every delegation.")] = LimitsSection()
     budgets: Annotated[BudgetsSection, Meta(description="Time and tokens.")] = BudgetsSection()
+    prices: Annotated[
+        dict[ModelName, PriceSection],
+        Meta(description="What models cost, by name as in `model`; see [spend](budgets.md#what-it-costs)."),
+    ] = {}
+    currency: Annotated[Currency, Meta(description="The currency of all `prices`.")] = "USD"
     breaker: Annotated[BreakerSection, Meta(description="When calls to a failing agent are refused.")] = (
         BreakerSection()
     )

@@ -9,15 +9,28 @@ from remit.config.team import Team, TeamFile
 from remit.detectors.pipeline import KINDS
 from remit.policy.withheld import can_be_used, fields_asking, key_to_add
 from remit.protocol.card import AgentCard, Sees, ToolCard
-from remit.protocol.problems import WrongPart
+from remit.protocol.problems import WrongPart, did_you_mean
 
 
 def warnings_about(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[WrongPart]:
     """Return warnings; *tools* are those of the team's hub, or those that the source shows."""
     yield from unencrypted(team)
+    yield from _unused_prices(team)
     if team.redaction.enabled:
         yield from _blind_tools(team, tools or {})
         yield from _blind_capabilities(team, tools or {})
+
+
+def _unused_prices(team: TeamFile) -> Iterator[WrongPart]:
+    """Warn about prices of models whose names are nearly those of the team's models: they are probably mistyped."""
+    section = team.orchestrator
+    named = [each.model or each.priced_as for each in team.agents.values()]
+    named += [] if section is None else [section.model]
+    used = {model for model in named if model is not None}
+    known = used | {model.partition(":")[2] or model for model in used}
+    for model in team.prices.keys() - known:
+        if near := did_you_mean(model, sorted(known)):
+            yield WrongPart(("prices", model), f"no agent of the team has this model{near}")
 
 
 def tools_in_source(team: Team) -> dict[str, ToolCard]:

@@ -130,6 +130,19 @@ StepAfter = Annotated[
     ),
 ]
 Positive = Annotated[int, Meta(ge=1)]
+# No model costs so much; a price beyond it is one for a single token.
+Amount = Annotated[
+    float,
+    Meta(ge=0, le=1_000_000, extra={"rule": "expected the price of a million tokens, a number of 0 or more"}),
+]
+Currency = Annotated[
+    str,
+    Meta(
+        title="currency",
+        pattern=r"^[A-Z]{3}\Z",
+        extra={"rule": "expected a currency of three capital letters, such as EUR"},
+    ),
+]
 Url = Annotated[
     str,
     Meta(
@@ -160,6 +173,14 @@ HostName = Annotated[
         title="host",
         pattern=r"^[A-Za-z0-9._:-]{1,253}\Z",
         extra={"rule": 'expected the name or address of a host, such as "hooks.internal", without a port'},
+    ),
+]
+HostAndPort = Annotated[
+    str,
+    Meta(
+        title="host and port",
+        pattern=r"^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}\Z",
+        extra={"rule": 'expected a host and its port, such as "agents.example.com:443"'},
     ),
 ]
 HeaderName = Annotated[

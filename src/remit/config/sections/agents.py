@@ -52,6 +52,13 @@ class AgentSection(Section, frozen=True, kw_only=True):
             "in pydantic-ai, or the model's name on the server at `base_url`."
         ),
     ] = None
+    priced_as: Annotated[
+        ModelName | None,
+        Meta(
+            description="The model whose price counts for the tokens of an agent that has no `model` and names "
+            "none in its answer."
+        ),
+    ] = None
     base_url: Annotated[Url | None, Meta(description="The URL of an OpenAI-compatible server for the model.")] = None
     api_key: Annotated[
         Secret | None, Meta(description="The API key for the model (default: the provider's environment variable).")
@@ -375,6 +382,12 @@ class McpSection(Section, frozen=True, kw_only=True):
     max_output: Annotated[
         Positive, Meta(description="Maximum characters of a result that an agent is given; the rest is cut off.")
     ] = MAX_OUTPUT
+    files: Annotated[
+        bool,
+        Meta(
+            description="Whether results are objects with `content` and `files`: pictures, sounds, other data, links."
+        ),
+    ] = False
 
 
 def _read(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:

@@ -1,10 +1,11 @@
-"""Sections for the hub: store, limits, budgets, breaker, context, telemetry, rules, approvals and redaction."""
+"""Sections for the hub: store, limits, budgets, prices, breaker, context, telemetry, rules, approvals and redaction."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
 from remit.config.values import (
+    Amount,
     Between,
     DatabaseUrl,
     Duration,
@@ -24,6 +25,7 @@ from remit.config.values import (
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.plan import Share
+from remit.policy.prices import Price
 from remit.policy.rules import Editable, Pattern, Rule
 from remit.protocol.card import Authority
 from remit.protocol.remit import Count
@@ -159,6 +161,23 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
     delegation_time: Annotated[Duration, Meta(description="Time of a delegation if the caller sets none.")] = duration(
         _LIMITS.delegation_time_ms
     )
+
+
+class PriceSection(Section, frozen=True, kw_only=True):
+    """The price of a model for each million tokens, from which costs are estimated."""
+
+    input: Annotated[Amount, Meta(description="Price of a million tokens that the model reads.")]
+    output: Annotated[Amount, Meta(description="Price of a million tokens that it writes.")]
+    cached: Annotated[
+        Amount | None,
+        Meta(
+            description="Price of a million tokens that its provider reads from a cache (default: the same as `input`)."
+        ),
+    ] = None
+
+    def price(self) -> Price:
+        """Return the price."""
+        return Price(input=self.input, output=self.output, cached=self.cached)
 
 
 class BreakerSection(Section, frozen=True, kw_only=True):

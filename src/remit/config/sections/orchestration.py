@@ -96,6 +96,7 @@ class StepSection(Section, frozen=True, kw_only=True):
             "`include_contents`, and of its notes by `known` (default: all)."
         ),
     ] = None
+    files: Annotated[bool, Meta(description="Whether its callee gets the files of the workflow's request.")] = False
 
     def step(self) -> Step:
         """Return the step for a workflow."""

@@ -8,8 +8,10 @@ from remit.config.values import (
     KEY_PATH,
     REVOKED_PATH,
     TRUSTED_PATH,
+    AgentName,
     Callee,
     Duration,
+    HostAndPort,
     HostName,
     Positive,
     PublicKey,
@@ -18,6 +20,8 @@ from remit.config.values import (
     Url,
     UserName,
 )
+from remit.protocol.card import Rate
+from remit.protocol.remit import Count
 from remit.transports.credentials.algorithms import ALGORITHMS, Algorithm
 
 
@@ -125,6 +129,16 @@ class ServeSection(Section, frozen=True, kw_only=True):
         str | None, Meta(description="The certificate for https, a PEM file relative to the team file's folder.")
     ] = None
     private_key: Annotated[str | None, Meta(description="The private key of that certificate, a PEM file.")] = None
+    console: Annotated[
+        bool, Meta(description="Whether to serve the console for browsers, too; see [console.md](console.md).")
+    ] = False
+    console_hosts: Annotated[
+        frozenset[str],
+        Meta(
+            description="Further host names that browsers use for the console and MCP hosts for `/mcp`, such as that "
+            "of an https proxy: `host`, `host:port`, or `http://host` for a name without encryption."
+        ),
+    ] = frozenset()
 
 
 class A2aSection(Section, frozen=True, kw_only=True):
@@ -139,6 +153,20 @@ class A2aSection(Section, frozen=True, kw_only=True):
     url: Annotated[
         Url | None, Meta(description="The public URL of the server (default: the address that each client uses).")
     ] = None
+    grpc_port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)] | None,
+        Meta(
+            description="The port for gRPC at the `host` and with the certificate of `[serve]`, which needs the extra "
+            "`a2a`; 0 means any free port. Without it there is no gRPC."
+        ),
+    ] = None
+    grpc_address: Annotated[
+        HostAndPort | None,
+        Meta(
+            description="`host:port` for gRPC in agent cards (default: the host of `url` or of the address that each "
+            "client uses, and `grpc_port`)."
+        ),
+    ] = None
     require_remit: Annotated[bool, Meta(description="Whether clients must use the extension that carries a remit.")] = (
         False
     )
@@ -147,3 +175,23 @@ class A2aSection(Section, frozen=True, kw_only=True):
         frozenset[HostName],
         Meta(description="Hosts in private networks that may receive push notifications."),
     ] = frozenset()
+    open: Annotated[int, Meta(ge=1, le=100_000, description="How many tasks of one client may be at work at once.")] = (
+        256
+    )
+    public: Annotated[
+        frozenset[AgentName],
+        Meta(description="Agents that everybody may ask, without a token: see [public agents](a2a.md#public-agents)."),
+    ] = frozenset()
+    public_rate: Annotated[
+        Rate,
+        Meta(description="How many messages without a token one address may send: `{ calls = 60, seconds = 60 }`."),
+    ] = Rate(60, 60)
+    public_open: Annotated[
+        int, Meta(ge=1, le=1_000, description="How many tasks of one address without a token may be at work at once.")
+    ] = 4
+    public_tokens: Annotated[
+        Count | None, Meta(description="Tokens of a task without a token (default: those of a run).")
+    ] = None
+    public_time: Annotated[
+        Duration | None, Meta(description="Time of a task without a token (default: that of a run).")
+    ] = None
