@@ -32,6 +32,7 @@ _HOMES = {
         "Strategy", "Usage", "View",
     ),
     "remit.protocol.errors": ("Code", "Fault", "Origin", "Problem", "RemitError", "SourceLine", "fault"),
+    "remit.protocol.files": ("File",),
     "remit.protocol.lifecycle": ("Status",),
     "remit.protocol.records": (
         "Approval", "ChainBreak", "Delegation", "Delta", "Kind", "Notice", "Progress", "Record", "Refusal",
@@ -43,6 +44,8 @@ _HOMES = {
     "remit.runtime.events": ("Events",),
     "remit.runtime.audit": ("AuditVerdict",),
     "remit.runtime.ports": ("Approver", "Decision", "Question"),
+    "remit.server.a2a.guests": ("PublicAccess",),
+    "remit.server.a2a.routes": ("Exposure",),
     "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -49,6 +49,7 @@ from remit.protocol.errors import Problem as Problem
 from remit.protocol.errors import RemitError as RemitError
 from remit.protocol.errors import SourceLine as SourceLine
 from remit.protocol.errors import fault as fault
+from remit.protocol.files import File as File
 from remit.protocol.lifecycle import Status as Status
 from remit.protocol.records import Approval as Approval
 from remit.protocol.records import ChainBreak as ChainBreak
@@ -74,6 +75,8 @@ from remit.runtime.events import Events as Events
 from remit.runtime.ports import Approver as Approver
 from remit.runtime.ports import Decision as Decision
 from remit.runtime.ports import Question as Question
+from remit.server.a2a.guests import PublicAccess as PublicAccess
+from remit.server.a2a.routes import Exposure as Exposure
 from remit.stores.sqlite import SqliteStore as SqliteStore
 from remit.stores.sqlite import verify_file as verify_file
 from remit.text.components import Component as Component

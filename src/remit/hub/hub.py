@@ -107,7 +107,7 @@ class Hub(OldHubNames, Engine):
         shared: bool = False,
     ) -> None:
         self._isolation = Isolation()
-        self._mcp = HubMcpServers()
+        self._mcp = HubMcpServers(can_ask_person=approver is not None)
         self._telemetry: HubTelemetry | None = None
         self.bus: Bus | None = None
         limits = limits or Limits()
@@ -186,9 +186,8 @@ class Hub(OldHubNames, Engine):
     def add(self, name: str, agent: object, **options: Unpack[AgentOptions]) -> None:
         """Add an agent: a function, async or not, a `ModelAgent`, or an agent of any framework that Remit knows.
 
-        With `isolation="process"` it may also be a text, `"module:function"`: then the hub itself does not import it.
-        *env* names environment variables that its process is given besides those that every program needs; *sandbox*
-        keeps it from all files, hosts and processes that are not named. `AgentOptions` lists the options.
+        With `isolation="process"` it may be a text, `"module:function"`, and the hub does not import it. *env* names
+        more variables for its process; *sandbox* keeps it from all files, hosts and processes that are not named.
         """
         if options.get("isolation") == "process":
             function = None if isinstance(agent, str) else function_of(agent)
@@ -200,6 +199,7 @@ class Hub(OldHubNames, Engine):
             raise team_invalid(f'agent `{name}`: `env` and `sandbox` need isolation="process"')
         function = function_of(agent)
         card = local_card(name, agent, function, options)
+        self._mcp.note_model(card, agent)
         threads = Threads(name, min(card.concurrency, MAX_THREADS))
         code = agent_from(function, threads)
         self.register(card, self._orchestration.placed(card, code, self.ranking, options), closing(function, threads))
@@ -245,20 +245,21 @@ class Hub(OldHubNames, Engine):
         a2a: "Exposure | bool" = False,
         host: str = "127.0.0.1",
         port: int = 0,
+        hosts: Collection[str] = (),
     ) -> AbstractAsyncContextManager[str]:
         """Serve this hub, which is open, over HTTP until the block ends; the block is given the address.
 
         *clients* and *hubs* are the senders that are accepted: tokens by name. A hub speaks for its agents, under the
         name that it gives itself. *permissions* grants more by name: `metrics` reads the metrics, `read` the runs and
         records of all users, `control` cancels the runs of all users. Users of the clients in *may_approve* may approve
-        or deny questions about their own runs over MCP. *agents* are those that can be asked (default: all).
-        *users* lists, by client, the users that it may ask for (default: any). With *a2a* the agents also speak A2A,
-        below `/a2a/NAME`.
+        or deny questions about their own runs over MCP. *agents* are those that can be asked (default: all). *users*
+        lists, by client, the users that it may ask for (default: any). With *a2a* the agents also speak A2A, below
+        `/a2a/NAME`. *hosts* are more host names of `/mcp`: `host`, `host:port`, or `http://host` without encryption.
         """
         from remit.hub.serving import serving  # most hubs are not served
 
         senders = clients or {}, hubs or {}, permissions or {}
-        return serving(self, *senders, may_approve, agents, users or {}, a2a, host, port)
+        return serving(self, *senders, may_approve, agents, users or {}, a2a, host, port, hosts)
 
     def mcp(
         self,
@@ -274,8 +275,7 @@ class Hub(OldHubNames, Engine):
         Only the tools in *allow* become tools of the hub, with the name `NAME.TOOL`, or with *prefix* in the place of
         NAME. The server starts with the first request to an agent that may use one of them, and ends with the hub. It
         gets *env* and the variables of this process that every program needs; *token* authenticates this hub to a
-        server at a *url*. *sees* are the kinds of personal data that its tools are given in clear, as with `tool`: one
-        list for all its tools, or one for each tool.
+        server at a *url*. *sees* are the kinds of personal data that its tools are given in clear: for all, or by tool.
         """
         self.add_mcp(mcp_settings(name, command, args, allow, options))
 

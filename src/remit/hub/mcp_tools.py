@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from remit.agents.model import ModelAgent
 from remit.hub.cards import listed, refuse_unknown, seen_by_server
+from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer
 from remit.runtime.brief import Brief
 from remit.runtime.engine import Engine
@@ -27,23 +29,38 @@ class McpOptions(TypedDict, total=False):
     prefix: str | None
     time_ms: int | None
     max_output: int | None
+    pins: Path | str | None
+    files: bool
 
 
 class HubMcpServers:
     """The MCP servers of one hub, by the names of their tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, can_ask_person: bool) -> None:
+        self._can_ask_person = can_ask_person
         self._by_tool: dict[str, McpServer] = {}
+        self._of_models: set[str] = set()
+        """The tools that agents with a model of their own may use."""
 
     def add(self, hub: Engine, settings: "Settings") -> Callable[[], Awaitable[None]]:
         """Register the tools of a server, and return what stops the server."""
         from remit.agents.mcp.server import McpServer
+        from remit.agents.mcp.settings import Offered
 
-        server = McpServer(settings, hub.describe_tool)
+        def offered() -> Offered:
+            sampling = not self._of_models.isdisjoint(server.names)
+            return Offered(elicitation=self._can_ask_person, sampling=sampling)
+
+        server = McpServer(settings, hub.describe_tool, offered=offered)
         for tool in server.tools():
             hub.register_tool(tool)
             self._by_tool[tool.card.name] = server
         return server.close
+
+    def note_model(self, card: AgentCard, agent: object) -> None:
+        """Note the tools of an agent that is backed by a model, which their servers may use for texts."""
+        if isinstance(agent, ModelAgent):
+            self._of_models |= card.tools
 
     def equip(self, agent: Agent) -> Agent:
         """Return an agent that starts once the parameters of the MCP tools that it may use are known."""
@@ -75,4 +92,6 @@ def mcp_settings(
         prefix=get("prefix"),
         time_s=TIME_S if time_ms is None else time_ms / 1_000,
         max_output=MAX_OUTPUT if max_output is None else max_output,
+        pins=None if (pins := get("pins")) is None else Path(pins),
+        files=get("files", False),
     )

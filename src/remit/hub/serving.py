@@ -3,6 +3,8 @@
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from remit.agents.model_prices import PriceBook
+from remit.documents.spend import Pricing
 from remit.hub.cards import names_of, permissions_of
 from remit.protocol.problems import did_you_mean
 from remit.runtime.clock import LoopClock
@@ -10,9 +12,12 @@ from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
+from remit.server.console.hosts import ConsoleHosts
 from remit.server.server import Server
 from remit.transports.credentials.incoming import Authenticator, KnownSender
 from remit.transports.listening import listening
+
+_ADVICE = "Another name has to be in `hosts` of `Hub.serve`."
 
 
 @asynccontextmanager
@@ -27,6 +32,7 @@ async def serving(
     a2a: Exposure | bool,
     host: str,
     port: int,
+    hosts: Collection[str] = (),
 ) -> AsyncGenerator[str, None]:
     """Serve a hub until the block ends, and yield its address; `Hub.serve` describes the arguments."""
     named = [(name, token, False) for name, token in clients.items()]
@@ -45,13 +51,17 @@ async def serving(
         for name, token, is_hub in named
     ]
     exposed = None if agents is None else names_of(agents, "served", "agents")
-    api = Api(
-        hub,
-        Authenticator(known, wall_ms=LoopClock().wall_ms),
-        exposed=lambda: hub.cards if exposed is None else exposed,
-        a2a=Exposure() if a2a is True else a2a or None,
-    )
     with listening(host, port) as bound:
+        more = sorted(names_of(hosts, "served", "hosts"))
+        names = ConsoleHosts(bound.getsockname()[1], host=host, more=more, advice=_ADVICE)
+        api = Api(
+            hub,
+            Authenticator(known, wall_ms=LoopClock().wall_ms),
+            exposed=lambda: hub.cards if exposed is None else exposed,
+            a2a=Exposure() if a2a is True else a2a or None,
+            hosts=names,
+            pricing=Pricing(price=PriceBook().price),
+        )
         async with Server(api, bound=bound) as server:
             yield server.address
 
