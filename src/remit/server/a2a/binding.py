@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from remit.dialects.a2a.errors import OWN_RPC, Declined, Error, ErrorBody, error_body
 from remit.dialects.a2a.extension import EXTENSION
+from remit.dialects.a2a.protojson import plain
 from remit.dialects.a2a.types import (
     EXTENSIONS_HEADER,
     MEDIA_TYPE,
@@ -29,14 +30,16 @@ from remit.dialects.a2a.types import (
     extensions_of,
     is_spoken,
 )
+from remit.policy.reception import Sender
 from remit.protocol.codec import convert, decode, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
+from remit.server.a2a.guests import Guests
 from remit.server.a2a.task_records import A2aCall
 from remit.server.a2a.tasks import Streaming, Tasks
 from remit.server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.server.delegations import Delegations
-from remit.server.refusals import note
+from remit.server.refusals import REFUSALS, SENDER, Refusals, note
 from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import KEEP_ALIVE
 
@@ -58,6 +61,10 @@ class A2aOperation(NamedTuple):
     takes: type[Struct]
     does: Callable[[A2aCall, Any], Awaitable[Struct | Streaming]]
 
+    async def run(self, asked: A2aCall, params: dict[str, Json]) -> Struct | Streaming:
+        """Return the result of the operation; raise a `RemitError` for invalid parameters."""
+        return await self.does(asked, convert(plain(params, self.takes), self.takes))
+
 
 class RpcRequest(Struct, frozen=True, kw_only=True):
     """A JSON-RPC 2.0 request."""
@@ -71,8 +78,9 @@ class RpcRequest(Struct, frozen=True, kw_only=True):
 class _Reply:
     """How one request is answered, in its binding."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, headers: Headers) -> None:
         self._send = send
+        self._headers = headers
         self.started = False
         self.active: tuple[tuple[bytes, bytes], ...] = ()
 
@@ -122,8 +130,17 @@ class _Reply:
 class _Rest(_Reply):
     """HTTP+JSON: plain values, and errors as google.rpc.Status."""
 
+    @property
+    def _json(self) -> tuple[bytes, bytes]:
+        """The specification's own media type for clients that name it, and plain JSON for all others."""
+        return (
+            _A2A_JSON
+            if any(MEDIA_TYPE in self._headers.get(each, "") for each in ("accept", "content-type"))
+            else _JSON
+        )
+
     async def value(self, value: Struct) -> None:
-        await self.whole(200, encode(value), _A2A_JSON)
+        await self.whole(200, encode(value), self._json)
 
     def event(self, value: Struct) -> bytes:
         return encode(value)
@@ -137,7 +154,7 @@ class _Rest(_Reply):
                 "details": error.details,
             }
         }
-        await self.whole(error.status, encode(body), _A2A_JSON, *_beside(error))
+        await self.whole(error.status, encode(body), self._json, *_beside(error))
 
 
 class _Rpc(_Reply):
@@ -173,12 +190,19 @@ class Bindings:
     """Reads requests in either binding, runs them, and answers."""
 
     def __init__(
-        self, delegations: Delegations, tasks: Tasks, *, serves: Callable[[str], bool], required: bool
+        self,
+        delegations: Delegations,
+        tasks: Tasks,
+        *,
+        serves: Callable[[str], bool],
+        required: bool,
+        guests: Guests | None = None,
     ) -> None:
         self._delegations = delegations
+        self._guests = guests
         self._serves = serves
         self._required = required
-        self._methods: dict[str, A2aOperation] = {
+        self.methods: dict[str, A2aOperation] = {
             "SendMessage": A2aOperation(SendMessage, tasks.send),
             "SendStreamingMessage": A2aOperation(SendMessage, tasks.stream),
             "GetTask": A2aOperation(GetTask, tasks.get),
@@ -194,16 +218,16 @@ class Bindings:
 
     async def rpc(self, agent: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a JSON-RPC request."""
-        reply = _Rpc(send)
+        headers = headers_of(scope)
+        reply = _Rpc(send, headers)
 
         async def act() -> None:
-            headers = headers_of(scope)
-            asked = await self._asked(agent, scope, headers, receive)
+            asked = await self.asked(agent, scope, headers, receive)
             call = await read_as(lambda raw: _call(raw, reply), await read_json(headers, receive))
             reply.active = _ACTIVE if asked.extended else ()
-            operation = self._methods.get(call.method)
+            operation = self.methods.get(call.method)
             if operation is None:
-                known = ", ".join(self._methods)
+                known = ", ".join(self.methods)
                 raise Declined(
                     Error.METHOD_NOT_FOUND, f"unknown A2A 1.0 method `{call.method[:100]}`; known methods: {known}"
                 )
@@ -214,17 +238,17 @@ class Bindings:
 
     async def rest(self, agent: str, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer an HTTP+JSON request; *path* is the part after the agent's address."""
-        reply = _Rest(send)
+        headers = headers_of(scope)
+        reply = _Rest(send, headers)
 
         async def act() -> None:
-            headers = headers_of(scope)
-            asked = await self._asked(agent, scope, headers, receive)
+            asked = await self.asked(agent, scope, headers, receive)
             reply.active = _ACTIVE if asked.extended else ()
             method, named = _routed(scope["method"], path)
-            operation = self._methods[method]
+            operation = self.methods[method]
             given: dict[str, Json] = {}
             if scope["method"] == "POST" and headers.get("content-length", "0") != "0":
-                given = await read_as(_object, await read_json(headers, receive))
+                given = await read_as(object_in, await read_json(headers, receive))
             elif scope["method"] != "POST":
                 given = _query(scope)
             await self._do(operation, asked, given | named, reply)
@@ -232,17 +256,16 @@ class Bindings:
         await _answered(act, reply, scope)
 
     async def _do(self, operation: A2aOperation, asked: A2aCall, params: dict[str, Json], reply: _Reply) -> None:
-        done = await operation.does(asked, convert(params, operation.takes))
+        done = await operation.run(asked, params)
         if isinstance(done, Streaming):
             assert asked.receive is not None, "only valid over HTTP"
             await reply.stream(done, self._delegations, asked.receive)
         else:
             await reply.value(done)
 
-    async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> A2aCall:
+    async def asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> A2aCall:
         """Return the caller, once it is authenticated, permitted, and uses a supported version."""
-        # A host sees only what its own client asked for, whatever the permissions of that client.
-        sender = replace(await self._delegations.sender(scope, headers), permissions=frozenset())
+        sender = await self._sender(agent, scope, headers)
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
             why = f"no agent `{agent[:100]}` is available to {sender.name}"
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
@@ -263,6 +286,15 @@ class Bindings:
             )
         return A2aCall(sender=sender, agent=agent, headers=headers, extended=extended, receive=receive)
 
+    async def _sender(self, agent: str, scope: Scope, headers: Headers) -> Sender:
+        if self._guests is not None and self._guests.may_ask(agent, headers):
+            refusals: Refusals = scope[REFUSALS]
+            sender = self._guests.sender(refusals.address_of(scope, headers))
+            scope[SENDER] = sender.name
+            return sender
+        # A host sees only what its own client asked for, whatever the permissions of that client.
+        return replace(await self._delegations.sender(scope, headers), permissions=frozenset())
+
 
 async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Scope) -> None:
     """Run an operation, and answer with its error if it fails."""
@@ -281,7 +313,8 @@ async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Sc
             await reply.error(error_body(Declined(Error.INTERNAL_ERROR, f"the server failed ({type(error).__name__})")))
 
 
-def _object(raw: bytes) -> dict[str, Json]:
+def object_in(raw: bytes) -> dict[str, Json]:
+    """Return the JSON object in a body; raise a `RemitError` if there is none."""
     return convert(decode(raw, object), dict[str, Json])
 
 
@@ -313,21 +346,16 @@ def _parameter(scope: Scope, name: str) -> str:
     return dict(parse_qsl(scope["query_string"].decode("latin-1"))).get(name, "")
 
 
-_NUMBERS = ("historyLength", "pageSize")
 _TRUTHS = {"true": True, "false": False}
 
 
 def _query(scope: Scope) -> dict[str, Json]:
-    """Return query parameters as they would be in a body; values of other types stay strings."""
-    found: dict[str, Json] = {}
-    for name, text in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
-        value: Json = text
-        if name in _NUMBERS and text.removeprefix("-").isdecimal() and text.isascii() and len(text) <= 15:
-            value = int(text)
-        elif name == "includeArtifacts" and text in _TRUTHS:
-            value = _TRUTHS[text]
-        found[name] = value
-    return found
+    """Return query parameters as they would be in a body, where a number may be a text."""
+    given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return {
+        name: _TRUTHS.get(text, text) if name in ("includeArtifacts", "include_artifacts") else text
+        for name, text in given
+    }
 
 
 def _routed(method: str, path: str) -> tuple[str, dict[str, Json]]:

@@ -91,8 +91,11 @@ class Push:
         return (await self._kept(task))[1].configs
 
     async def judge(self, config: PushConfig) -> None:
-        """Raise a `RemitError` for an address that notifications may not be sent to."""
-        await looked_up(config.url, self._reach)
+        """Raise a `RemitError` for an address that notifications may not be sent to.
+
+        A name that nobody knows now may be known when there is something to send; then it is judged again.
+        """
+        await looked_up(config.url, self._reach, unknown=True)
 
     async def add(
         self,

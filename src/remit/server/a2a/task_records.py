@@ -9,13 +9,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.dialects.a2a.errors import Declined, Error
-from remit.dialects.a2a.requests import message_of
+from remit.dialects.a2a.requests import message_of, unique_id
 from remit.dialects.a2a.responses import TaskPresentation, ended_task, state_of, under_way
-from remit.dialects.a2a.types import AGENT, ENDED, PAGE, A2aMessage, ListTasks, Task, TaskList, TaskState, milliseconds
+from remit.dialects.a2a.types import (
+    AGENT,
+    ENDED,
+    PAGE,
+    A2aMessage,
+    AskedMessage,
+    ListTasks,
+    Task,
+    TaskList,
+    TaskState,
+    milliseconds,
+)
 from remit.policy.reception import Sender, there
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Refusal
+from remit.protocol.submission import Submission
 from remit.runtime.ports import RunState, RunSummary
 from remit.server.access import may_see, visible
 from remit.server.bodies import Headers, Receive
@@ -33,10 +45,18 @@ class A2aCall(Struct, frozen=True, kw_only=True):
     extended: bool
     receive: Receive | None = None
     """Receives the disconnect of the client."""
+    time_ms: int | None = None
+    """How long the client waits for an answer, if the protocol says it."""
 
     def context(self, session: str) -> str:
         """Return the sender's name of a session: sessions of a hub are stored with the hub's name before its own."""
         return there(session, self.sender.name) if self.sender.is_hub else session
+
+    def in_time(self, sent: Submission) -> Submission:
+        """Return a submission that may take no longer than the client waits."""
+        if self.time_ms is None or (sent.deadline_ms is not None and sent.deadline_ms <= self.time_ms):
+            return sent
+        return replace(sent, deadline_ms=self.time_ms)
 
 
 class FoundTask(Struct, frozen=True, kw_only=True):
@@ -100,6 +120,31 @@ class TaskRecords:
             changed_ms=summary.changed_ms,
         )
         return await self._with_continuations(asked, found) if found.state is TaskState.INPUT_REQUIRED else found
+
+    async def id_for(self, asked: A2aCall, message: AskedMessage) -> str:
+        """Return the id of the request of a client's message.
+
+        Clients repeat message ids: the same message is answered once, a different one under the same id is another
+        request. The same message is a new one, too, once its first task was cancelled or continued, since its sender
+        had the answer then.
+        """
+        first = id = unique_id(message, asked.agent)
+        number = 1
+        while (summary := await self._known(asked, id)) is not None and not message.task_id:
+            found = await self.find(asked, summary.run)
+            if found.state is not TaskState.CANCELED and len(found.runs) == 1:
+                break
+            number += 1
+            id = f"{first}.{number}"
+        return id
+
+    async def _known(self, asked: A2aCall, id: str) -> RunSummary | None:
+        try:
+            return await self._delegations.find(id, asked.sender)
+        except RemitError as error:
+            if error.fault.code is not Code.NOT_FOUND:
+                raise
+            return None
 
     async def _under_way(self, summary: RunSummary) -> FoundTask:
         question = await self._question(summary.run)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.parts import AcceptedContent
 from remit.dialects.a2a.requests import message_of, submission
-from remit.dialects.a2a.responses import Stream, TaskPresentation, declines, ended_task, under_way
+from remit.dialects.a2a.responses import Stream, TaskPresentation, bare_message, declines, ended_task, under_way
 from remit.dialects.a2a.types import (
     A2aMessage,
     A2aObject,
@@ -30,21 +30,24 @@ from remit.dialects.a2a.types import (
     TaskState,
 )
 from remit.policy.reception import Sender
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, Notice, Record, Refusal
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
 from remit.runtime.ports import SessionOwner
 from remit.runtime.sessions import resumed
+from remit.server.a2a.guests import Guests, OpenTasks, is_guest
 from remit.server.a2a.push import Push
 from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, continuation_of, cut, invalid, no_task
 from remit.server.delegations import Delegations, Handle
-from remit.server.streams import Following, ends, follow_records
+from remit.server.streams import KEEP_ALIVE_S, Following, ends, follow_records, is_open
 from remit.text.narration import hidden_names
 
 # How long a task is reserved for the first message that continues it, unless that message was refused.
 CLAIM_MS = 30_000
+# How often a task that waits for its user is looked at while somebody reads along: any process may continue it.
+LOOK_S = 1.0
 
 
 class Nothing(A2aObject, frozen=True, kw_only=True):
@@ -73,12 +76,21 @@ class Begun(NamedTuple):
 class Tasks:
     """The tasks of one server."""
 
-    def __init__(self, delegations: Delegations, wall_ms: Callable[[], int], push: Push | None) -> None:
+    def __init__(
+        self,
+        delegations: Delegations,
+        wall_ms: Callable[[], int],
+        push: Push | None,
+        open: OpenTasks,
+        guests: Guests | None = None,
+    ) -> None:
         self._delegations = delegations
         self._hub = delegations.hub
         self._standing = TaskRecords(delegations)
         self._wall_ms = wall_ms
         self._push = push
+        self._open = open
+        self._guests = guests
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -134,6 +146,10 @@ class Tasks:
         self, asked: A2aCall, request: Request, telling: TaskPresentation, found: FoundTask | None, how: Configuration
     ) -> Begun:
         going = await self._delegations.begin(request)
+        if isinstance(going, ActiveRun):
+            self._open.began(asked.sender.name, going.task)
+            if self._guests is not None and is_guest(asked.sender):
+                self._guests.open.began(request.remit.user, going.task)
         said = [] if found is None else await self._standing.history(found, telling, answered=True)
         said.append(message_of(request, task=telling.task, context=telling.context))
         return Begun(asked, request, telling, found, cut(said, how.history_length), going)
@@ -163,10 +179,22 @@ class Tasks:
             await self._pushing().judge(how.task_push_notification_config)
         traceparent = asked.headers.get("traceparent")
         sent = submission(message, asked.agent, extended=asked.extended, traceparent=traceparent)
-        found = await self._continued_task(asked, message) if message.task_id else None
+        if not asked.sender.is_hub:
+            # A hub that is known here as a client may use the extension, too; it does not speak for agents then.
+            sent = replace(sent, origin=USER)
+        if not asked.extended:
+            sent = replace(sent, id=await self._standing.id_for(asked, message))
+        self._open.admit(asked.sender.name, asked.sender.name)
+        if self._guests is not None and is_guest(asked.sender):
+            (user,) = asked.sender.users or ("",)
+            self._guests.admit(user)
+            sent = self._guests.bounded(sent)
+        if not how.return_immediately:
+            sent = asked.in_time(sent)
+        found = await self._continued_task(asked, message, sent.id or "") if message.task_id else None
         if found is not None:
             sent = replace(sent, session=None, correlation=continuation_of(found.task))
-        request = await self._delegations.received(sent, asked.sender, asked.headers)
+        request = await self._delegations.received(sent, asked.sender, asked.headers, unmarked=not asked.extended)
         try:
             request = await self._placed(request, asked, message, found)
         except BaseException:
@@ -192,11 +220,11 @@ class Tasks:
             await self._claim(found, request.run)
         return replace(request, session=found.session)
 
-    async def _continued_task(self, asked: A2aCall, message: AskedMessage) -> FoundTask:
+    async def _continued_task(self, asked: A2aCall, message: AskedMessage, id: str) -> FoundTask:
         found = await self._standing.find(asked, message.task_id)
         if message.context_id and message.context_id != asked.context(found.session):
             raise invalid("message.contextId", f"is not the context of task {found.task}")
-        if message.message_id in found.sent or found.state is TaskState.INPUT_REQUIRED:
+        if id in found.sent or found.state is TaskState.INPUT_REQUIRED:
             return found  # a repeated message gets the same answer
         if found.ended:
             raise _unsupported(found, "it has ended; send the message without its id")
@@ -233,6 +261,8 @@ class Tasks:
         if (why := declines(response)) is not None:
             raise RemitError(why)
         begun = _renamed(begun, response.run, response.session)
+        if begun.found is None and (message := bare_message(begun.telling, response)) is not None:
+            return StreamResponse(message=message)
         return StreamResponse(task=ended_task(begun.telling, response, self._wall_ms(), begun.history))
 
     # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
@@ -259,13 +289,40 @@ class Tasks:
         except BaseException:
             events.close()
             raise
-        if found.ended or found.state is TaskState.INPUT_REQUIRED:
+        if found.ended:
             events.close()
             return Streaming(first)
-        stream = self._stream_of(self._standing.telling(asked, found), found.run)
-        return Streaming(
-            first, _new(stream, follow_records(self._hub, Following(run=found.run), events), since_ms), events
-        )
+        return Streaming(first, self._updates(asked, found, events, since_ms), events)
+
+    async def _updates(
+        self, asked: A2aCall, found: FoundTask, events: Events, since_ms: int
+    ) -> AsyncGenerator[list[StreamResponse], None]:
+        """Yield the updates of a task until it has ended, also those of the messages that continue it."""
+        current = events
+        while True:
+            run = found.run
+            if found.state is not TaskState.INPUT_REQUIRED:
+                stream = self._stream_of(self._standing.telling(asked, found), run)
+                records = follow_records(self._hub, Following(run=run), current)
+                async for said in _new(stream, records, since_ms):
+                    yield said
+                found = await self._standing.find(asked, found.task)
+            silent_s = 0.0
+            while found.run == run and found.state is TaskState.INPUT_REQUIRED:
+                if not await is_open(current, LOOK_S):
+                    return
+                silent_s += LOOK_S
+                if silent_s >= KEEP_ALIVE_S:
+                    silent_s = 0.0
+                    yield []
+                found = await self._standing.find(asked, found.task)
+            if found.run == run:
+                if found.state is TaskState.CANCELED:  # while it waited for its user
+                    yield [StreamResponse(task=await self._standing.task(asked, found, None))]
+                return
+            later = self._hub.follow(found.run)
+            current.then(later)
+            current, since_ms = later, 0
 
     def _stream_of(self, telling: TaskPresentation, run: str) -> Stream:
         return Stream(telling, run, hidden_names(self._hub.cards.values()))
