@@ -3,11 +3,13 @@
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from remit.agents.toolbox import schema_for_models
 from remit.protocol.codec import convert, text_of
-from remit.protocol.envelope import Json, Response
+from remit.protocol.envelope import Artifact, Json, Response
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
+from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
@@ -112,6 +114,15 @@ class McpQuestion(Struct, frozen=True, kw_only=True):
     """The command by which a person answers it."""
 
 
+class McpFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file of an answer; its content is in a content block of the tool's result."""
+
+    name: str
+    media_type: str
+    size: int = 0
+    url: str = ""
+
+
 class McpDelegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state or outcome of a delegation."""
 
@@ -132,6 +143,7 @@ class McpDelegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     tokens_used: int = 0
     duration_ms: int = 0
+    files: tuple[McpFile, ...] = ()
     question: McpQuestion | None = None
     fault: Fault | None = None
 
@@ -154,6 +166,12 @@ class McpToolResult(Struct, frozen=True, kw_only=True):
     text: str
     data: Struct
     is_error: bool = False
+    artifacts: tuple[Artifact, ...] = ()
+    """What belongs to the answer besides its text."""
+    run: str = ""
+    """The run whose artifacts they are."""
+    files: tuple[File, ...] = ()
+    """Files that follow as content blocks."""
 
 
 def ended_result(response: Response) -> McpToolResult:
@@ -174,6 +192,10 @@ def ended_result(response: Response) -> McpToolResult:
         warnings=response.warnings,
         tokens_used=response.usage.total,
         duration_ms=response.duration_ms,
+        files=tuple(
+            McpFile(name=each.name, media_type=each.media_type, size=each.size, url=each.url or "")
+            for each in response.files
+        ),
         fault=why,
     )
     lines = [] if response.result is None else [text_of(response.result)]
@@ -183,14 +205,23 @@ def ended_result(response: Response) -> McpToolResult:
         lines.append(f"Not done: {'; '.join(response.unfinished)}.")
     if response.requires_followup and response.session:
         lines.append(f"It asks a question: answer with delegate_task and session {response.session}.")
+    if response.files:
+        lines.append(f"Files: {', '.join(f'{each.name} ({each.media_type})' for each in response.files)}.")
     text = "\n\n".join(lines) or f"{response.target} finished without a result."
-    return McpToolResult(text=text, data=data, is_error=not response.ok)
+    return McpToolResult(
+        text=text,
+        data=data,
+        is_error=not response.ok,
+        artifacts=response.artifacts,
+        run=response.run,
+        files=response.files,
+    )
 
 
 def cancelled(response: Response) -> McpToolResult:
     """Return the outcome of a cancelled delegation: being cancelled is not an error here."""
     told = ended_result(response)
-    return told if response.status is not Status.CANCELLED else McpToolResult(text=told.text, data=told.data)
+    return told if response.status is not Status.CANCELLED else replace(told, is_error=False)
 
 
 def under_way(run: str, agent: str) -> McpToolResult:
@@ -201,37 +232,49 @@ def under_way(run: str, agent: str) -> McpToolResult:
 
 def waiting(run: str, agent: str, question: Question) -> McpToolResult:
     """Return that a delegation waits for approval, and how a person can answer."""
-    request = question.request
-    how = f"remit pending approve {question.id}   (or: remit pending reject {question.id})"
-    asked = McpQuestion(
-        id=question.id,
-        text=question.text,
-        agent=request.target,
-        objective=request.objective,
-        expires_ms=question.expires_ms,
-        answer_with=how,
-    )
+    asked = _asked(question)
     text = (
         f"Waiting for approval: {question.text}\n"
-        f"Tell the user. The operator of this hub answers with:\n  {how}\n"
+        f"Tell the user. The operator of this hub answers with:\n  {asked.answer_with}\n"
         f"After that, delegation_status with id {run} returns the result. You cannot answer it yourself."
     )
     return McpToolResult(text=text, data=McpDelegation(id=run, state="waiting", agent=agent, question=asked))
 
 
-def delegations_result(found: list[RunSummary]) -> McpToolResult:
-    """Return the newest delegations, one per line."""
+def _asked(question: Question) -> McpQuestion:
+    request = question.request
+    return McpQuestion(
+        id=question.id,
+        text=question.text,
+        agent=request.target,
+        objective=request.objective,
+        expires_ms=question.expires_ms,
+        answer_with=f"remit pending approve {question.id}   (or: remit pending reject {question.id})",
+    )
+
+
+def delegations_result(found: list[RunSummary], asked: dict[str, list[Question]]) -> McpToolResult:
+    """Return the newest delegations, one per line, each with what a person is *asked* about it."""
     each = tuple(
         McpDelegation(
             id=summary.run,
-            state="finished" if summary.response else "waiting" if summary.state == "waiting" else "running",
+            state="finished"
+            if summary.response
+            else "waiting"
+            if summary.run in asked or summary.state == "waiting"
+            else "running",
             agent=summary.agent,
             status=summary.response.status if summary.response else None,
             task=summary.objective[:200],
+            question=_asked(asked[summary.run][0]) if summary.run in asked else None,
         )
         for summary in found
     )
-    lines = [f"{one.id}  {one.status or one.state}  {one.agent}: {one.task}" for one in each]
+    lines: list[str] = []
+    for one in each:
+        lines.append(f"{one.id}  {one.status or one.state}  {one.agent}: {one.task}")
+        if one.question is not None:
+            lines.append(f"  A person is asked: {' '.join(one.question.text.split())}  {one.question.answer_with}")
     return McpToolResult(text="\n".join(lines) or "No delegations yet.", data=McpDelegationList(delegations=each))
 
 

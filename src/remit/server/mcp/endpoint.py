@@ -14,7 +14,8 @@ from remit.protocol.codec import refuse_many_values
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import wrong_fields
 from remit.protocol.remit import Name
-from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json
+from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_fault
+from remit.server.console.hosts import ConsoleHosts
 from remit.server.delegations import Delegations
 from remit.server.mcp.host_delegations import Caller
 from remit.server.refusals import note
@@ -40,14 +41,22 @@ class _Sessions(Protocol):
 class McpEndpoint:
     """Authenticates hosts like all other clients."""
 
-    def __init__(self, delegations: Delegations) -> None:
+    def __init__(self, delegations: Delegations, hosts: ConsoleHosts) -> None:
         self._delegations = delegations
+        self._hosts = hosts
         self._loading = asyncio.Lock()
         self._sessions: _Sessions | None = None
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET`, `POST` and `DELETE /mcp`."""
         headers = headers_of(scope)
+        try:
+            # Before anything else: the host name of a page in a browser may resolve to this server (DNS rebinding).
+            self._hosts.check_program(headers)
+        except RemitError as error:
+            note(scope, headers, error.fault)
+            await send_fault(send, error.fault, closes=True)
+            return
         sender = await self._delegations.sender(scope, headers)
         if sender.is_hub:
             raise RemitError(

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
 from remit.server.lookup_endpoints import PublicCard, public
 from remit.server.mcp.arguments import DelegateTask
+from remit.server.mcp.host_log import LogLine, log_line
 
 log = logging.getLogger("remit")
 
@@ -60,6 +61,10 @@ class McpHost(Protocol):
 
     async def tell(self, text: str) -> None:
         """Report that work continues."""
+        ...
+
+    async def log(self, line: LogLine) -> None:
+        """Send a log message, if the host wants to hear of its level."""
         ...
 
     async def ask(self, question: Question) -> HostReply:
@@ -188,6 +193,10 @@ class HostDelegations:
         """Return the caller's newest runs."""
         return await self._hub.store.runs(user=caller.user, of=visible(caller.sender), limit=MOST_LISTED)
 
+    async def records(self, run: str, most: int) -> list[Record]:
+        """Return the first records of a run."""
+        return await self._hub.store.records(run=run, limit=most)
+
     async def outcome(self, summary: RunSummary) -> Response | None:
         """Return the outcome of a run for its user; None if it has not ended."""
         return None if summary.response is None else await self._hub.outcome(summary.run)
@@ -229,6 +238,7 @@ class HostDelegations:
         try:
             while True:
                 if started.end.done():
+                    await watch.rest()
                     return EndedDelegation(started.end.result())
                 if watch.looks:
                     found = await self.questions(started.known_as)
@@ -243,11 +253,11 @@ class HostDelegations:
                     # An id is given out only once the run is durable.
                     if started.going is not None:
                         await started.going.decided.wait()
-                    return (
-                        EndedDelegation(started.end.result())
-                        if started.end.done()
-                        else RunningDelegation(started.known_as)
-                    )
+                    if started.end.done():
+                        return EndedDelegation(started.end.result())
+                    if found := await self.questions(started.known_as):
+                        return WaitingDelegation(found[0])
+                    return RunningDelegation(started.known_as)
                 await watch.next(until)
                 await watch.tell()
                 if (answer := watch.answered()) is not None:
@@ -259,7 +269,15 @@ class HostDelegations:
 
     async def questions(self, run: str) -> list[Question]:
         """Return the open questions of a run, oldest first."""
-        return [each for each in await self._hub.pending() if each.request.run == run]
+        return (await self.questions_of((run,))).get(run, [])
+
+    async def questions_of(self, runs: Collection[str]) -> dict[str, list[Question]]:
+        """Return the open questions of several runs, by run, oldest first."""
+        found: dict[str, list[Question]] = {}
+        for each in await self._hub.pending() if runs else ():
+            if each.request.run in runs:
+                found.setdefault(each.request.run, []).append(each)
+        return found
 
     async def answer(self, question: Question, reply: HostReply, caller: Caller) -> bool:
         """Apply what a person did with a question; False: it is still open."""
@@ -286,6 +304,7 @@ class _DelegationEvents:
         self._loop = asyncio.get_running_loop()
         self._begun = self._told = self._loop.time()
         self._said: list[str] = []
+        self._lines: list[LogLine] = []
         self._open: set[str] = set()
         """Questions that were asked and are not resolved."""
         self._heard: asyncio.Future[Record] | None = None
@@ -337,7 +356,18 @@ class _DelegationEvents:
             for record in () if self._deaf else (heard.result(), *self._started.events.ready(TOGETHER)):
                 self._note(record)
 
+    async def rest(self) -> None:
+        """Report what happened before the end and was not reported yet."""
+        if self._heard is not None and self._heard.done() and self._heard.exception() is None:
+            heard, self._heard = self._heard, None
+            self._note(heard.result())
+        for record in self._started.events.ready(TOGETHER):
+            self._note(record)
+        await self.tell()
+
     def _note(self, record: Record) -> None:
+        if (line := log_line(record)) is not None:
+            self._lines.append(line)
         match record.body:
             case Progress(agent=agent, text=text) if record.kind is Kind.PROGRESS:
                 self._said.append(f"{agent}: {text}")
@@ -351,7 +381,10 @@ class _DelegationEvents:
                 pass
 
     async def tell(self) -> None:
-        """Report progress, or that work continues after a silent interval."""
+        """Report progress and what is logged, or that work continues after a silent interval."""
+        lines, self._lines = self._lines, []
+        for line in lines:
+            await self._host.log(line)
         said, self._said = self._said, []
         now = self._loop.time()
         if not said and now - self._told >= BEAT_S:

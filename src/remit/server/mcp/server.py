@@ -1,23 +1,23 @@
-"""The four tools on the MCP SDK: reads calls of a host, and answers in the host's protocol version."""
+"""The hub on the MCP SDK: reads requests of a host, and answers in the host's protocol version."""
 
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import mcp_types as types
 import msgspec
+from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from remit import __version__
-from remit.protocol.codec import text_of
-from remit.protocol.envelope import USER, Json, Response
+from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Question
-from remit.server.mcp import arguments
+from remit.server.mcp import arguments, prompts
 from remit.server.mcp.arguments import (
     FORMS,
     DelegateTask,
@@ -27,6 +27,8 @@ from remit.server.mcp.arguments import (
     McpToolResult,
     read_arguments,
 )
+from remit.server.mcp.artifact_blocks import artifact_block
+from remit.server.mcp.file_blocks import file_block
 from remit.server.mcp.host_delegations import (
     Call,
     Caller,
@@ -38,6 +40,11 @@ from remit.server.mcp.host_delegations import (
     RunningDelegation,
     WaitingDelegation,
 )
+from remit.server.mcp.host_forms import form_of, put, reply_of
+from remit.server.mcp.host_log import LogLine
+from remit.server.mcp.log_levels import LogLevels
+from remit.server.mcp.resources import TEMPLATES, McpResources
+from remit.server.mcp.subscriptions import RunSubscriptions
 from remit.text.terminal import several_lines
 
 log = logging.getLogger("remit")
@@ -55,8 +62,6 @@ INSTRUCTIONS = (
 )
 # A host that has timed out says so in its cancel reason; such a host still wants the result.
 _HAS_WAITED = re.compile(r"\btim(?:ed?[ -]?out|e[ -]?limit)|\bdeadline\b", re.IGNORECASE)
-# A question must fit on a screen; the inbox has all of it.
-SHOWN = 2_000
 
 
 class McpToolServer:
@@ -65,6 +70,9 @@ class McpToolServer:
     def __init__(self, name: str, delegations: HostDelegations, caller_of: CallerOf) -> None:
         self._delegations = delegations
         self._caller_of = caller_of
+        self._resources = McpResources(delegations)
+        self._subscriptions = RunSubscriptions(delegations)
+        self._levels = LogLevels()
         schemas = {form.name: form.input_schema for form in FORMS}
         self.server: Server[Any] = Server(
             "remit",
@@ -74,7 +82,17 @@ class McpToolServer:
             get_tool_input_schema=schemas.get,
             on_list_tools=self._list,
             on_call_tool=self._call,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
         )
+        # Not as an argument above, where the SDK would warn that the newest version has no such method.
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.server.middleware.append(self._overhear)
 
     async def _list(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -104,7 +122,11 @@ class McpToolServer:
         if isinstance(told, types.InputRequiredResult):
             return told
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=told.text)],
+            content=[
+                types.TextContent(type="text", text=told.text),
+                *(artifact_block(told.run, number, each) for number, each in enumerate(told.artifacts)),
+                *map(file_block, told.files),
+            ],
             structured_content=msgspec.to_builtins(told.data),
             is_error=told.is_error,
         )
@@ -134,7 +156,7 @@ class McpToolServer:
         self, ctx: Context, params: types.CallToolRequestParams, given: DelegateTask
     ) -> McpToolResult | types.InputRequiredResult:
         caller = self._caller_of(ctx)
-        host, call = SdkHost(ctx, caller), _call_of(ctx, caller, ctx.request_id)
+        host, call = self._host(ctx, caller), _call_of(ctx, caller, ctx.request_id)
         try:
             if params.request_state is not None:  # the same call again, with the answers of a person
                 return await self._continue(params, host, caller, given.wait_seconds, call)
@@ -156,11 +178,13 @@ class McpToolServer:
         self, ctx: Context, params: types.CallToolRequestParams, given: DelegationStatus
     ) -> McpToolResult | types.InputRequiredResult:
         caller = self._caller_of(ctx)
-        host = SdkHost(ctx, caller)
+        host = self._host(ctx, caller)
         if params.request_state is not None:
             return await self._continue(params, host, caller, given.wait_seconds)
         if given.id is None:
-            return arguments.delegations_result(await self._delegations.newest(caller))
+            found = await self._delegations.newest(caller)
+            open_runs = [each.run for each in found if each.response is None]
+            return arguments.delegations_result(found, await self._delegations.questions_of(open_runs))
         return await self._attended(given.id, host, caller, given.wait_seconds)
 
     async def _attended(
@@ -202,6 +226,68 @@ class McpToolServer:
                 return arguments.waiting(summary.run, summary.agent, question)
         return await self._attended(summary.run, host, caller, wait_s)
 
+    # ── resources, prompts, log messages ──────────────────────────────────────────────────────────────────────────────
+
+    def _known(self, ctx: Context) -> Caller:
+        """Return the caller of a request that is no tool, or raise an `MCPError`."""
+        try:
+            return self._caller_of(ctx)
+        except RemitError as error:
+            raise MCPError(types.INVALID_PARAMS, error.fault.message) from error
+
+    async def _list_resources(self, ctx: Context, _: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=await self._resources.listed(self._known(ctx)))
+
+    async def _list_templates(
+        self, _: Context, __: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
+
+    async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        found = await self._resources.read(str(params.uri), self._known(ctx), ctx.protocol_version)
+        return types.ReadResourceResult(contents=[found])
+
+    async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        caller, uri = self._known(ctx), str(params.uri)
+        summary = await self._resources.run_of(uri, caller, ctx.protocol_version)
+
+        async def notify() -> None:
+            await ctx.session.send_resource_updated(uri)
+
+        try:
+            self._subscriptions.add((*_session_of(ctx, caller), uri), summary, notify)
+        except RemitError as error:
+            raise MCPError(types.INVALID_REQUEST, error.fault.message) from error
+        return types.EmptyResult()
+
+    async def _unsubscribe(self, ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._subscriptions.remove((*_session_of(ctx, self._known(ctx)), str(params.uri)))
+        return types.EmptyResult()
+
+    async def close(self) -> None:
+        """End what outlives a request."""
+        await self._subscriptions.close()
+
+    async def _list_prompts(self, ctx: Context, _: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=prompts.prompts(self._delegations.agents(self._known(ctx))))
+
+    async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        return prompts.prompt(self._delegations.agents(self._known(ctx)), params.name, params.arguments or {})
+
+    async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        caller = self._known(ctx)
+        is_resource = isinstance(params.ref, types.ResourceTemplateReference)
+        runs = [each.run for each in await self._delegations.newest(caller)] if is_resource else []
+        return types.CompleteResult(completion=prompts.complete(self._delegations.agents(caller), runs, params))
+
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self._levels.choose(_session_of(ctx, self._known(ctx)), params.level)
+        return types.EmptyResult()
+
+    def _host(self, ctx: Context, caller: Caller) -> "SdkHost":
+        wanted = self._levels.wanted(_session_of(ctx, caller), ctx.protocol_version, ctx.meta)
+        return SdkHost(ctx, caller, wanted)
+
     # ── what is called off ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _overhear(self, ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -221,9 +307,13 @@ class McpToolServer:
         return await call_next(ctx)
 
 
-def _call_of(ctx: Context, caller: Caller, number: object) -> Call:
+def _session_of(ctx: Context, caller: Caller) -> tuple[str, ...]:
     session = "" if ctx.request is None else ctx.request.headers.get("mcp-session-id", "")
-    return caller.sender.name, caller.user, session, str(number)
+    return caller.sender.name, caller.user, session
+
+
+def _call_of(ctx: Context, caller: Caller, number: object) -> Call:
+    return (*_session_of(ctx, caller), str(number))
 
 
 def _traceparent(ctx: Context) -> str | None:
@@ -255,8 +345,9 @@ def _tool_result(came: Came, run: str, agent: str) -> McpToolResult | types.Inpu
 class SdkHost:
     """The host that called a tool, by the SDK's context of the call."""
 
-    def __init__(self, ctx: Context, caller: Caller) -> None:
+    def __init__(self, ctx: Context, caller: Caller, levels: Collection[types.LoggingLevel]) -> None:
         self._ctx = ctx
+        self._levels = levels
         self._may_answer = caller.sender.may_approve
         self._said = 0
         self._is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -281,53 +372,12 @@ class SdkHost:
         self._said += 1
         await self._ctx.session.report_progress(self._said, None, several_lines(text))
 
+    async def log(self, line: LogLine) -> None:
+        if line.level in self._levels:
+            params = types.LoggingMessageNotificationParams(level=line.level, logger="remit", data=line.data)
+            message = types.LoggingMessageNotification(params=params)
+            await self._ctx.session.send_notification(message, self._ctx.request_id)
+
     async def ask(self, question: Question) -> HostReply:
         answer = await self._ctx.session.elicit_form(put(question), form_of(question), self._ctx.request_id)
         return reply_of(question, answer)
-
-
-def put(question: Question) -> str:
-    """Return a question as a person reads it: the question, and the request in doubt; all of it is already redacted."""
-    request = question.request
-    origin = "The user" if request.origin == USER else request.origin
-    lines = [question.text, "", f"{origin} asks {request.target}, for {request.remit.user}: {request.objective}"]
-    if request.input is not None:
-        lines.append(f"Input: {text_of(request.input)}")
-    text = several_lines("\n".join(lines))
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… (remit pending show {question.id} shows the rest)"
-
-
-_REASON = "reason"
-
-
-def form_of(question: Question) -> dict[str, Any]:
-    """Return the form of a question: accepting it approves, and its fields hold what may be edited."""
-    fields: dict[str, Any] = {
-        name: {"type": "string", "title": name.capitalize(), "default": value}
-        for name, value in _editable(question).items()
-    }
-    fields[_REASON] = {"type": "string", "title": "Reason", "description": "Optional; it is recorded."}
-    return {"type": "object", "properties": fields}
-
-
-def reply_of(question: Question, answer: types.ElicitResult) -> HostReply:
-    """Return what a person did with a question."""
-    content = answer.content or {}
-    reason = content.get(_REASON)
-    edits: dict[str, Json] = {
-        name: said
-        for name, shown in _editable(question).items()
-        if isinstance(said := content.get(name), str) and said != shown
-    }
-    return HostReply(
-        action=answer.action,
-        reason=reason[:500] if isinstance(reason, str) else "",
-        edits=edits if answer.action == "accept" else {},
-    )
-
-
-def _editable(question: Question) -> dict[str, str]:
-    """Return the fields of a request that may be edited, as far as a form can hold them."""
-    request = question.request
-    values = {"objective": request.objective, "input": request.input}
-    return {name: value for name, value in values.items() if name in question.editable and isinstance(value, str)}

@@ -73,6 +73,7 @@ class McpSessions:
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._quiet.wait()
+        await self._face.close()
         self._over.set()
         await asyncio.wait({self._running})
 

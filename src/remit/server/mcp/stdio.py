@@ -68,7 +68,10 @@ async def serve(
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(_read(stdin, into))
         group.create_task(_write(out, write, reading))
-        await tools.server.run(read, written, tools.server.create_initialization_options())
+        try:
+            await tools.server.run(read, written, tools.server.create_initialization_options())
+        finally:
+            await tools.close()
         reading.cancel()
 
 
