@@ -1,0 +1,91 @@
+"""The console of one server: it sends the pages, and checks requests with a cookie."""
+
+from collections.abc import Collection
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.clock import LoopClock
+from remit.server.access import BROWSER
+from remit.server.bodies import Headers, Scope, Send, headers_of, send_bytes, send_fault
+from remit.server.console.hosts import ConsoleHosts
+from remit.server.console.pages import HEADERS, HOW_TO_BUILD, ConsolePages
+from remit.server.console.sessions import ConsoleSessions
+from remit.server.public_console import ENTER
+from remit.server.public_console import SESSION as SIGN_IN
+from remit.server.refusals import Failures, note
+from remit.transports.credentials.headers import BEARER, PROOF
+
+SESSION = "remit.console.session"
+"""The key of the ASGI scope under which the session of a browser is stored."""
+CSRF = "x-remit-csrf"
+
+_READS = ("GET", "HEAD")
+
+
+class Console:
+    """Serves the pages, and lets browsers in."""
+
+    def __init__(
+        self,
+        sessions: ConsoleSessions,
+        hosts: ConsoleHosts,
+        *,
+        team: str,
+        views: Collection[str],
+        pages: ConsolePages | None = None,
+        currency: str = "USD",
+    ) -> None:
+        self.sessions = sessions
+        self.hosts = hosts
+        self.team = team
+        self.currency = currency
+        self.views = tuple(views)
+        self._pages = pages or ConsolePages()
+        self.failures = Failures(LoopClock().now)
+
+    def link(self, client: str) -> str:
+        """Return a link that signs in one browser as a client, once."""
+        return f"{self.hosts.address}{ENTER}?code={self.sessions.code(client)}"
+
+    # ── before a request is routed ────────────────────────────────────────────────────────────────────────────────────
+
+    async def answers(self, scope: Scope, send: Send) -> bool:
+        """Answer a request for a page, or one with a cookie that is not let in; return whether it was answered.
+
+        A request with a valid session has its sender in the scope afterwards.
+        """
+        path = scope["raw_path"].decode("ascii")
+        headers: Headers = {}
+        try:
+            headers = headers_of(scope)
+            file = self._pages.found(scope["method"], path, headers)
+            if file is not None:
+                self.hosts.origin(headers)
+                await self._pages.send(scope, send, file, headers)
+                return True
+            if path == "/" and scope["method"] in _READS:
+                text = f"This installation has no console.\n{HOW_TO_BUILD}\n"
+                await send_bytes(send, 503, text.encode(), ((b"content-type", b"text/plain; charset=utf-8"), *HEADERS))
+                return True
+            await self._identify(scope, headers, path)
+        except RemitError as error:
+            note(scope, headers, error.fault)
+            await send_fault(send, error.fault)
+            return True
+        return False
+
+    async def _identify(self, scope: Scope, headers: Headers, path: str) -> None:
+        """Put the sender of a request with a session into its scope; a token counts more than a cookie."""
+        signs_in = path == ENTER or (path == SIGN_IN and scope["method"] == "POST")
+        if signs_in or BEARER.lower() in headers or PROOF.lower() in headers or not path.startswith("/v1/"):
+            return
+        found = await self.sessions.open(self.hosts.cookie_in(headers))
+        if found is None:
+            return
+        session, sender = found
+        self.hosts.check(headers, scope["method"])
+        if scope["method"] not in _READS and not self.sessions.is_csrf(session, headers.get(CSRF, "")):
+            why = f"a request of a browser that changes something needs the header {CSRF}"
+            raise RemitError(
+                fault(Code.PERMISSION_DENIED, why, suggestion="`GET /v1/console` tells its value; reload the page.")
+            )
+        scope[SESSION], scope[BROWSER] = session, sender

@@ -1,0 +1,140 @@
+"""The files of the console's page, as they were built into this package."""
+
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.server.bodies import Headers, Scope, Send, quality, send_bytes
+
+BUILT = Path(__file__).parent / "built"
+_INDEX = "/index.html"
+
+# The addresses of programs. Every other one is a page, if a browser asks for it.
+_PROGRAMS = ("/v1/", "/a2a/", "/dialects/", "/mcp", "/metrics", "/openapi.json", "/healthz", "/readyz", "/.well-known/")
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+}
+_ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
+_ANEW = (b"cache-control", b"no-cache")
+
+HOW_TO_BUILD = (
+    "Install Remit from its wheel, which has it. In a checkout: make .venv/.ready, with access to the npm registry."
+)
+
+
+class ConsoleFile(Struct, frozen=True, kw_only=True):
+    """One file of the page; its content is read when it is asked for."""
+
+    path: Path
+    type: str
+    encodings: tuple[tuple[str, str], ...]
+    """The compressed forms that lie beside it."""
+    is_hashed: bool
+    """Whether its name changes with its content."""
+
+
+def is_built(folder: Path = BUILT) -> bool:
+    """Return whether this installation has the console."""
+    return (folder / "index.html").is_file()
+
+
+def not_built() -> RemitError:
+    """Return the error of an installation without the console."""
+    return RemitError(fault(Code.TEAM_INVALID, "this installation has no console", suggestion=HOW_TO_BUILD))
+
+
+class ConsolePages:
+    """Answers requests for the page and its files."""
+
+    def __init__(self, folder: Path = BUILT) -> None:
+        self._folder = folder
+
+    def found(self, method: str, path: str, headers: Headers) -> ConsoleFile | None:
+        """Return the file for a request; None if it is not for a page. Each path of the page has the same one."""
+        if method not in ("GET", "HEAD") or path.startswith(_PROGRAMS):
+            return None
+        files = files_in(self._folder, _stamp(self._folder))
+        if path in files:
+            return files[path]
+        is_page = path == "/" or (quality(headers, "text/html") > 0 and not path.startswith("/assets/"))
+        return files.get(_INDEX) if is_page else None
+
+    async def send(self, scope: Scope, send: Send, file: ConsoleFile, headers: Headers) -> None:
+        """Send a file, in the best form that the browser takes; nothing, if the browser has it."""
+        encoding, suffix = _best(headers, file)
+        content = file.path.with_name(file.path.name + suffix).read_bytes()
+        tag = f'"{sha256(content).hexdigest()[:32]}"'.encode()
+        common = (*HEADERS, _FOR_EVER if file.is_hashed else _ANEW, (b"etag", tag), (b"vary", b"accept-encoding"))
+        if tag.decode() in (each.strip().removeprefix("W/") for each in headers.get("if-none-match", "").split(",")):
+            await send({"type": "http.response.start", "status": 304, "headers": list(common)})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        more = ((b"content-encoding", encoding.encode()),) if encoding else ()
+        sent = (*common, *more, (b"content-type", file.type.encode()))
+        if scope["method"] == "HEAD":
+            length = (b"content-length", str(len(content)).encode())
+            await send({"type": "http.response.start", "status": 200, "headers": [*sent, length]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await send_bytes(send, 200, content, sent)
+
+
+@lru_cache(maxsize=4)
+def files_in(folder: Path, stamp: int) -> dict[str, ConsoleFile]:  # noqa: ARG001 - another build is read anew
+    """Return the files of a built page, by path. Only these are ever read, whatever a request asks for."""
+    found: dict[str, ConsoleFile] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in _TYPES or not path.is_file():
+            continue
+        place = path.relative_to(folder)
+        found[f"/{place.as_posix()}"] = ConsoleFile(
+            path=path,
+            type=_TYPES[path.suffix],
+            encodings=tuple(each for each in _ENCODINGS if path.with_name(path.name + each[1]).is_file()),
+            is_hashed=place.parts[0] == "assets",
+        )
+    return found
+
+
+def _stamp(folder: Path) -> int:
+    try:
+        return (folder / "index.html").stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _best(headers: Headers, file: ConsoleFile) -> tuple[str, str]:
+    """Return the encoding to send and the suffix of its file; both empty: as it is."""
+    accepted: set[str] = set()
+    for each in headers.get("accept-encoding", "").lower().split(","):
+        name, _, weight = each.strip().partition(";")
+        if weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000"):
+            accepted.add(name.strip())
+    return next((each for each in file.encodings if each[0] in accepted), ("", ""))
