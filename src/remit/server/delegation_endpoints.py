@@ -1,6 +1,5 @@
 """The endpoints of `/v1/delegations`: ask, look up, follow, cancel."""
 
-import re
 from functools import partial
 from urllib.parse import unquote
 
@@ -34,11 +33,9 @@ from remit.server.bodies import (
     send_value,
 )
 from remit.server.delegations import GONE, Delegations, Handle, handle_of
+from remit.server.event_endpoints import last_event_of
 from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
-
-# The maximum number of digits of a record number.
-_NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
 
 
 class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,15 +128,12 @@ class DelegationEndpoints:
     async def read_along(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET /v1/delegations/{id}/events`."""
         summary, sender = await self._found(scope)
-        last = headers_of(scope).get("last-event-id", "0").strip()
-        if _NUMBER.fullmatch(last) is None:
-            problem = Problem("Last-Event-ID", "give the number of the last event that was received")
-            raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid header Last-Event-ID", problems=(problem,)))
+        last = last_event_of(headers_of(scope), 0)
         if scope["method"] == "HEAD":
             await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
             return
         with self._hub.follow(summary.run, backlog=SHORT_BACKLOG) as events:
-            following = Following(run=summary.run, after=int(last), peer=peer_name(sender))
+            following = Following(run=summary.run, after=last, peer=peer_name(sender))
             await self._send_stream(following, events, receive, send)
 
     async def _send_stream(

@@ -1,7 +1,7 @@
 """The delegations that a server receives, whatever protocol they arrive by."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
-from remit.server.access import ACCESS, Access, SenderGate, may_see
+from remit.server.access import ACCESS, BROWSER, Access, SenderGate, may_see, visible
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.refusals import REFUSALS, SENDER, Refusals
 from remit.server.run_waiters import DisconnectWatcher, RunWaiters
@@ -73,14 +73,16 @@ class Delegations:
         path = scope["raw_path"].decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
         refusals: Refusals = scope[REFUSALS]
         address = refusals.address_of(scope, headers)
-        refusals.admit(address, headers)
-        try:
-            sender = await self.gate.sender(headers, scope["method"], path, submits=submits)
-        except RemitError as error:
-            if error.fault.code is Code.UNAUTHENTICATED:
-                refusals.failures.failed(address, headers)
-            raise
-        refusals.failures.proven(address, headers)
+        sender: Sender | None = scope.get(BROWSER)
+        if sender is None:
+            refusals.failures.admit(address, headers)
+            try:
+                sender = await self.gate.sender(headers, scope["method"], path, submits=submits)
+            except RemitError as error:
+                if error.fault.code is Code.UNAUTHENTICATED:
+                    refusals.failures.failed(address, headers)
+                raise
+            refusals.failures.proven(address, headers)
         scope[SENDER] = sender.name
         access: Access = scope[ACCESS]
         if access.needs is not None and access.needs not in sender.permissions:
@@ -93,13 +95,16 @@ class Delegations:
             )
         return sender
 
-    async def received(self, sent: Submission, sender: Sender, headers: Headers) -> Request:
-        """Return a submission as a request of this hub, limited to what its sender's credential allows."""
+    async def received(self, sent: Submission, sender: Sender, headers: Headers, *, unmarked: bool = False) -> Request:
+        """Return a submission as a request of this hub, limited to what its sender's credential allows.
+
+        An *unmarked* one may come from this hub by way of agents that drop what a request carries.
+        """
         if self.draining:
             raise going_down()
         await self._check_reference(sent, sender)
         grant = await self.gate.grant(headers, sender, sent)
-        request = self.hub.receive(sent, sender, exposed=self.exposed(), grant=grant)
+        request = self.hub.receive(sent, sender, exposed=self.exposed(), grant=grant, unmarked=unmarked)
         if grant is not None:
             try:
                 request = await self.gate.received(request)
@@ -213,6 +218,12 @@ class Delegations:
             (summary,) = await store.runs(run=runs[0], limit=1)
             return summary
         raise RemitError(fault(Code.NOT_FOUND, f"no delegation `{name[:100]}` that {sender.name} may see"))
+
+    async def visible_runs(self, sender: Sender, runs: Iterable[str], others: Permission | None = None) -> set[str]:
+        """Return those of *runs* that a sender may see; with the permission *others*, of every user."""
+        of = visible(sender, others)
+        found = [each for run in runs for each in await self.hub.store.runs(run=run, of=of, limit=1) if each.run == run]
+        return {each.run for each in found}
 
 
 def going_down() -> RemitError:

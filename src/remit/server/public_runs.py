@@ -311,7 +311,7 @@ def _limits(run: Overlay, profile: Profile, around: Surroundings) -> LimitsView:
         ends_ms = end
     waits = SessionState.WAITING_REMOTE in (run.state, run.back)
     return LimitsView(
-        turns=Quantity(used=run.turn, most=limits.max_turns),
+        turns=Quantity(used=run.counted_turns, most=limits.max_turns),
         active_ms=Quantity(used=run.spent_ms(around.now_ms), most=limits.max_duration_ms),
         tokens=Quantity(used=run.tokens, most=limits.max_tokens_budget),
         failures=Quantity(used=run.failures, most=limits.max_failures),

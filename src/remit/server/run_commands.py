@@ -4,7 +4,7 @@ from typing import Annotated, Literal, assert_never
 
 from msgspec import Meta, Struct
 
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.relay.bridge.ports import Mode
 from remit.relay.session import moves
 from remit.relay.session.run import Overlay, Person
@@ -42,7 +42,10 @@ class StartRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields
     profile: Name
     device: Name
     """The id or the name of a device; or a group, of which one device is chosen."""
-    objective: Text
+    objective: Text | None = None
+    """What the local agent is to reach; needed unless a person writes."""
+    decides: Literal["agent", "person"] = "agent"
+    """Who writes the first message. With `person` the local agent is asked nothing until `hand_back`."""
     agent: Name | None = None
     """The name under which the device shares the other agent; None: the only one that it shares."""
     mode: Mode | None = None
@@ -134,6 +137,14 @@ Act = (
 )
 
 
+def objective_of(begin: StartRequest) -> str:
+    """Return the objective of a new run, or raise a `RemitError` if the agent would have none."""
+    if begin.objective is None and begin.decides == "agent":
+        problem = Problem("objective", "expected, unless `decides` is `person`")
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "missing field `objective`", problems=(problem,)))
+    return begin.objective or ""
+
+
 def person_of(deed: StartRequest | Act, via: Via) -> Person:
     """Return who sends a command, as far as the client says, and by which client.
 
@@ -205,4 +216,6 @@ def possible(run: Overlay) -> tuple[ActName, ...]:
         out |= {"approve", "reject"}
     if not run.questions:
         out.add("answer")
+    if not run.objective.strip():
+        out.add("hand_back")
     return tuple(name for name, (_, event) in ACTS.items() if (run.state, event) in moves.TABLE and name not in out)

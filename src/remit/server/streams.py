@@ -122,6 +122,11 @@ def _end(records: list[Record]) -> int:
     return next((place for place, record in enumerate(records) if ends(record)), len(records))
 
 
+async def is_open(events: Events, wait_s: float) -> bool:
+    """Wait for a time, and return whether somebody still listens then."""
+    return await _next_records(events, wait_s) is not None
+
+
 async def _next_records(events: Events, wait_s: float) -> list[Record] | None:
     """Wait for the next record, and return it with all that are ready; an empty list after a while, None at the end."""
     try:

@@ -1,0 +1,138 @@
+"""The runs as the HTTP API lists them: one line for each, and the search for them."""
+
+from msgspec import Struct
+
+from remit.documents.run_search import RunFilter, RunStanding, preview_of
+from remit.protocol.errors import Code
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Refusal
+from remit.runtime.ports import RunScope, RunSummary, Store
+
+# How many runs a request reads at most to find those that fit: some hundred milliseconds.
+MOST_SEARCHED = 2_000
+# As many are read at once: enough that a search is quick, and few enough that their answers fit into memory.
+PAGE = 200
+
+
+class PublicRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run in one line."""
+
+    run: str
+    user: str
+    agent: str
+    objective: str
+    started_ms: int
+    state: RunStanding
+    """`silent`: the process that executes it has shown no sign of life for some seconds."""
+    status: Status | None = None
+    """How it ended."""
+    code: Code | None = None
+    """The error, if it did not succeed."""
+    preview: str = ""
+    """The first 200 characters of its answer."""
+    tokens: int | None = None
+    """Tokens spent, once it has ended."""
+    duration_ms: int | None = None
+    """How long it took, once it has ended."""
+    changed_ms: int = 0
+    """When it ended, or when it began if it has not ended."""
+    questions: int = 0
+    """Questions to people that are not answered yet."""
+    session: str = ""
+    via: str = ""
+    """The hub or client that sent it; empty: it started here."""
+    correlation: str = ""
+    """The correlation id that links it to other runs; else its own id."""
+
+
+class RunList(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Runs, newest first."""
+
+    runs: tuple[PublicRun, ...]
+    searched: int = 0
+    """How many runs were read to find these."""
+    next: str | None = None
+    """The value of `before` for the next page; absent at the end. A page may hold fewer runs than `limit`, or none, and
+    still have a next one: only so many are read for each.
+    """
+
+
+def run_line(summary: RunSummary, questions: int = 0) -> PublicRun:
+    """Return a run in one line."""
+    response = summary.response
+    return PublicRun(
+        run=summary.run,
+        user=summary.user,
+        agent=summary.agent,
+        objective=summary.objective,
+        started_ms=summary.started_ms,
+        state=summary.state,
+        status=response.status if response else None,
+        code=response.fault.code if response and response.fault else None,
+        preview=preview_of(response) if response else "",
+        tokens=response.usage.total if response else None,
+        duration_ms=response.duration_ms if response else None,
+        changed_ms=summary.changed_ms,
+        questions=questions,
+        session=summary.session,
+        via=summary.via,
+        correlation=summary.correlation,
+    )
+
+
+class FoundRuns(Struct, frozen=True, kw_only=True):
+    """The runs that a search found, how many it has read, and where it goes on."""
+
+    runs: list[RunSummary]
+    searched: int
+    next: str | None
+
+
+async def search(
+    store: Store, wanted: RunFilter, of: RunScope, limit: int, *, user: str | None, correlation: str | None
+) -> FoundRuns:
+    """Return at most *limit* of the newest runs that fit.
+
+    The store selects by user, agent, time and correlation. Everything else is looked for in what it returns.
+    """
+    found: list[RunSummary] = []
+    searched, size = 0, limit + 1 if wanted.is_empty else PAGE
+    while True:
+        some = await store.runs(user=user, correlation=correlation, of=of, limit=size)
+        for place, summary in enumerate(some):
+            if len(found) == limit:
+                return FoundRuns(runs=found, searched=searched, next=some[place - 1].run if place else of.before)
+            searched += 1
+            if wanted.fits(summary):
+                found.append(summary)
+        if len(some) < size:
+            return FoundRuns(runs=found, searched=searched, next=None)
+        of = of._replace(before=some[-1].run)
+        if searched >= MOST_SEARCHED:
+            return FoundRuns(runs=found, searched=searched, next=of.before)
+
+
+async def summary_of(store: Store, run: str) -> RunSummary | None:
+    """Return the summary of a run, also of one that was refused before it started; None if there is no such run."""
+    for summary in await store.runs(run=run, limit=1):
+        if summary.run == run:
+            return summary
+    for record in await store.records(run=run, limit=1):
+        match record.body:
+            case Refusal(request=request, response=response) if request.parent is None:
+                return RunSummary(
+                    run,
+                    request.remit.user,
+                    request.target,
+                    request.objective,
+                    record.at_ms,
+                    response,
+                    "finished",
+                    request.via or "",
+                    record.session,
+                    record.at_ms,
+                    request.correlation or run,
+                )
+            case _:
+                pass
+    return None
