@@ -31,7 +31,11 @@ class Access(Struct, frozen=True, kw_only=True):
 ACCESS = "remit.access"
 """The key of the ASGI scope under which the access rule of the address is stored."""
 
+BROWSER = "remit.browser"
+"""The key of the ASGI scope under which the sender of a request with a valid session is stored."""
+
 _KNOWN, _ANYONE = Access(), Access(anyone=True)
+_READERS = Access(needs=Permission.READ)
 _READ, _CONTROL = Access(others=Permission.READ), Access(others=Permission.CONTROL)
 
 # Over A2A and MCP every sender sees only its own runs, whatever its permissions: hosts pass on to models what they get.
@@ -42,11 +46,42 @@ TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/v1/delegations/{id}/cancel"): _CONTROL,
     ("GET", "/v1/agents"): _KNOWN,
     ("GET", "/v1/agents/{name}"): _KNOWN,
+    ("GET", "/v1/agents/{name}/status"): Access(needs=Permission.READ),
+    ("GET", "/v1/graph"): Access(needs=Permission.READ),
+    ("GET", "/v1/spend"): _READ,
+    ("GET", "/v1/series"): _READ,
+    ("GET", "/v1/budgets"): _READ,
     ("GET", "/v1/runs"): _READ,
     ("GET", "/v1/runs/{run}"): _READ,
-    ("GET", "/v1/audit"): Access(needs=Permission.READ),
+    ("GET", "/v1/runs/{run}/tree"): _READ,
+    ("POST", "/v1/runs/{run}/cancel"): _CONTROL,
+    ("POST", "/v1/runs/{run}/retry"): _CONTROL,
+    ("POST", "/v1/runs/{run}/resume"): _CONTROL,
+    ("GET", "/v1/events"): _READ,
+    ("GET", "/v1/runs/{run}/workflow"): _READ,
+    ("GET", "/v1/sessions"): _READ,
+    ("GET", "/v1/sessions/{id}"): _READ,
+    ("GET", "/v1/audit"): _READERS,
+    ("GET", "/v1/audit/search"): _READERS,
+    ("GET", "/v1/audit/export"): _READERS,
+    ("GET", "/v1/audit/verification"): _READERS,
+    ("POST", "/v1/audit/verification"): _READERS,
+    ("GET", "/v1/audit/{seq}"): _READERS,
+    ("GET", "/v1/runs/{run}/delegations/{path}"): _READ,
+    ("GET", "/v1/approvals"): _READ,
+    ("GET", "/v1/approvals/{id}"): _READ,
+    ("POST", "/v1/approvals/{id}"): _CONTROL,
+    ("POST", "/v1/approvals"): _CONTROL,
+    ("POST", "/v1/policy/explain"): Access(needs=Permission.READ),
+    ("GET", "/v1/policy/guards"): Access(needs=Permission.READ),
+    ("GET", "/v1/team"): Access(needs=Permission.READ),
     ("DELETE", "/v1/users/{user}"): Access(needs=Permission.ERASE),
     ("GET", "/metrics"): Access(needs=Permission.METRICS),
+    ("GET", "/v1/console"): _KNOWN,
+    ("POST", "/v1/console/session"): _ANYONE,
+    ("DELETE", "/v1/console/session"): _KNOWN,
+    ("GET", "/v1/console/enter"): _ANYONE,
+    ("POST", "/v1/console/links"): _KNOWN,
     ("POST", "/dialects/{name}"): _KNOWN,
     ("POST", "/dialects/{name}/{rest:path}"): _KNOWN,
     ("GET", "/mcp"): _KNOWN,
@@ -68,19 +103,23 @@ def access_to(method: str, path: str) -> Access:
 
 
 def visible(sender: Sender, others: Permission | None = None) -> RunScope:
-    """Return the runs that a sender may see: those that it could have asked for; all, with the permission *others*."""
+    """Return the runs that a sender may see: those that it could have asked for.
+
+    With the permission *others*, those of every user, but still of the sender's agents alone: so an operator of one
+    team sees the runs of that team.
+    """
     if others is not None and others in sender.permissions:
-        return ANYONES
+        return ANYONES if sender.targets is None else RunScope(agents=sender.targets)
     return RunScope(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
 
 
 def may_see(sender: Sender, summary: RunSummary, others: Permission | None = None) -> bool:
     """Return whether a sender may see a run."""
-    users, agents, via = visible(sender, others)
+    scope = visible(sender, others)
     return (
-        (users is None or summary.user in users)
-        and (agents is None or summary.agent in agents)
-        and via in (None, summary.via)
+        (scope.users is None or summary.user in scope.users)
+        and (scope.agents is None or summary.agent in scope.agents)
+        and scope.via in (None, summary.via)
     )
 
 

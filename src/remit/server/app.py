@@ -8,28 +8,45 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 
+from remit.documents.spend import Pricing
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
+from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.server.access import SenderGate, access_to
+from remit.server.agent_endpoints import AgentEndpoints
+from remit.server.audit_endpoints import AuditEndpoints
 from remit.server.bodies import JSON, Receive, Scope, Send, failure_body, headers_of, send_bytes
+from remit.server.console.hosts import ConsoleHosts
+from remit.server.decision_endpoints import DecisionEndpoints
 from remit.server.delegation_endpoints import DelegationEndpoints
 from remit.server.delegations import Delegations
 from remit.server.dialect_endpoints import DialectEndpoints
+from remit.server.event_endpoints import EventEndpoints
+from remit.server.figures import CurrentFigures
+from remit.server.figures_endpoints import FiguresEndpoints
 from remit.server.lookup_endpoints import TYPE, LookupEndpoints, MetricsPage, Readiness
 from remit.server.mcp.endpoint import McpEndpoint
 from remit.server.openapi import document
+from remit.server.public_console import CONSOLE, ENTER, LINKS, SESSION
 from remit.server.refusals import REFUSALS, Endpoint, Refusals, guarded
+from remit.server.run_endpoints import RunEndpoints
+from remit.server.session_endpoints import SessionEndpoints
+from remit.server.team_policy import PlainPolicy, TeamPolicy
 from remit.server.user_endpoints import UserEndpoints
 from remit.server.worker_metrics import WorkerMetrics
+from remit.server.workflow_endpoints import WorkflowEndpoints
 
-if TYPE_CHECKING:  # most hubs do not serve A2A
+if TYPE_CHECKING:  # most hubs do not serve A2A, or the console
     from remit.server.a2a.routes import A2a, Exposure
+    from remit.server.console.console import Console
 
 # A store that has not written for this long is not ready.
 READY_S = 2.0
+# Of a server that does not say under which names it is reached.
+LOOPBACK = ConsoleHosts(0)
 _TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
 
 
@@ -45,24 +62,36 @@ class Api:
         a2a: "Exposure | None" = None,
         proxies: Collection[str] = (),
         workers: WorkerMetrics | None = None,
+        console: "Console | None" = None,
+        hosts: ConsoleHosts | None = None,
+        policy: TeamPolicy | None = None,
+        pricing: Pricing | None = None,
     ) -> None:
         self._hub = hub
+        self.console = console
         self._workers = workers
         self.refusals = Refusals(hub, proxies=proxies)
         self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
         self._endpoints = DelegationEndpoints(self.delegations)
         self._looking = LookupEndpoints(self.delegations)
+        self._events = EventEndpoints(self.delegations)
+        self._audit = AuditEndpoints(self.delegations, LoopClock().wall_ms)
+        self._decisions = DecisionEndpoints(self.delegations, policy or PlainPolicy(hub))
         self._metrics = MetricsPage(hub)
+        figures, pricing = CurrentFigures(hub.store), pricing or Pricing()
+        self._runs = RunEndpoints(self.delegations, pricing)
+        self._figures_of = FiguresEndpoints(self.delegations, figures, pricing)
+        self._agents = AgentEndpoints(self.delegations, figures, pricing)
         self._readiness = Readiness(hub.store)
         self._foreign = DialectEndpoints(self.delegations)
-        self._mcp = McpEndpoint(self.delegations)
+        self._mcp = McpEndpoint(self.delegations, hosts or LOOPBACK)
         self._document = b""
         self._ask = guarded(self._endpoints.ask, access_to("POST", "/v1/delegations"))
         self.hurried = asyncio.Event()
         """Set to stop without waiting for running delegations."""
-        self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
+        self._a2a = None if a2a is None else _speaking(self.delegations, a2a, self.refusals)
         others = [] if self._a2a is None else self._a2a.routes()
-        self.routes = [*self._routes(), *others]
+        self.routes = [*self._routes(), *self._console_routes(), *others]
         self._app = Starlette(routes=self.routes, exception_handlers={HTTPException: no_such_thing})
         # A redirect would send clients to whatever host name they used.
         self._app.router.redirect_slashes = False
@@ -71,6 +100,8 @@ class Api:
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route a request by its path as it was sent: decoded, an id with a slash would be another path."""
         scope[REFUSALS] = self.refusals
+        if self.console is not None and await self.console.answers(scope, send):
+            return
         if scope["raw_path"] == b"/v1/delegations" and scope["method"] == "POST":
             # The most frequent request skips the router.
             await self._ask(scope, receive, send)
@@ -80,6 +111,7 @@ class Api:
 
     def _routes(self) -> list[BaseRoute]:
         asked, seen = self._endpoints, self._looking
+        audited, talks = self._audit, SessionEndpoints(self.delegations)
         return [
             _route("/v1/delegations", asked.ask, "POST"),
             _route("/v1/delegations/{id}", asked.look),
@@ -87,9 +119,28 @@ class Api:
             _route("/v1/delegations/{id}/cancel", asked.cancel, "POST"),
             _route("/v1/agents", seen.agents),
             _route("/v1/agents/{name}", seen.agent),
-            _route("/v1/runs", seen.runs),
-            _route("/v1/runs/{run}", seen.run),
-            _route("/v1/audit", seen.audit),
+            _route("/v1/agents/{name}/status", self._agents.status),
+            _route("/v1/graph", self._agents.graph),
+            _route("/v1/spend", self._figures_of.spend),
+            _route("/v1/series", self._figures_of.series),
+            _route("/v1/budgets", self._figures_of.budgets),
+            _route("/v1/runs", self._runs.runs),
+            _route("/v1/runs/{run}", self._runs.run),
+            _route("/v1/runs/{run}/tree", self._runs.tree),
+            _route("/v1/runs/{run}/cancel", self._runs.cancel, "POST"),
+            _route("/v1/runs/{run}/retry", self._runs.retry, "POST"),
+            _route("/v1/runs/{run}/resume", self._runs.resume, "POST"),
+            _route("/v1/events", self._events.events),
+            _route("/v1/runs/{run}/workflow", WorkflowEndpoints(self.delegations).workflow),
+            _route("/v1/sessions", talks.sessions),
+            _route("/v1/sessions/{id}", talks.session),
+            _route("/v1/audit", audited.rows),
+            _route("/v1/audit/search", audited.search),
+            _route("/v1/audit/export", audited.export),
+            _route("/v1/audit/verification", audited.verification),
+            _route("/v1/audit/verification", audited.verification, "POST"),
+            _route("/v1/audit/{seq}", audited.row),
+            *(_route(path, endpoint, method) for path, endpoint, method in self._decisions.routes()),
             _route("/v1/users/{user}", UserEndpoints(self.delegations).erase, "DELETE"),
             _route("/dialects/{name}", self._foreign.speak, "POST"),
             # Clients append paths of their own to the base URL: `/.netlify/functions/chat-internal`.
@@ -99,6 +150,20 @@ class Api:
             _route("/openapi.json", self._openapi),
             _route("/healthz", self._healthz),
             _route("/readyz", self._readyz),
+        ]
+
+    def _console_routes(self) -> list[BaseRoute]:
+        if self.console is None:
+            return []
+        from remit.server.console.endpoints import ConsoleEndpoints
+
+        browser = ConsoleEndpoints(self.console, self.delegations.sender)
+        return [
+            _route(CONSOLE, browser.show),
+            _route(SESSION, browser.sign_in, "POST"),
+            _route(SESSION, browser.sign_out, "DELETE"),
+            _route(ENTER, browser.enter),
+            _route(LINKS, browser.link, "POST"),
         ]
 
     async def _figures(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
@@ -129,10 +194,21 @@ class Api:
             return b"going down\n"
         return b"" if await self._readiness.can_write(READY_S) else b"the store cannot write\n"
 
+    @property
+    def grpc_address(self) -> str | None:
+        """Where A2A is served over gRPC, as `host:port`; None: nowhere."""
+        return None if self._a2a is None else self._a2a.grpc_address
+
+    async def open(self) -> None:
+        """Listen where the HTTP server does not; raise a `RemitError` if that is not possible."""
+        if self._a2a is not None:
+            await self._a2a.open()
+
     async def drain(self, wait_s: float) -> int:
         """Accept nothing more, wait for running delegations, and return how many have not ended after *wait_s*."""
         asked = self.delegations
         asked.draining = True
+        self._events.tail.close()
         for events in list(asked.streams):
             events.close()  # readers continue at another server, after the last event that they received
         waits = {asyncio.create_task(asked.idle()), asyncio.create_task(self.hurried.wait())}
@@ -141,19 +217,20 @@ class Api:
         finally:
             for wait in waits:
                 wait.cancel()
-        if self._a2a is not None:
-            await self._a2a.close()
         await self._mcp.close()
         await self._readiness.close()
-        self.refusals.close()
+        await self._audit.verifier.close()
         asked.close()
+        if self._a2a is not None:
+            await self._a2a.close()  # calls over gRPC that still wait have got their handles
+        self.refusals.close()
         return asked.under_way
 
 
-def _speaking(delegations: Delegations, exposure: "Exposure") -> "A2a":
+def _speaking(delegations: Delegations, exposure: "Exposure", refusals: Refusals) -> "A2a":
     from remit.server.a2a.routes import A2a
 
-    return A2a(delegations, exposure)
+    return A2a(delegations, exposure, refusals)
 
 
 async def no_such_thing(request: Request, error: Exception) -> Response:
@@ -161,12 +238,20 @@ async def no_such_thing(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
     if status == 405:
-        takes = (headers or {}).get("Allow", "")
+        takes = ", ".join(_allowed(request))
+        headers = {"Allow": takes}
         what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
     else:
         what = f"nothing found at {request.url.path[:100]}"
     body = failure_body(fault(Code.NOT_FOUND, what, suggestion="`/openapi.json` lists what this server offers."))
     return Response(body, status, headers, media_type="application/json")
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods of an address; the router itself names those of its first route alone."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    found = [each.methods or set[str]() for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return sorted(set[str]().union(*found))
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:

@@ -85,9 +85,18 @@ def headers_of(scope: Scope) -> Headers:
 
 def quality(headers: Headers, media_type: str) -> float:
     """Return the quality of a media type in the `Accept` header, from 0 to 1; 0 if the header does not name it."""
-    for each in headers.get("accept", "").split(","):
+    return _quality_in(headers.get("accept", ""), media_type)
+
+
+def quality_of_coding(headers: Headers, coding: str) -> float:
+    """Return the quality of a content coding in the `Accept-Encoding` header; 0 if the header does not name it."""
+    return _quality_in(headers.get("accept-encoding", ""), coding)
+
+
+def _quality_in(listed: str, wanted: str) -> float:
+    for each in listed.split(","):
         name, *parameters = (part.strip().lower() for part in each.split(";"))
-        if name == media_type:
+        if name == wanted:
             said = next((part[2:] for part in parameters if part.startswith("q=")), "1")
             return float(said) if _QUALITY.fullmatch(said) else 0.0
     return 0.0
@@ -124,12 +133,17 @@ async def read_body(headers: Headers, receive: Receive, max_bytes: int) -> bytes
     if said.isdecimal() and int(said) > max_bytes:
         raise RemitError(_too_large(max_bytes))
     body = await _READING.read(receive, max_bytes)
+    refuse_changed(headers, body)
+    return body
+
+
+def refuse_changed(headers: Headers, body: bytes) -> None:
+    """Raise a `RemitError` if a body is not the one that its sender stated."""
     stated = digest_in(headers.get(CONTENT_DIGEST.lower(), ""))
     if stated is not None and sha256(body).digest() != stated:
         why = f"the body does not match {CONTENT_DIGEST}: it was changed in transit"
         code = Code.UNAUTHENTICATED if PROOF.lower() in headers else Code.MALFORMED_ENVELOPE
         raise RemitError(fault(code, why, suggestion="Send the request again with the digest of its body."))
-    return body
 
 
 async def read_optional_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:
@@ -219,14 +233,14 @@ async def send_value(
     await send_bytes(send, status, encode(value), (_JSON_HEADER, *headers))
 
 
-async def send_fault(send: Send, why: Fault, status: int | None = None) -> None:
-    """Send a fault, with the HTTP status of its code unless *status* is given."""
+async def send_fault(send: Send, why: Fault, status: int | None = None, *, closes: bool = False) -> None:
+    """Send a fault, with the HTTP status of its code unless *status* is given; *closes*: the body was not read."""
     why = why.outward()
     status = status or TABLE[why.code].status
     extra = _retry_after(why)
     if status == 401:
         extra = (*extra, (b"www-authenticate", b"Bearer"))
-    if status in (401, 413, 415, 429, 431, 503):
+    if closes or status in (401, 413, 415, 429, 431, 503):
         # The rest of the body will not be read, and an unauthenticated client must not hold a connection.
         extra = (*extra, (b"connection", b"close"))
     await send_bytes(send, status, failure_body(why), (_JSON_HEADER, *extra))

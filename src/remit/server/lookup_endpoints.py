@@ -1,4 +1,4 @@
-"""The read endpoints: agents, runs, the audit log, metrics and readiness."""
+"""The read endpoints: agents, runs, metrics and readiness."""
 
 import asyncio
 import time
@@ -6,23 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from remit.documents.runs import RecordLine, record_line
 from remit.policy.reception import Sender
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.lifecycle import Status
 from remit.protocol.problems import did_you_mean
-from remit.protocol.records import Delegation
 from remit.runtime.engine import Engine
 from remit.runtime.metrics import BUCKETS, PHASES
-from remit.runtime.ports import RunSummary, Store, StoreError
-from remit.server.access import ACCESS, may_see, visible
+from remit.runtime.ports import Store, StoreError
 from remit.server.bodies import Receive, Scope, Send, headers_of, send_value
 from remit.server.delegations import Delegations
-from remit.server.parameters import parameter, refuse_unknown
 
 MOST = 1_000
-_PER_PAGE = 50
+PER_PAGE = 50
 
 
 class PublicCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,42 +35,6 @@ class AgentList(Struct, frozen=True, kw_only=True):
     agents: tuple[PublicCard, ...]
 
 
-class PublicRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run in one line."""
-
-    run: str
-    user: str
-    agent: str
-    objective: str
-    started_ms: int
-    state: str
-    status: Status | None = None
-    via: str = ""
-    correlation: str = ""
-    """The correlation id that links it to other runs; else its own id."""
-
-
-class RunList(Struct, frozen=True, kw_only=True):
-    """The newest runs first."""
-
-    runs: tuple[PublicRun, ...]
-
-
-class PublicRunTree(Struct, frozen=True, kw_only=True):
-    """The delegations of a run, and the outcome of each."""
-
-    run: str
-    delegations: tuple[Delegation, ...]
-
-
-class AuditPage(Struct, frozen=True, kw_only=True):
-    """A page of the audit log, in order."""
-
-    records: tuple[RecordLine, ...]
-    next: int | None = None
-    """The value of `after` for the next page; None if there is none yet."""
-
-
 def public(card: AgentCard) -> PublicCard:
     """Return what others may know of an agent."""
     return PublicCard(
@@ -84,7 +43,7 @@ def public(card: AgentCard) -> PublicCard:
 
 
 class LookupEndpoints:
-    """The endpoints for agents, runs and the audit log."""
+    """The endpoints for agents and runs."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._hub = delegations.hub
@@ -107,38 +66,6 @@ class LookupEndpoints:
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
         await send_value(send, public(card))
 
-    async def runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/runs`."""
-        sender = await self._delegations.sender(scope, headers_of(scope))
-        refuse_unknown(scope, "correlation", "limit", "user")
-        limit, user = parameter(scope, "limit", _PER_PAGE), parameter(scope, "user", "")
-        found = await self._hub.store.runs(
-            user=user or None,
-            correlation=parameter(scope, "correlation", "") or None,
-            of=visible(sender, scope[ACCESS].others),
-            limit=min(limit, MOST),
-        )
-        await send_value(send, RunList(runs=tuple(map(_line, found))))
-
-    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/runs/{run}`."""
-        sender = await self._delegations.sender(scope, headers_of(scope))
-        run: str = scope["path_params"]["run"]
-        found = [each for each in await self._hub.store.runs(run=run, limit=1) if each.run == run]
-        if not found or not may_see(sender, found[0], scope[ACCESS].others):
-            raise RemitError(fault(Code.NOT_FOUND, f"no run `{run[:100]}` that {sender.name} may see"))
-        await send_value(send, PublicRunTree(run=run, delegations=tuple(await self._hub.delegations(run))))
-
-    async def audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/audit`."""
-        await self._delegations.sender(scope, headers_of(scope))
-        refuse_unknown(scope, "after", "limit", "run")
-        after, limit = parameter(scope, "after", 0), min(parameter(scope, "limit", MOST), MOST)
-        run = parameter(scope, "run", "")
-        records = await self._hub.store.records(run=run or None, after=after, limit=limit)
-        last = records[-1].seq if len(records) == limit and records else None
-        await send_value(send, AuditPage(records=tuple(map(record_line, records)), next=last))
-
     def _cards(self, sender: Sender) -> dict[str, AgentCard]:
         exposed = self._exposed()
         return {
@@ -146,20 +73,6 @@ class LookupEndpoints:
             for name, card in self._hub.cards.items()
             if name in exposed and (sender.targets is None or name in sender.targets)
         }
-
-
-def _line(summary: RunSummary) -> PublicRun:
-    return PublicRun(
-        run=summary.run,
-        user=summary.user,
-        agent=summary.agent,
-        objective=summary.objective,
-        started_ms=summary.started_ms,
-        state=summary.state,
-        status=summary.response.status if summary.response else None,
-        via=summary.via,
-        correlation=summary.correlation,
-    )
 
 
 # A more frequent probe gets the last result: it must not keep the disk busy.

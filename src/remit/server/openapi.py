@@ -12,13 +12,31 @@ from remit.protocol.codec import VERSIONS
 from remit.protocol.envelope import Response
 from remit.protocol.errors import INWARD, TABLE
 from remit.protocol.records import Kind
-from remit.protocol.remit import LONGEST_NAME
 from remit.protocol.submission import Submission
 from remit.server.access import access_to
 from remit.server.bodies import FailureBody
+from remit.server.decision_openapi import DECISION_TYPES, decision_paths
 from remit.server.delegation_endpoints import Reason
 from remit.server.delegations import Handle
-from remit.server.lookup_endpoints import AgentList, AuditPage, PublicCard, PublicRunTree, RunList
+from remit.server.figures_openapi import TYPES as FIGURE_TYPES
+from remit.server.figures_openapi import figure_paths
+from remit.server.lookup_endpoints import AgentList, PublicCard
+from remit.server.openapi_parts import (
+    Document,
+    body,
+    failures,
+    header,
+    in_path,
+    look,
+    open_to_all,
+    plain_text,
+    query_parameter,
+    reply,
+)
+from remit.server.openapi_records import RECORD_TYPES, record_paths
+from remit.server.openapi_tags import TAGS, tagged, valid
+from remit.server.public_console import CONSOLE, ENTER, LINKS, SESSION, ConsoleInfo, OneTimeLink, SignedOut, SignIn
+from remit.server.run_openapi import RUN_TYPES, run_paths
 from remit.server.user_endpoints import ErasedUser
 
 _TYPES = (
@@ -29,17 +47,20 @@ _TYPES = (
     Reason,
     AgentList,
     PublicCard,
-    RunList,
-    PublicRunTree,
-    AuditPage,
     ErasedUser,
+    ConsoleInfo,
+    SignIn,
+    SignedOut,
+    OneTimeLink,
+    *RUN_TYPES,
+    *RECORD_TYPES,
+    *DECISION_TYPES,
+    *FIGURE_TYPES,
 )
 _TEMPLATE = "#/components/schemas/{name}"
 
 # The published names of types that have other names in the code.
 _PUBLISHED = {"AgentList": "Agents", "FailureBody": "Failure", "PublicRun": "RunLine", "PublicRunTree": "RunTree"}
-
-Document = dict[str, Any]
 
 
 def document() -> Document:
@@ -58,11 +79,15 @@ def document() -> Document:
             "title": "Remit",
             "version": __version__,
             "description": "Agents that call agents, safely. `remit errors CODE` explains each refusal.",
+            "contact": {"name": "Remit"},
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
+        "servers": [{"url": "/", "description": "The server that this document comes from."}],
         "security": [{"bearer": []}],
-        "paths": _permitted(_paths(ref)),
+        "tags": [{"name": name, "description": meaning} for name, meaning in TAGS.items()],
+        "paths": tagged(_permitted(_paths(ref))),
         "components": {
-            "schemas": components,
+            "schemas": valid(components),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -83,7 +108,9 @@ def _permitted(paths: Document) -> Document:
             if access.anyone:
                 operation["security"] = []
             elif access.needs is not None:
-                operation["security"] = [{"bearer": [str(access.needs)]}]
+                operation["x-remit-permission"] = str(access.needs)
+                more = f"Requires the permission `{access.needs}`."
+                operation["description"] = " ".join(filter(None, (operation.get("description"), more)))
             elif access.others is not None:
                 operation["x-remit-others"] = str(access.others)
                 more = f"Runs of others require the permission `{access.others}`."
@@ -92,18 +119,26 @@ def _permitted(paths: Document) -> Document:
 
 
 def _paths(ref: dict[Any, Any]) -> Document:
-    known = {**_delegation_paths(ref), **_lookup_paths(ref), **_user_paths(ref)}
-    return {**known, **_dialect_paths(), **_operator_paths(ref)}
+    known = {
+        **_delegation_paths(ref),
+        **_lookup_paths(ref),
+        **run_paths(ref),
+        **record_paths(ref),
+        **decision_paths(ref),
+        **figure_paths(ref),
+        **_user_paths(ref),
+    }
+    return {**known, **_console_paths(ref), **_dialect_paths(), **_operator_paths(ref)}
 
 
 def _delegation_paths(ref: dict[Any, Any]) -> Document:
-    delegation = [_in_path("id", "The id of the run, or the sender's own request id while the server remembers it.")]
-    ended = _reply("The outcome of the delegation.", ref[Response])
+    delegation = [in_path("id", "The id of the run, or the sender's own request id while the server remembers it.")]
+    ended = reply("The outcome of the delegation.", ref[Response])
     stream: Document = {
         "description": "The events of the delegation.",
         "content": {"text/event-stream": {"schema": _EVENT}},
     }
-    waiting = {**_reply("The delegation has not ended.", ref[Handle]), "links": _LINKS}
+    waiting = {**reply("The delegation has not ended.", ref[Handle]), "links": _LINKS}
     answered = {
         "description": "The outcome of the delegation.",
         "content": {**ended["content"], **stream["content"]},
@@ -118,10 +153,10 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
                 "`X-Agent-Request-ID`, `X-Agent-Origin`, `X-Agent-Depth` and `X-Agent-Parent-Session` may be sent "
                 "too; then each must agree with the envelope.",
                 "parameters": [
-                    _header("Prefer", "`respond-async`: answer with a handle once the request is stored."),
-                    _header("traceparent", "The trace of the request, as W3C Trace Context defines it."),
+                    header("Prefer", "`respond-async`: answer with a handle once the request is stored."),
+                    header("traceparent", "The trace of the request, as W3C Trace Context defines it."),
                 ],
-                "requestBody": _body(ref[Submission]),
+                "requestBody": body(ref[Submission]),
                 "responses": {"200": answered, "202": waiting, **_refusals(ref[Response], ref[FailureBody])},
             }
         },
@@ -130,7 +165,7 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
                 "operationId": "look",
                 "summary": "Get the outcome or the state of a delegation.",
                 "parameters": delegation,
-                "responses": {"200": ended, "202": waiting, **_failures(ref[FailureBody])},
+                "responses": {"200": ended, "202": waiting, **failures(ref[FailureBody])},
             }
         },
         "/v1/delegations/{id}/events": {
@@ -139,9 +174,9 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
                 "summary": "Follow the events of a delegation, from its start or after an event.",
                 "parameters": [
                     *delegation,
-                    _header("Last-Event-ID", "The number of the last event received.", pattern="^[0-9]{1,18}$"),
+                    header("Last-Event-ID", "The number of the last event received.", pattern="^[0-9]{1,18}$"),
                 ],
-                "responses": {"200": stream, **_failures(ref[FailureBody])},
+                "responses": {"200": stream, **failures(ref[FailureBody])},
             }
         },
         "/v1/delegations/{id}/cancel": {
@@ -149,8 +184,8 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
                 "operationId": "cancel",
                 "summary": "Cancel a delegation and everything below it.",
                 "parameters": delegation,
-                "requestBody": {**_body(ref[Reason]), "required": False},
-                "responses": {"200": ended, "202": waiting, **_failures(ref[FailureBody])},
+                "requestBody": {**body(ref[Reason]), "required": False},
+                "responses": {"200": ended, "202": waiting, **failures(ref[FailureBody])},
             }
         },
     }
@@ -159,72 +194,63 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
 def _lookup_paths(ref: dict[Any, Any]) -> Document:
     return {
         "/v1/agents": {
-            "get": _look("agents", "The agents that the client may ask.", _reply("The agents.", ref[AgentList]), ref)
+            "get": look("agents", "The agents that the client may ask.", reply("The agents.", ref[AgentList]), ref)
         },
         "/v1/agents/{name}": {
-            "get": _look(
+            "get": look(
                 "agent",
                 "One agent.",
-                _reply("The agent.", ref[PublicCard]),
+                reply("The agent.", ref[PublicCard]),
                 ref,
-                [_in_path("name", "The agent's name.")],
-            )
-        },
-        "/v1/runs": {
-            "get": _look(
-                "runs",
-                "The newest runs.",
-                _reply("The runs.", ref[RunList]),
-                ref,
-                [
-                    _parameter("user", "string", "Only runs of this user."),
-                    _parameter("correlation", "string", "Only runs with this correlation id."),
-                    _parameter("limit", "integer", "Maximum number of results."),
-                ],
-            )
-        },
-        "/v1/runs/{run}": {
-            "get": _look(
-                "run",
-                "The delegations of a run.",
-                _reply("The delegations.", ref[PublicRunTree]),
-                ref,
-                [_in_path("run", "The run.")],
-            )
-        },
-        "/v1/audit": {
-            "get": _look(
-                "audit",
-                "The audit log.",
-                _reply("A page of records.", ref[AuditPage]),
-                ref,
-                [
-                    _parameter("after", "integer", "Only records after this number."),
-                    _parameter("limit", "integer", "Maximum number of results."),
-                    _parameter("run", "string", "Only records of this run."),
-                ],
+                [in_path("name", "The agent's name.")],
             )
         },
     }
 
 
 def _user_paths(ref: dict[Any, Any]) -> Document:
-    erased = _reply("What was erased.", ref[ErasedUser])
+    erased = reply("What was erased.", ref[ErasedUser])
     summary = "Erase a user with everything that is kept about them."
     return {
-        "/v1/users/{user}": {"delete": _look("erase", summary, erased, ref, [_in_path("user", "The user.")])},
+        "/v1/users/{user}": {"delete": look("erase", summary, erased, ref, [in_path("user", "The user.")])},
+    }
+
+
+def _console_paths(ref: dict[Any, Any]) -> Document:
+    """Return the operations of a browser's session, which are there if the server serves the console."""
+    shown = reply("What is served here, and who is signed in.", ref[ConsoleInfo])
+    made = look("make_link", "Make a link that signs in one browser, once.", {}, ref)
+    entered = look("enter", "Sign in a browser by a one-time link: sets a cookie and redirects.", {}, ref)
+    signed_in = look("sign_in", "Sign in a browser by the token of a client: sets a cookie.", {}, ref)
+    for operation, status, found in (
+        (made, "201", reply("The link.", ref[OneTimeLink])),
+        (entered, "303", {"description": "The browser is signed in."}),
+        (signed_in, "201", shown),
+    ):
+        del operation["responses"]["200"]
+        operation["responses"][status] = found
+    entered["parameters"] = [{**query_parameter("code", "string", "The code in the link."), "required": True}]
+    ended = reply("Whether there was a session.", ref[SignedOut])
+    return {
+        CONSOLE: {"get": look("console", "What is served here, and who is signed in.", shown, ref)},
+        SESSION: {
+            "post": {**signed_in, "requestBody": body(ref[SignIn])},
+            "delete": look("sign_out", "End the session of the browser.", ended, ref),
+        },
+        ENTER: {"get": entered},
+        LINKS: {"post": made},
     }
 
 
 def _dialect_paths() -> Document:
     return {
-        "/dialects/{name}": {"post": _dialect("speak", [_in_path("name", "The dialect.", enum=NAMES)])},
+        "/dialects/{name}": {"post": _dialect("speak", [in_path("name", "The dialect.", enum=NAMES)])},
         "/dialects/{name}/{rest}": {
             "post": _dialect(
                 "speak_at",
                 [
-                    _in_path("name", "The dialect.", enum=NAMES),
-                    _in_path("rest", "The path that clients of the dialect append, or the agent to ask."),
+                    in_path("name", "The dialect.", enum=NAMES),
+                    in_path("rest", "The path that clients of the dialect append, or the agent to ask."),
                 ],
             )
         },
@@ -234,28 +260,17 @@ def _dialect_paths() -> Document:
 def _operator_paths(ref: dict[Any, Any]) -> Document:
     return {
         "/openapi.json": {
-            "get": _open("openapi", "This document.", {"200": _reply("The document.", {"type": "object"})})
+            "get": open_to_all("openapi", "This document.", {"200": reply("The document.", {"type": "object"})})
         },
-        "/metrics": {"get": _look("metrics", "Metrics for Prometheus.", _plain("The metrics."), ref)},
-        "/healthz": {"get": _open("healthz", "Whether the process is alive.", {"200": _plain("Alive.")})},
+        "/metrics": {"get": look("metrics", "Metrics for Prometheus.", plain_text("The metrics."), ref)},
+        "/healthz": {"get": open_to_all("healthz", "Whether the process is alive.", {"200": plain_text("Alive.")})},
         "/readyz": {
-            "get": _open(
+            "get": open_to_all(
                 "readyz",
                 "Whether the server accepts requests.",
-                {"200": _plain("Ready."), "503": _plain("Not ready.")},
+                {"200": plain_text("Ready."), "503": plain_text("Not ready.")},
             )
         },
-    }
-
-
-def _look(
-    name: str, summary: str, found: Document, ref: dict[Any, Any], parameters: list[Document] | None = None
-) -> Document:
-    return {
-        "operationId": name,
-        "summary": summary,
-        "parameters": parameters or [],
-        "responses": {"200": found, **_failures(ref[FailureBody])},
     }
 
 
@@ -265,8 +280,11 @@ def _dialect(name: str, parameters: list[Document]) -> Document:
         "operationId": name,
         "summary": "Ask in the envelope of another system.",
         "parameters": parameters,
-        "requestBody": _body({"type": "object"}),
-        "responses": {"default": _reply("As the dialect defines it.", {})},
+        "requestBody": body({"type": "object"}),
+        "responses": {
+            "200": reply("As the dialect defines it.", {}),
+            "default": reply("What went wrong, as the dialect defines it.", {}),
+        },
     }
 
 
@@ -288,55 +306,8 @@ _LINKS = {
 }
 
 
-def _open(name: str, summary: str, replies: Document) -> Document:
-    return {"operationId": name, "summary": summary, "responses": replies}
-
-
-def _reply(meaning: str, schema: Document) -> Document:
-    return {"description": meaning, "content": {"application/json": {"schema": schema}}}
-
-
-def _plain(meaning: str) -> Document:
-    return {"description": meaning, "content": {"text/plain": {"schema": {"type": "string"}}}}
-
-
-def _body(schema: Document) -> Document:
-    return {"required": True, "content": {"application/json": {"schema": schema}}}
-
-
 def _refusals(response: Document, failure: Document) -> Document:
     """Return every status that a delegation may end with besides success."""
     either = {"anyOf": [response, failure]}
     statuses = sorted({row.status for row in TABLE.values()} | {431})
-    return {str(status): _reply("The delegation failed or was refused.", either) for status in statuses}
-
-
-def _failures(failure: Document) -> Document:
-    meanings = {
-        400: "The request is invalid.",
-        401: "The sender is not authenticated.",
-        403: "The sender lacks the permission.",
-    }
-    meanings |= {404: "Not found.", 413: "The body is too large.", 415: "The content type is not supported."}
-    meanings |= {429: "Too many unauthenticated requests from this address."}
-    meanings |= {
-        431: "The headers are too large.",
-        503: "The server is overloaded or shutting down.",
-        504: "The request arrived too slowly.",
-    }
-    return {str(status): _reply(meaning, failure) for status, meaning in meanings.items()}
-
-
-def _in_path(name: str, meaning: str, **bounds: object) -> Document:
-    schema = {"type": "string", **bounds}
-    return {"name": name, "in": "path", "required": True, "description": meaning, "schema": schema}
-
-
-def _header(name: str, meaning: str, **bounds: object) -> Document:
-    schema = {"type": "string", **bounds}
-    return {"name": name, "in": "header", "required": False, "description": meaning, "schema": schema}
-
-
-def _parameter(name: str, kind: str, meaning: str) -> Document:
-    bounds = {"minimum": 0, "maximum": 10**15 - 1} if kind == "integer" else {"maxLength": LONGEST_NAME}
-    return {"name": name, "in": "query", "required": False, "description": meaning, "schema": {"type": kind, **bounds}}
+    return {str(status): reply("The delegation failed or was refused.", either) for status in statuses}

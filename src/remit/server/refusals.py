@@ -124,6 +124,14 @@ class Failures:
             return 0
         return 0 if self._proven.get(_mark(address, headers), 0.0) > self._now() else left
 
+    def admit(self, address: str, headers: Headers) -> None:
+        """Raise a `RemitError` if an address has failed too often and this request may be another guess."""
+        if wait_s := self.wait_s(address, headers):
+            why = f"{FAILURES} requests from your address without a valid token within {WINDOW_S:.0f} s"
+            wait_ms = round(wait_s * 1_000) or 1
+            suggestion = f"Try again in {duration(wait_ms)}, with a valid token."
+            raise RemitError(fault(Code.RATE_LIMITED, why, retry_after_ms=wait_ms, suggestion=suggestion))
+
     def failed(self, address: str, headers: Headers) -> None:
         """Count an unauthenticated request; a request without a token is not a guess."""
         if BEARER.lower() not in headers and PROOF.lower() not in headers:
@@ -180,14 +188,6 @@ class Refusals:
     def address_of(self, scope: Scope, headers: Headers) -> str:
         """Return the address that a request is counted for."""
         return self._proxies.address_of(scope, headers)
-
-    def admit(self, address: str, headers: Headers) -> None:
-        """Raise a `RemitError` if an address has failed too often and this request may be another guess."""
-        if wait_s := self.failures.wait_s(address, headers):
-            why = f"{FAILURES} requests from your address without a valid token within {WINDOW_S:.0f} s"
-            wait_ms = round(wait_s * 1_000) or 1
-            suggestion = f"Try again in {duration(wait_ms)}, with a valid token."
-            raise RemitError(fault(Code.RATE_LIMITED, why, retry_after_ms=wait_ms, suggestion=suggestion))
 
     def note(self, scope: Scope, address: str, why: Fault) -> None:
         """Count a refusal, and record it unless there were too many similar ones a moment ago."""

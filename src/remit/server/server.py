@@ -33,6 +33,10 @@ class Served(Protocol):
         """Answer a request."""
         ...
 
+    async def open(self) -> None:
+        """Listen for other protocols, before the first request is answered."""
+        ...
+
     async def drain(self, wait_s: float) -> int:
         """Accept nothing more, wait for running requests, and return how many have not ended after *wait_s*."""
         ...
@@ -113,6 +117,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
+        await self._served.open()
         await super().startup(sockets if self._bound is None else [self._bound])
         self._begun.set()
         self.when_started()

@@ -1,50 +1,60 @@
 """The local API for runs with shared agents: HTTP and server-sent events, for the same user on the same machine.
 
 A client reads the views in `public_runs` and `public_devices` and sends the commands in `run_commands`. `check_local`
-decides who is let in. Each event of the stream is a whole view, so a client shows the latest event of each thing and
-never has to merge events.
+decides which programs are let in, and the console which browsers. Each event of the stream is a whole view, so a client
+shows the latest event of each thing and never has to merge events.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Mount
-from starlette.types import ASGIApp
 
+from remit.policy.reception import Sender
 from remit.protocol.codec import encode
-from remit.protocol.errors import RemitError
+from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.serve_shared import Shared
 from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import StoreError
-from remit.server.access import token_in
-from remit.server.app import no_such_thing
-from remit.server.bodies import JSON, Receive, Scope, Send, headers_of, send_bytes, send_fault
+from remit.server.access import BROWSER, SenderGate, token_in
+from remit.server.app import Api, no_such_thing
+from remit.server.bodies import JSON, Headers, Receive, Scope, Send, headers_of, send_bytes, send_fault
+from remit.server.console.console import Console
+from remit.server.console.endpoints import ConsoleEndpoints
 from remit.server.server import Server
-from remit.server.shared_access import ENTER, HOST, TOKEN_FILE, BrowserSessions, check_local, check_origin
-from remit.server.shared_endpoints import VIA, SharedEndpoints
+from remit.server.shared_access import HOST, OWNER, TOKEN_FILE, BrowserLinks, check_local, console_of, owner_alone
+from remit.server.shared_browser import OPEN, browser_routes
+from remit.server.shared_endpoints import SharedEndpoints
 from remit.server.shared_events import Changes
 from remit.server.shared_files import file_routes
 from remit.server.shared_openapi import shared_document
-from remit.server.shared_routes import MOST_BODY, NO_STORE, SharedRoute, starlette_routes
+from remit.server.shared_routes import MOST_BODY, NO_STORE, VIA, SharedRoute, starlette_routes
 from remit.server.shared_state import DeviceParts, DeviceViews, PresenceOf
 from remit.server.shared_stream import EventStream
 from remit.transports.listening import listening
 
-__all__ = ["MOST_BODY", "TOKEN_FILE", "BrowserSessions", "Changes", "SharedApi", "check_local", "serve_shared"]
+__all__ = ["MOST_BODY", "TOKEN_FILE", "BrowserLinks", "Changes", "SharedApi", "check_local", "serve_shared"]
 
 # The clients of one user: some windows, some terminals, each with a stream and a request.
 MOST_CONNECTIONS = 64
 DRAIN_S = 2.0
 # How often changes by other processes are looked for while somebody reads the stream.
 LOOK_S = 1.0
+
+# The addresses of the operator API, and those of them that are this API's own.
+_OPERATOR = ("/v1/", "/openapi.json")
+_OWN = ("/v1/shared/", "/v1/console")
+
+OperatorApi = Callable[[SenderGate], Api]
+"""Makes the API of the hub in this process, for senders that a gate knows."""
 
 _log = logging.getLogger("remit.relay")
 
@@ -59,25 +69,33 @@ async def serve_shared(
     link: GatewayConnection | None = None,
     shared: Mapping[str, Shared] | None = None,
     presence: PresenceOf = lambda _: None,
-    sessions: BrowserSessions | None = None,
+    links: BrowserLinks | None = None,
     routes: Sequence[SharedRoute] = (),
-    console: ASGIApp | None = None,
+    team: str = "",
+    operator: OperatorApi | None = None,
+    currency: str = "USD",
 ) -> AsyncGenerator[str, None]:
     """Serve the runs of an open *host* to clients on this machine while the block lasts; yield the address.
 
-    *changes* is what the host calls as `changed`. Clients must know the token in the file *token*, which is created if
-    it does not exist, or have one of *sessions*: `sessions.link(address)` makes a link that opens one. Without a
+    *changes* is what the host calls as `changed`. Programs must know the token in the file *token*, which is created if
+    it does not exist. Browsers get the console at `/`, and sign in by a link: `links.new()` makes one. Without a
     *port*, a free one is used. *link* is the connection to the gateway, *shared* has the agents that the device shares,
-    *presence* tells which devices are present. *routes* are more operations; *console* serves the pages of a console,
-    at every path outside of `/v1/`. Raises a `RemitError` if it cannot listen there, or the file is invalid.
+    *presence* tells which devices are present. *routes* are more operations. *operator* makes the API of the hub in
+    this process, which is served beside the local one; *team* is its name, *currency* that of its prices. Raises a
+    `RemitError` if it cannot listen there, or the file is invalid.
     """
     parts = DeviceParts(link=link, shared=shared or {}, presence=presence)
     with listening(HOST, port) as bound:
         secret, at = token_in(token), bound.getsockname()[1]
         state = DeviceViews(host, changes, parts, now_ms=LoopClock().wall_ms)
-        service = SharedApi(
-            state, token=secret, port=at, sessions=sessions or BrowserSessions(), routes=routes, console=console
+        clients = owner_alone(secret)
+        console = console_of(
+            clients, secret, token.parent, at, team=team, currency=currency, operator=operator is not None
         )
+        if links is not None:
+            links.console = console
+        hub = None if operator is None else partial(operator, clients)
+        service = SharedApi(state, token=secret, port=at, console=console, routes=routes, operator=hub)
         host.local.written = changes.writes
         watching = asyncio.create_task(_watch(state))
         try:
@@ -108,17 +126,18 @@ class SharedApi:
         *,
         token: str,
         port: int,
-        sessions: BrowserSessions,
+        console: Console,
         routes: Sequence[SharedRoute] = (),
-        console: ASGIApp | None = None,
+        operator: Callable[[], Api] | None = None,
     ) -> None:
         self._token = token
         self._port = port
-        self._sessions = sessions
+        self._console = console
+        self._make_operator = operator
+        self._operator: Api | None = None
         self._stream = EventStream(state)
         self.hurried = asyncio.Event()
-        home = "/v1/shared/status" if console is None else "/"
-        endpoints = SharedEndpoints(state, self._stream, sessions, port=port, home=home)
+        endpoints = SharedEndpoints(state, self._stream)
         described = SharedRoute(
             method="GET",
             path="/v1/shared/openapi.json",
@@ -127,13 +146,12 @@ class SharedApi:
             summary="This document.",
             answer=dict[str, Any],
         )
-        self.routes = [*endpoints.routes(), *file_routes(state.host), *routes, described]
+        browser = browser_routes(ConsoleEndpoints(console, self._sender))
+        self.routes = [*endpoints.routes(), *file_routes(state.host), *routes, *browser, described]
         self._document = b""
-        others: list[BaseRoute] = [endpoints.unknown_act()]
-        if console is not None:
-            others.append(Mount("/", app=console))
         self._app = Starlette(
-            routes=[*starlette_routes(self.routes), *others], exception_handlers={HTTPException: no_such_thing}
+            routes=[*starlette_routes(self.routes), endpoints.unknown_act()],
+            exception_handlers={HTTPException: no_such_thing},
         )
         self._app.router.redirect_slashes = False
 
@@ -142,24 +160,42 @@ class SharedApi:
         path = scope["raw_path"].decode("ascii")
         try:
             headers = headers_of(scope)
-            if path == ENTER:
-                check_origin(headers, port=self._port)
-            else:
-                scope[VIA] = check_local(
-                    headers, port=self._port, token=self._token, sessions=self._sessions, method=scope["method"]
-                )
+            if "authorization" in headers:
+                check_local(headers, port=self._port, token=self._token)
+                scope[VIA] = "api"
+            elif await self._console.answers(scope, send):
+                return
+            elif BROWSER in scope:
+                scope[VIA] = "console"
+            elif (scope["method"], path) not in OPEN:
+                check_local(headers, port=self._port, token=self._token)
         except RemitError as error:
             await send_fault(send, error.fault)
             return
         scope["path"] = path
+        if self._make_operator is not None and path.startswith(_OPERATOR) and not path.startswith(_OWN):
+            self._operator = self._operator or self._make_operator()
+            await self._operator.app(scope, receive, send)
+            return
         await self._app(scope, receive, send)
+
+    async def _sender(self, scope: Scope, headers: Headers) -> Sender:  # noqa: ARG002 - the shape of all
+        """Return who sends a request that was let in: there is one user."""
+        if VIA not in scope:
+            raise RemitError(fault(Code.UNAUTHENTICATED, "this browser is not signed in"))
+        found = self._console.sessions.clients.client(OWNER)
+        assert found is not None, "it is always there"
+        return found[0]
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/openapi.json`."""
         self._document = self._document or encode(shared_document(self.routes))
         await send_bytes(send, 200, self._document, ((b"content-type", JSON), *NO_STORE))
 
-    async def drain(self, wait_s: float) -> int:  # noqa: ARG002 - nothing here takes long
+    async def open(self) -> None:
+        """Listen nowhere else: the HTTP server is all."""
+
+    async def drain(self, wait_s: float) -> int:
         """Release all readers; they continue after their last event once the host is back."""
         self._stream.end()
-        return 0
+        return 0 if self._operator is None else await self._operator.drain(wait_s)

@@ -2,25 +2,31 @@
 
 from functools import partial
 
-from msgspec import Struct
 from starlette.routing import Route
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.session.run import Overlay
-from remit.server.bodies import Receive, Scope, Send, headers_of, send_bytes
+from remit.server.bodies import Receive, Scope, Send
 from remit.server.parameters import parameter, refuse_unknown
 from remit.server.public_devices import DeviceList, Profiles, SharedStatus
 from remit.server.public_runs import EntryList, SharedRunList, SharedRunView, UnreadView, entries_of
 from remit.server.refusals import guarded
-from remit.server.run_commands import ACTS, Act, ActName, ReadRequest, StartRequest, event_of, kind_of, person_of
-from remit.server.shared_access import ENTER, LINK_S, BrowserSessions, Via, cookie, session_in
+from remit.server.run_commands import (
+    ACTS,
+    Act,
+    ActName,
+    ReadRequest,
+    StartRequest,
+    event_of,
+    kind_of,
+    objective_of,
+    person_of,
+)
+from remit.server.shared_access import Via
 from remit.server.shared_queries import PER_PAGE, entry_number, entry_query, find_runs, run_query
-from remit.server.shared_routes import NO_STORE, QueryParameter, SharedRoute, read_body, send_view
+from remit.server.shared_routes import VIA, QueryParameter, SharedRoute, read_body, send_view
 from remit.server.shared_state import DeviceViews
 from remit.server.shared_stream import EventStream
-
-VIA = "remit.via"
-"""The key of the ASGI scope under which the client of a request is stored."""
 
 _RUN = "/v1/shared/runs/{run}"
 _LIMIT = QueryParameter(
@@ -37,38 +43,19 @@ _RUNS = (
 )
 
 
-class OneTimeLink(Struct, frozen=True, kw_only=True):
-    """A link that signs in one browser, once."""
-
-    url: str
-    expires_in_ms: int
-
-
-class Left(Struct, frozen=True, kw_only=True):
-    """The session of the browser has ended."""
-
-    left: bool
-
-
 class SharedEndpoints:
-    """What is there, what can be done, and the session of a browser."""
+    """What is there, and what can be done."""
 
-    def __init__(
-        self, state: DeviceViews, stream: EventStream, sessions: BrowserSessions, *, port: int, home: str
-    ) -> None:
+    def __init__(self, state: DeviceViews, stream: EventStream) -> None:
         self._state = state
         self._host = state.host
         self._stream = stream
-        self._sessions = sessions
-        self._port = port
-        self._home = home
 
     def routes(self) -> list[SharedRoute]:
         """Return all routes."""
         get = partial(SharedRoute, method="GET")
         post = partial(SharedRoute, method="POST")
         only = QueryParameter(name="run", meaning="Only the events of this run.")
-        code = QueryParameter(name="code", meaning="The code in the link.", required=True)
         return [
             get(
                 path="/v1/shared/status",
@@ -141,29 +128,6 @@ class SharedEndpoints:
                 parameters=(only,),
                 stream=True,
             ),
-            get(
-                path=ENTER,
-                endpoint=self._enter,
-                name="enter",
-                summary="Sign in a browser by a one-time link: sets the cookie of a session and redirects.",
-                parameters=(code,),
-                status=303,
-            ),
-            post(
-                path="/v1/shared/links",
-                endpoint=self._link,
-                name="make_link",
-                summary="Make a one-time link for a browser; only with the token.",
-                answer=OneTimeLink,
-                status=201,
-            ),
-            post(
-                path="/v1/shared/leave",
-                endpoint=self._leave,
-                name="leave",
-                summary="End the session of the browser.",
-                answer=Left,
-            ),
         ]
 
     def _act_route(self, name: ActName, kind: type[Act]) -> SharedRoute:
@@ -231,8 +195,9 @@ class SharedEndpoints:
         run = await self._host.start(
             begin.profile,
             begin.device,
-            begin.objective,
+            objective_of(begin),
             mode=begin.mode,
+            decides=begin.decides,
             agent=begin.agent or "",
             by=person_of(begin, _via(scope)),
         )
@@ -272,33 +237,6 @@ class SharedEndpoints:
         if only is not None:
             self._named(only)
         await self._stream.serve(scope, receive, send, only)
-
-    # ── the session of a browser ──────────────────────────────────────────────────────────────────────────────────────
-
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/enter`."""
-        refuse_unknown(scope, "code")
-        if scope["method"] == "HEAD":  # a look at the link must not spend it
-            await send_bytes(send, 200, b"", NO_STORE)
-            return
-        session = self._sessions.enter(parameter(scope, "code", ""))
-        there = (b"location", self._home.encode())
-        await send_bytes(send, 303, b"", (*NO_STORE, there, cookie(self._port, session)))
-
-    async def _link(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`POST /v1/shared/links`."""
-        if _via(scope) != "api":
-            raise RemitError(fault(Code.PERMISSION_DENIED, "only a program with the token can make a link"))
-        link = self._sessions.link(f"http://{headers_of(scope)['host'].lower()}")
-        await send_view(send, OneTimeLink(url=link, expires_in_ms=round(LINK_S * 1_000)), 201)
-
-    async def _leave(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`POST /v1/shared/leave`."""
-        session = session_in(headers_of(scope), self._port)
-        self._sessions.leave(session)
-        body = b'{"left":true}' if session else b'{"left":false}'
-        kind = (b"content-type", b"application/json")
-        await send_bytes(send, 200, body, (*NO_STORE, kind, cookie(self._port, "")))
 
 
 def _via(scope: Scope) -> Via:

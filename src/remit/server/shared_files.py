@@ -11,7 +11,7 @@ from remit.relay.session.file_types import OCTETS
 from remit.relay.session.run import Overlay, Person
 from remit.relay.session_service import SessionService
 from remit.server.bodies import Receive, Scope, Send, headers_of, read_body, send_bytes, send_value
-from remit.server.shared_routes import NO_STORE, QueryParameter, SharedRoute
+from remit.server.shared_routes import NO_STORE, VIA, QueryParameter, SharedRoute
 
 # A file comes from somebody else, and the page of this origin holds the rights of its user: a browser saves it, and
 # neither shows nor runs it.
@@ -155,7 +155,7 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 
 
 def _person(scope: Scope) -> Person:
-    """Return who sends a command, as far as the client says."""
-    query = _query(scope)
+    """Return who sends a command, as far as the client says, and by which client."""
+    query, client = _query(scope), scope[VIA]
     by, via = (query.get(name, [""])[0] for name in ("by", "via"))
-    return Person(by[:256] or "api", via if via in _CLIENTS else "api")
+    return Person(by[:256] or client, via if client == "api" and via in _CLIENTS else client)

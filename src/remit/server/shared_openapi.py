@@ -12,7 +12,7 @@ from remit.protocol.errors import INWARD
 from remit.server.bodies import FailureBody
 from remit.server.public_devices import ConnectionView, DeviceView, ProfileView
 from remit.server.public_runs import SharedRunView, UnreadView
-from remit.server.shared_access import ENTER
+from remit.server.shared_browser import OPEN
 from remit.server.shared_events import StreamReady
 from remit.server.shared_routes import QueryParameter, SharedRoute
 from remit.server.shared_stream import DraftPart
@@ -38,7 +38,7 @@ _FAILURES = {
     409: "Not possible in the current state.",
     413: "The body is too large.",
     415: "The content type is not supported.",
-    429: "Too many messages in a short time.",
+    429: "Too many messages or wrong tokens in a short time.",
     503: "The server is shutting down, or the device's file cannot be used now.",
 }
 
@@ -74,7 +74,8 @@ def shared_document(routes: Iterable[SharedRoute]) -> Document:
                     "type": "apiKey",
                     "in": "cookie",
                     "name": "remit_PORT",
-                    "description": "Set by a one-time link. Requests that change something must send `Origin`.",
+                    "description": "Set by a one-time link or the token. Requests that change something must send "
+                    "`Origin`, and `x-remit-csrf` with the value that `GET /v1/console` tells.",
                 },
             },
         },
@@ -98,7 +99,7 @@ def _operation(route: SharedRoute, ref: dict[Any, Any]) -> Document:
     if route.takes is not None:
         schema = ref[route.takes]
         operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": schema}}}
-    if route.path == ENTER:
+    if (route.method, route.path) in OPEN:
         operation["security"] = []
     return operation
 

@@ -13,6 +13,9 @@ from remit.server.refusals import Endpoint, guarded
 # A hundred thousand characters in their longest JSON form, and the fields around them.
 MOST_BODY = 1_000_000
 
+VIA = "remit.via"
+"""The key of the ASGI scope under which the client of a request is stored."""
+
 NO_STORE = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
