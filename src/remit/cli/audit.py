@@ -306,8 +306,8 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
     if as_jsonl:
         print_json(record_line(record))
         return
-    from remit.cli.show.tree import Node
     from remit.cli.show.tree_lines import sentence
+    from remit.documents.run_tree import Node
     from remit.protocol.envelope import Response
 
     agent = record.body.target if isinstance(record.body, Response) else ""

@@ -24,6 +24,7 @@ class CommandSpec(NamedTuple):
 
 COMMANDS: dict[str, CommandSpec] = {
     "init": CommandSpec("init", "Create a working team in this folder."),
+    "dev": CommandSpec("dev", "Look at a team in the browser, with everything on this machine."),
     "validate": CommandSpec("validate", "Check the team file, and list all problems."),
     "doctor": CommandSpec("doctor", "Check this machine and this folder, and suggest fixes."),
     "schema": CommandSpec("schema", "Print the JSON Schema of the team file, or of the --json output."),

@@ -8,7 +8,7 @@ from remit.cli.completion_words import agent_names, agents_and_user
 from remit.cli.drive.order import read_task
 from remit.cli.options import Duration, json_option, team_options
 from remit.cli.show.screen import many, print_fields, print_json, print_table, print_text, spoken, styled
-from remit.documents.policy import Explanation, GuardLine, Guards, Placing
+from remit.documents.policy import Explanation, Guards, Placing
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call
 
@@ -35,11 +35,11 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
       remit policy guards
     """
     from remit.cli.places import team_of
-    from remit.cli.verdicts import all_guards, name_of, sentence_of
+    from remit.cli.verdicts import team_guards
     from remit.config.load import find_team
 
     team = team_of(team_file, overrides) if find_team(team_file) else None
-    lines = tuple(GuardLine(name=name_of(guard), says=sentence_of(guard)) for guard in all_guards(team))
+    lines = team_guards(team)
     if as_json:
         print_json(Guards(guards=lines))
     else:
@@ -111,7 +111,7 @@ def explain(
     team = team_of(team_file, overrides)
     if origin != USER:
         known_agent(origin, team.everyone)
-    found = explained(team, origin, target, call, user, simple=simple, lacks_data=lacks_data)
+    found = explained(team, origin, call, user, simple=simple, lacks_data=lacks_data)
     if as_json:
         print_json(found)
     else:

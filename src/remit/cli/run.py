@@ -26,6 +26,21 @@ from remit.cli.options import Duration, json_option, jsonl_option, team_options
 @click.option(
     "--session", metavar="ID", shell_complete=session_ids, help="Continue this session.  [default: a new one]"
 )
+@click.option(
+    "--file",
+    "paths",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PATH",
+    help="File to send with the request. Repeatable.",
+)
+@click.option(
+    "--save",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Folder to write the files of the answer to; existing files are kept.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background; print the run id once it is recorded.")
 @click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @json_option
@@ -40,6 +55,8 @@ def run(
     capability: str | None,
     given_input: str | None,
     session: str | None,
+    paths: tuple[Path, ...],
+    folder: Path | None,
     detach: bool,
     verbose: bool,
     as_json: bool,
@@ -60,6 +77,7 @@ def run(
     Example:
       remit run assistant "Sort my receipts" --deadline 2m --budget 20000
       remit run assistant - --json < task.txt
+      remit run assistant "What did I pay?" --file receipt.png --save results
       remit run assistant "Sort my receipts" --detach
     """
     if as_json and as_jsonl:
@@ -68,6 +86,11 @@ def run(
         raise click.UsageError(
             "--detach and --jsonl cannot be combined; follow the run with `remit runs watch --jsonl`"
         )
+    if detach and folder is not None:
+        raise click.UsageError(
+            "--detach and --save cannot be combined; use `remit runs answer RUN --wait --save FOLDER`"
+        )
+    from remit.cli.drive.files import read_files
     from remit.cli.places import current_user, team_path
 
     text, value = read_task(task, given_input, capability)
@@ -78,6 +101,7 @@ def run(
         input=value,
         capability=capability,
         session=session,
+        files=read_files(paths),
         max_tokens=max_tokens,
         deadline_ms=deadline_ms,
         team_file=str(team_path(team_file).absolute()),
@@ -89,4 +113,6 @@ def run(
         raise SystemExit(let_go(order, as_json=as_json))
     from remit.cli.drive.foreground import carry_out
 
-    raise SystemExit(carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))
+    raise SystemExit(
+        carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, folder=folder)
+    )

@@ -118,11 +118,19 @@ def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
 @runs.command()
 @click.argument("run", shell_complete=run_ids)
 @click.option("--wait", is_flag=True, help="Wait until the run ends.")
+@click.option(
+    "--save",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Folder to write the files of the answer to; existing files are kept.",
+)
 @json_option
 @store_options
 def answer(
     run: str,
     wait: bool,
+    folder: Path | None,
     as_json: bool,
     store_path: Path | None,
     team_file: Path | None,
@@ -145,7 +153,7 @@ def answer(
     with reading(path) as view:
         run = find_run(view, run)
     key = vault_key(team_file, overrides) if store_path is None or team_file is not None else None
-    raise SystemExit(give_answer(path, run, key, wait=wait, as_json=as_json))
+    raise SystemExit(give_answer(path, run, key, wait=wait, as_json=as_json, folder=folder))
 
 
 @runs.command()
@@ -208,23 +216,29 @@ def watch(
 @runs.command()
 @click.argument("run", shell_complete=run_ids)
 @click.option("--reason", default="", metavar="TEXT", help="Reason. It is recorded.")
+@click.option("--delegation", metavar="PATH", help="Cancel only this delegation and everything below it.")
 @json_option
 @store_options
 def cancel(
     run: str,
     reason: str,
+    delegation: str | None,
     as_json: bool,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Cancel a RUN in any process.
+    """Cancel a RUN in any process, or one delegation of it.
 
-    The exit code is 0 if the run is cancelled, or will be, and 1 if it had already ended.
+    PATH is the path of a delegation as `remit runs show RUN --json` prints it, with or without the id of the run. Its
+    caller gets a cancelled response, and goes on.
+
+    The exit code is 0 if the run or the delegation is cancelled, or will be, and 1 if it had already ended.
 
     \b
     Example:
       remit runs cancel last --reason "wrong month"
+      remit runs cancel last --delegation 2.1
     """
     from asyncio import run as carry_out
 
@@ -232,7 +246,7 @@ def cancel(
     from remit.cli.places import store_file
 
     path = store_file(store_path, team_file, overrides)
-    raise SystemExit(carry_out(cancel_run(path, run, reason, as_json=as_json)))
+    raise SystemExit(carry_out(cancel_run(path, run, reason, delegation, as_json=as_json)))
 
 
 @runs.command()

@@ -20,6 +20,9 @@ from remit.cli.options import json_option, team_options
     metavar="N",
     help="Worker processes, to use several cores.  [default: from the team file, or 1]",
 )
+@click.option("--console", is_flag=True, help="Serve the console for browsers, too, and print a link to it.")
+@click.option("--link", "links", is_flag=True, help="Print a link to the console of the running server, and end.")
+@click.option("--client", metavar="NAME", help="With --link: the client to sign in as.  [default: the only one]")
 @click.option("--worker", "place", hidden=True, help="The place of a worker process among those of a server.")
 @click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 @team_options
@@ -28,6 +31,9 @@ def serve(
     host: str | None,
     port: int | None,
     workers: int | None,
+    console: bool,
+    links: bool,
+    client: str | None,
     place: str | None,
     verbose: bool,
     team_file: Path | None,
@@ -42,12 +48,24 @@ def serve(
     On Ctrl-C or SIGTERM, the server accepts no new requests and waits for requests in progress, for at most `drain` in
     `[serve]`. The next hub resumes the rest where possible. A second Ctrl-C stops the server at once.
 
+    With --console, a browser can show runs, approvals and spend at the same address. The link signs in one browser,
+    once, within five minutes; without a link, a person types the token of a client. docs/console.md says who may see
+    what.
+
     \b
     Example:
       remit serve
+      remit serve --console
+      remit serve --link
       remit serve --host 0.0.0.0 --port 8443 --workers 4
       curl -H "Authorization: Bearer $(cat .remit/serve.token)" http://127.0.0.1:8080/v1/agents
     """
+    if client is not None and not links:
+        raise click.UsageError("--client needs --link")
+    if links:
+        from remit.cli.drive.console_link import print_link
+
+        raise SystemExit(print_link(team_file, overrides, host, port, client, as_json=as_json))
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
     from remit.cli.drive.serving import run_server
@@ -65,9 +83,10 @@ def serve(
 
             given = [("--host", host), ("--team", team_file), *(("--set", each) for each in overrides)]
             arguments = [word for name, value in given if value is not None for word in (name, str(value))]
-            work = run_workers(team, host, port, workers, [*arguments, *["--verbose"] * verbose], shown)
+            arguments += ["--verbose"] * verbose + ["--console"] * console
+            work = run_workers(team, host, port, workers, arguments, shown)
         else:
-            work = run_server(team, host, port, shown, place)
+            work = run_server(team, host, port, shown, place, console=console)
         code, stuck = running.run(work, fast_loop(tls=team.serve.certificate is not None))
         if stuck:
             running.leave(code)

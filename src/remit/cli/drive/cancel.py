@@ -7,18 +7,20 @@ import time
 import click
 
 from remit.cli.places import current_user, reading, writing
-from remit.cli.show.records_view import find_run, named, summary_of
+from remit.cli.show.records_view import find_run, named, summary_of, tree_of
 from remit.cli.show.report import short
 from remit.cli.show.screen import now_ms, print_json
 from remit.cli.store_view import Place
 from remit.detectors.pipeline import detector_pipeline
+from remit.documents.run_tree import Tree
 from remit.documents.runs import Cancellation
 from remit.protocol.envelope import VERSION, Request, Response
-from remit.protocol.errors import Code, fault
+from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.ports import RunSummary, Store
 from remit.runtime.redactor import Redactor
 from remit.runtime.root_runs import LEASE_MS
+from remit.text.terminal import one_line
 
 # A hub reads the command within a fifth of a second and gives its agents three seconds to clean up. A dead hub has lost
 # its lease by then. Either way the outcome is known after this time.
@@ -26,12 +28,15 @@ WAIT_S = LEASE_MS / 1_000 + 1
 POLL_S = 0.1
 
 
-async def cancel_run(path: Place, name: str, reason: str, *, as_json: bool) -> int:
-    """Cancel the run *name*, print the outcome, and return the exit code."""
+async def cancel_run(path: Place, name: str, reason: str, part: str | None = None, *, as_json: bool) -> int:
+    """Cancel the run *name*, or *part* of it, print the outcome, and return the exit code."""
     with reading(path) as view:
         run = find_run(view, name)
         known = summary_of(view, run)
-    if known is None:
+        tree = tree_of(view, run) if part is not None else None
+    if tree is not None and part is not None:
+        done = await _part_cancelled(path, tree, run, part, reason)
+    elif known is None:
         done = Cancellation(run=run, outcome="over", status=Status.REFUSED)
     elif known.response is not None:
         done = Cancellation(run=run, outcome="over", status=known.response.status)
@@ -44,15 +49,43 @@ async def cancel_run(path: Place, name: str, reason: str, *, as_json: bool) -> i
     return 1 if done.outcome == "over" else 0
 
 
+async def _part_cancelled(path: Place, tree: Tree, run: str, part: str, reason: str) -> Cancellation:
+    """Ask the hub of a run to cancel one delegation of it, and wait briefly until it has ended."""
+    full = part if part == run or part.startswith(f"{run}.") else f"{run}.{part}"
+    node = tree.nodes.get(full)
+    if node is None:
+        why = f"no delegation `{one_line(part, 60)}` in the {named(run)}"
+        raise RemitError(
+            fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=f"List them: remit runs show {short(run)} --json")
+        )
+    if node.response is not None or node.lost:
+        status = node.response.status if node.response else None
+        return Cancellation(run=run, delegation=full, outcome="over", status=status)
+    async with writing(path) as store:
+        await store.control(run, "cancel", current_user(), reason, full)
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        with reading(path) as view:
+            node = tree_of(view, run).nodes[full]
+        if node.response is not None:
+            heeded = node.fault is not None and node.fault.code is Code.CANCELLED
+            outcome = "cancelled" if heeded else "over"
+            return Cancellation(run=run, delegation=full, outcome=outcome, status=node.response.status)
+        await asyncio.sleep(POLL_S)
+    return Cancellation(run=run, delegation=full, outcome="asked", status=None)
+
+
 def _cancellation_text(done: Cancellation) -> str:
     run = short(done.run)
+    what = f"delegation {one_line(done.delegation)}" if done.delegation else named(run)
     match done.outcome:
         case "cancelled":
-            return f"The {named(run)} is cancelled.\n→ remit runs show {run}"
+            return f"The {what} is cancelled.\n→ remit runs show {run}"
         case "asked":
-            return f"Requested to cancel the {named(run)}; its hub has not confirmed yet.\n→ remit runs watch {run}"
+            return f"Requested to cancel the {what}; its hub has not confirmed yet.\n→ remit runs watch {run}"
         case "over":
-            return f"The {named(run)} had already ended: {done.status}.\n→ remit runs show {run}"
+            ended = done.status or "its outcome was not recorded"
+            return f"The {what} had already ended: {ended}.\n→ remit runs show {run}"
 
 
 async def _cancelled(store: Store, run: str, reason: str) -> Cancellation:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from remit.cli.drive import running
+from remit.cli.drive.files import tell_files
 from remit.cli.drive.order import Order
 from remit.cli.drive.run_order import FinishedRun, run_order
 from remit.cli.drive.running import INTERRUPTED, Data, data_only
@@ -29,8 +30,12 @@ def carry_out(
     verbose: bool,
     named_team: Path | None,
     speakers: Collection[str] | None = None,
+    folder: Path | None = None,
 ) -> int:
-    """Execute an order, and return the exit code; *speakers* are the agents that address the user."""
+    """Execute an order, and return the exit code; *speakers* are the agents that address the user.
+
+    Files of the answer are written to *folder*.
+    """
     with data_only() as data:
 
         async def heard(record: Record, _: Hub) -> None:
@@ -45,6 +50,7 @@ def carry_out(
         if speakers is None:
             _tell(_closing_lines(ended, named_team))
         _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
+        tell_files(ended.response.files, folder)
         if speakers is not None:
             # The reply command comes after the question.
             _tell(_told_plainly(ended, named_team))

@@ -1,14 +1,21 @@
 """Serves a hub to an MCP host over stdin and stdout."""
 
 import asyncio
+import json
 import os
-from collections.abc import Generator
+import shlex
+import sys
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from remit.agents.mcp.settings import Settings
+from remit.agents.mcp.pins import Pin, ToolPins, pin_of
+from remit.agents.mcp.settings import Settings, Unset
 from remit.cli.drive import running
 from remit.cli.drive.running import Data, interrupts
 from remit.cli.show.screen import print_json, print_table
@@ -19,6 +26,9 @@ from remit.documents.team import McpTool, McpTools
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.text.terminal import one_line
+
+if TYPE_CHECKING:  # an extra, which takes a second to import
+    from mcp_types import Tool
 
 
 def installed() -> None:
@@ -31,6 +41,19 @@ def installed() -> None:
                 suggestion="Install it: pip install 'remit[mcp]'",
             )
         )
+
+
+def introduce(team: Team, user: str | None, overrides: Sequence[str]) -> None:
+    """Tell the person at a terminal what this command is, how a host starts it and how it ends."""
+    # The path of this installation: hosts know neither the shell's PATH nor the working directory.
+    program = Path(sys.executable).with_name("remit")
+    command, *first = [str(program)] if program.exists() else [sys.executable, "-m", "remit.cli"]
+    options = [each for override in overrides for each in ("--set", override)]
+    options += [] if user is None else ["--user", user]
+    entry = {"command": command, "args": [*first, "mcp", "--team", str(team.file.absolute()), *options]}
+    click.echo("This is an MCP server. It waits on stdin for the messages of an MCP host, which starts it.", err=True)
+    click.echo(f"In the host's settings: {json.dumps({'mcpServers': {team.name: entry}})}", err=True)
+    click.echo("Ctrl-D or Ctrl-C ends it.", err=True)
 
 
 async def serve_host(team: Team, user: str, stdin: int, data: Data) -> None:
@@ -59,12 +82,24 @@ async def serve_host(team: Team, user: str, stdin: int, data: Data) -> None:
             await serving
 
 
-def list_tools(team: Team, server: str, *, as_json: bool) -> None:
-    """Print the tools of an MCP server, each with its name in the hub if the team allows it."""
+def list_tools(team: Team, server: str, accept: Sequence[str], *, as_json: bool) -> None:
+    """Print the tools of an MCP server, each with its name in the hub if the team allows it; agree to changed ones."""
     if server not in team.mcp:
         near = did_you_mean(server, team.mcp) or f"; known servers: {', '.join(team.mcp) or 'none'}"
         raise RemitError(fault(Code.TEAM_INVALID, f"no such MCP server `{server}`{near}"))
-    found, _ = running.run(_tools_of(settings_of(team, server)))
+    settings = settings_of(team, server)
+    if isinstance(settings.reach, Unset):
+        raise RemitError(fault(Code.TEAM_INVALID, f"MCP server {server} cannot be started: {settings.reach.why}"))
+    (found, now), _ = running.run(_tools_of(settings))
+    for tool in accept:
+        if tool not in now:
+            near = did_you_mean(tool, now) or f"; there are: {', '.join(now) or 'none'}"
+            raise RemitError(fault(Code.NOT_FOUND, f"{server} has no tool `{tool}` that is in `allow`{near}"))
+    if accept:
+        ToolPins(settings.pins).accept(server, {tool: now[tool] for tool in accept})
+        found = replace(
+            found, tools=tuple(replace(each, accepted=None) if each.name in accept else each for each in found.tools)
+        )
     if as_json:
         print_json(found)
         return
@@ -72,9 +107,22 @@ def list_tools(team: Team, server: str, *, as_json: bool) -> None:
     print_table(["tool", "name in the hub", "description"], rows)
     for tool in found.missing:
         click.echo(f"`allow` names `{one_line(tool)}`, which the server does not have.", err=True)
+    for each in found.tools:
+        _say_doubts(server, each)
 
 
-async def _tools_of(settings: Settings) -> McpTools:
+def _say_doubts(server: str, tool: McpTool) -> None:
+    name = one_line(tool.name)
+    for what in tool.suspicions if tool.tool is not None else ():
+        click.echo(f"The description of `{name}` {what}.", err=True)
+    if tool.accepted is not None:
+        click.echo(f"`{name}` has changed, and is held until you agree.", err=True)
+        click.echo(f"  It said: {one_line(tool.accepted, 1_000)}", err=True)
+        click.echo(f"  It says: {one_line(tool.description, 1_000)}", err=True)
+        click.echo(f"  To agree: remit mcp --tools {server} --accept {shlex.quote(tool.name)}", err=True)
+
+
+async def _tools_of(settings: Settings) -> tuple[McpTools, dict[str, Pin]]:
     from remit.agents.mcp.connection import McpConnection, McpConnectionLost
     from remit.agents.mcp.server import START_S
 
@@ -90,20 +138,34 @@ async def _tools_of(settings: Settings) -> McpTools:
         raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why)) from error
     finally:
         await link.close()
+    return _described(settings, link.tools)
+
+
+def _described(settings: Settings, listed: "dict[str, Tool]") -> tuple[McpTools, dict[str, Pin]]:
+    """Return the tools of a server, and each allowed one as it could be accepted."""
+    from remit.agents.mcp.reading import card_of, suspicions
+
     names = {tool: name for name, tool in settings.names().items()}
-    return McpTools(
-        server=settings.name,
-        tools=tuple(
+    known = ToolPins(settings.pins).pins_of(settings.name)
+    now: dict[str, Pin] = {}
+    tools: list[McpTool] = []
+    for tool in listed.values():
+        name, before = names.get(tool.name), known.get(tool.name)
+        if name is not None:
+            now[tool.name] = pin_of(card_of(name, settings.name, tool, safe_to_repeat=False)[0])
+        is_changed = name is not None and before is not None and before.digest != now[tool.name].digest
+        tools.append(
             McpTool(
                 name=tool.name,
-                tool=names.get(tool.name),
+                tool=name,
                 description=tool.description or "",
                 input_schema=tool.input_schema,
+                accepted=before.description if is_changed and before is not None else None,
+                suspicions=suspicions(tool),
             )
-            for tool in link.tools.values()
-        ),
-        missing=tuple(tool for tool in names if tool not in link.tools),
-    )
+        )
+    missing = tuple(tool for tool in names if tool not in listed)
+    return McpTools(server=settings.name, tools=tuple(tools), missing=missing), now
 
 
 @contextmanager

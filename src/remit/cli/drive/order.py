@@ -19,8 +19,9 @@ from remit.policy.redaction import TOKEN
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
-from remit.runtime.redactor import Redactor
+from remit.runtime.redactor import Redactor, has_tokens_in
 from remit.runtime.root_request import AskOptions
 
 
@@ -33,6 +34,7 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Json = None
     capability: str | None = None
     session: str | None = None
+    files: tuple[File, ...] = ()
     max_tokens: int | None = None
     deadline_ms: int | None = None
     retry_of: str | None = None
@@ -48,6 +50,7 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             input=self.input,
             capability=self.capability,
             session=self.session,
+            files=self.files,
             max_tokens=self.max_tokens,
             deadline_ms=self.deadline_ms,
             retry_of=self.retry_of,
@@ -127,6 +130,7 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
         input=request.input,
         capability=request.capability,
         session=request.session if request.session != run else None,
+        files=request.files,
         max_tokens=remit.tokens if max_tokens is None else max_tokens,
         deadline_ms=remit.time_ms if deadline_ms is None else deadline_ms,
         retry_of=request.id,
@@ -142,7 +146,8 @@ async def _whole(team: Team, run: str, request: Request) -> Request:
         redactor = Redactor(None, vault_key_of(team))
         redactor.open(store)
         whole = await redactor.said(run, request)
-    if TOKEN.search(encode((whole.objective, whole.input, whole.handoff)).decode()):
+    said = encode((whole.objective, whole.input, whole.handoff, whole.files)).decode()
+    if TOKEN.search(said) or has_tokens_in(whole.files):
         raise _nothing(
             f"the redacted values of the {named(run)} are no longer stored",
             "Start a new run: remit run AGENT TASK. Redacted values are kept for a day, and longer in a session.",

@@ -17,11 +17,11 @@ from remit.cli.show.display import Display, LineDisplay, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import now_ms
-from remit.cli.show.tree import Node, Tree, TreeApproval
 from remit.cli.show.tree_lines import sentence
 from remit.cli.store_view import Place, StoreView
 from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
+from remit.documents.run_tree import Node, Tree, TreeApproval
 from remit.documents.runs import Resumed
 from remit.hub.hub import Hub
 from remit.protocol.errors import Code, RemitError, fault

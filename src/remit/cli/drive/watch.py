@@ -4,17 +4,19 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
+from remit.cli.drive.files import tell_files
 from remit.cli.drive.running import Data, data_only
 from remit.cli.places import reading, relative_path, writing
 from remit.cli.show.display import Display, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import details, exit_code, short, summary
 from remit.cli.show.screen import now_ms, worded
-from remit.cli.show.tree import Tree
 from remit.cli.store_view import Place, StoreView
+from remit.documents.run_tree import Tree
 from remit.documents.runs import RunAnswer, record_line
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
@@ -90,14 +92,17 @@ def _warn_if_silent(view: StoreView, run: str, display: Display, *, before: bool
     return silent
 
 
-def give_answer(path: Place, run: str, key: bytes | None, *, wait: bool, as_json: bool) -> int:
-    """Print a run's answer with redacted values restored; return the exit code."""
+def give_answer(
+    path: Place, run: str, key: bytes | None, *, wait: bool, as_json: bool, folder: Path | None = None
+) -> int:
+    """Print a run's answer with redacted values restored; return the exit code. Its files are written to *folder*."""
     (response,) = asyncio.run(answered(path, [run], key, wait=wait)).values()
     data = Data(sys.stdout)
     if as_json:
         data.document(document_of(run, response))
     else:
         give(data, response)
+    tell_files(response.files, folder)
     return exit_code(response)
 
 
@@ -109,6 +114,7 @@ def document_of(run: str, response: Response) -> RunAnswer:
         result=response.result,
         summary=response.summary,
         artifacts=response.artifacts,
+        files=response.files,
         fault=response.fault,
         exit_code=exit_code(response),
     )

@@ -16,6 +16,7 @@ import msgspec
 
 from remit.agents.restart_pause import RestartPause
 from remit.cli.drive.running import Data, interrupts
+from remit.cli.drive.serving import tell_of_console
 from remit.cli.places import relative_path
 from remit.config.team import Team
 from remit.documents.team import ServerUp
@@ -170,3 +171,5 @@ async def _tell(workers: Workers, team: Team, count: int, data: Data | None) -> 
         if up.token_file is not None:
             token = relative_path(Path(up.token_file))
             click.echo(f"The team has no [clients], so requests need the token in {token}.", err=True)
+        if up.console is not None:
+            tell_of_console(up.console, up.console_link)

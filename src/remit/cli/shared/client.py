@@ -19,11 +19,11 @@ from remit.relay.session.run import Person
 from remit.server.access import token_in
 from remit.server.bodies import FailureBody
 from remit.server.device_endpoints import News, OwnDeviceStatus
+from remit.server.public_console import LINKS, OneTimeLink
 from remit.server.public_devices import DeviceList, DeviceView, Profiles, ProfileView
 from remit.server.public_runs import SharedRunLine, SharedRunList, SharedRunView
 from remit.server.run_commands import ACTS
 from remit.server.shared_access import TOKEN_FILE
-from remit.server.shared_endpoints import OneTimeLink
 from remit.server.shared_files import FileList, FileView
 from remit.server.streams import KEEP_ALIVE_S
 
@@ -80,7 +80,7 @@ class DeviceClient:
 
     async def link(self) -> str:
         """Return a link that signs in a browser, once."""
-        return msgspec.json.decode(await self._ask("POST", "/v1/shared/links"), type=OneTimeLink).url
+        return msgspec.json.decode(await self._ask("POST", LINKS), type=OneTimeLink).url
 
     async def profiles(self) -> dict[str, ProfileView]:
         """Return the profiles by name."""

@@ -48,7 +48,7 @@ def _announce(team: Team, here: DeviceHere, data: Data | None) -> None:
     click.echo(f"The device {one_line(status.name)} is up (process {status.pid}; Ctrl-C stops it).", err=True)
     token = relative_path(device_path(team).with_name(TOKEN_FILE))
     click.echo(f"Local API: {here.process.address}, with the token in {token}", err=True)
-    click.echo(f"For a browser, once: {here.sessions.link(here.process.address)}", err=True)
+    click.echo(f"Console, once within 5 minutes: {here.links.new()}", err=True)
     for each in status.shared:
         called = each.agent if each.name == each.agent else f"{each.agent} as {each.name}"
         click.echo(f"Sharing {called} with {', '.join(map(one_line, each.devices)) or 'nobody'}.", err=True)

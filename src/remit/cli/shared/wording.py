@@ -319,7 +319,8 @@ def _words(text: str) -> Iterator[str]:
 def meters(run: SharedRunView) -> str:
     """Return the usage of each limit."""
     time = spoken(run.active_ms - run.active_ms % 1_000) if run.active_ms >= 1_000 else "0 s"
-    shown = [f"turn {run.turn} of {run.max_turns}", f"{time} of {spoken(run.max_duration_ms)}"]
+    turns = run.turn if run.limits is None else run.limits.turns.used
+    shown = [f"turn {turns} of {run.max_turns}", f"{time} of {spoken(run.max_duration_ms)}"]
     if run.max_tokens is not None:
         shown.append(f"{run.tokens:,} of {run.max_tokens:,} tokens")
     return " · ".join(shown)

@@ -9,8 +9,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from remit.cli.show.tree import Node, Tree
 from remit.cli.show.tree_lines import in_columns, lines_of, plain_ascii
+from remit.documents.run_tree import Node, Tree
 from remit.protocol.records import Record
 from remit.text.terminal import several_lines, speaks_unicode
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from remit.cli.show.report import short
-from remit.cli.show.tree import Tree
 from remit.cli.store_view import StoreView
+from remit.documents.run_tree import Tree
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary

@@ -6,8 +6,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from remit.cli.show.screen import worded
-from remit.cli.show.tree import Node, Tree
 from remit.cli.show.tree_lines import spell_ms, tallied
+from remit.documents.run_tree import Node, Tree
 from remit.documents.runs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
@@ -108,7 +108,7 @@ def details(tree: Tree, run: str, state: State, store: object, now_ms: int) -> R
         exit_code=None,
         usage=spent(root.usage),
         duration_ms=root.taken_ms(now_ms),
-        delegations=tuple(delegation(node, now_ms) for node in tree.nodes.values()),
+        delegations=tuple(delegation(node, now_ms) for node in tree.nodes_in_order()),
         approvals=tuple(_approvals(tree)),
         notices=tuple(_notices(tree)),
         store=str(store),
@@ -124,6 +124,7 @@ def details(tree: Tree, run: str, state: State, store: object, now_ms: int) -> R
         summary=with_plain_summary(response).summary,
         confidence=response.confidence,
         artifacts=response.artifacts,
+        files=response.files,
         warnings=response.warnings,
         finished=response.finished,
         unfinished=response.unfinished,
@@ -173,7 +174,7 @@ def branches(tree: Tree, run: str, now_ms: int) -> RunTree | None:
         return None
     made: dict[str, Branch] = {}
     # Children are called after their parents, so in reverse order each node finds its children already made.
-    for node in reversed(tree.nodes.values()):
+    for node in reversed(tree.nodes_in_order()):
         children = tuple(made.pop(child.path) for child in node.children)
         made[node.path] = Branch(delegation=delegation(node, now_ms), children=children)
     return RunTree(run=run, root=made[tree.root.path])

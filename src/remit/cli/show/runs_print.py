@@ -10,8 +10,8 @@ import click
 from remit.cli.show.records_view import standing
 from remit.cli.show.report import State, join_parts, short
 from remit.cli.show.screen import clock_time, cut, now_ms, print_fields, print_table, print_text, styled, worded
-from remit.cli.show.tree import Tree
 from remit.cli.show.tree_lines import history, in_columns, lines_of, sentence, spell_ms
+from remit.documents.run_tree import Tree
 from remit.documents.runs import ApprovalLine, Replay, ReplayStep, RunDetails, RunLine
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from remit.cli.show.tree import Node, Tree
+from remit.documents.run_tree import Node, Tree
 from remit.documents.runs import DelegationLine
 from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
 from remit.protocol.errors import Fault

@@ -20,7 +20,6 @@ from remit.cli.drive.running import INTERRUPTED, Data, logging_to
 from remit.cli.places import current_user, relative_path
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import worded
-from remit.cli.show.tree import Tree
 from remit.cli.store_view import place_of
 from remit.cli.talk.commands import COMMANDS, ChatCommands, command_in, request_in, shortly
 from remit.cli.talk.history import ConversationHistory
@@ -29,6 +28,7 @@ from remit.cli.talk.transcript import Printed, Transcript
 from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
 from remit.documents.common import failure_of
+from remit.documents.run_tree import Tree
 from remit.documents.runs import ChatBegun, record_line
 from remit.hub.hub import Hub
 from remit.protocol.envelope import Message, Response

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from remit.cli.show.report import delegation
 from remit.cli.show.screen import now_ms
-from remit.cli.show.tree import Tree
+from remit.documents.run_tree import Tree
 from remit.documents.runs import DelegationLine
 from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault

@@ -16,9 +16,9 @@ from rich.cells import chop_cells
 
 from remit.cli.drive.running import Data
 from remit.cli.show.screen import now_ms, styled
-from remit.cli.show.tree import Node, Tree
 from remit.cli.show.tree_lines import call_line, plain_ascii, return_line, sentence, spell_ms
 from remit.cli.talk.input_line import PROMPT, Fragments, InputLine
+from remit.documents.run_tree import Node, Tree
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.records import Approval, Delta, Record, Refusal, ToolUse
 from remit.text.terminal import Pieces, one_line, several_lines, speaks_unicode
