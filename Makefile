@@ -7,13 +7,16 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-cluster demo-relay test fuzz check whole others fix bench pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
+.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 	@$(BIN)/python examples/demo.py
+
+demo-console: $(VENV)/.ready ## Open the console in the browser, with an example team, a gateway and two devices
+	@$(BIN)/remit dev --folder .remit/demo-console
 
 demo-cluster: $(VENV)/.ready ## Watch four hubs on PostgreSQL and NATS be one team while one of them is killed
 	@PYTHONPATH=tests $(BIN)/python examples/cluster/demo.py
@@ -24,17 +27,18 @@ demo-relay: $(VENV)/.ready ## Watch two agents of two people work together, over
 # All branches of protocol and policy are covered by the plain ones of these alone, which is watched.
 WHOLE := tests/protocol tests/policy tests/hub/test_outflow.py
 # Most tests wait for processes, servers and disks: more of them at once than there are cores take less time.
-WORKERS ?= 4
+WORKERS ?= 6
 side_by_side := --numprocesses $(WORKERS) --dist worksteal
 
 # All at once, so that no core waits for another; what each prints comes when it ends. The make of macOS (3.81) prints
 # it as it comes: it does not know the option.
 together := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-test: $(VENV)/.ready tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
+test: ## Run every check and every test
+	@$(MAKE) -j2 $(VENV)/.ready tests/a2a_js/node_modules/.remit-ready tests/mcp_conformance/node_modules/.remit-ready $(VENV)/.chromium-ready
 	@rm -f .coverage
 	@$(compile)
-	@$(MAKE) -j3 $(together) check whole others
+	@$(MAKE) -j3 $(together) check whole others web
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
 
@@ -50,7 +54,11 @@ check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@$(call quiet_unless_wrong,$(BIN)/pyright --pythonpath $(BIN)/python)
 	@$(call quiet_unless_wrong,$(BIN)/lint-imports --no-logo)
 	@$(call quiet_unless_wrong,$(BIN)/pytest -q -k lock tests/test_project.py)
+	@$(BIN)/python tests/web_script.py check
 	@echo "Lint, formatting, types, imports and lock are in order."
+
+web: $(VENV)/.ready
+	@$(BIN)/python tests/web_script.py test && echo "The unit tests of the console's page pass."
 
 hooks: $(VENV)-hooks/.ready $(VENV)/.ready ## Run the same checks before every commit, from now on
 	@$(VENV)-hooks/bin/pre-commit install
@@ -65,6 +73,7 @@ whole: $(VENV)/.ready
 fix: $(VENV)/.ready ## Repair what can be repaired: lint and formatting
 	@$(BIN)/ruff check --fix --quiet || true
 	@$(BIN)/ruff format
+	@$(BIN)/python tests/web_script.py fix
 
 bench: $(VENV)/.ready ## Measure, compare with the goals, write bench/results.json
 	@$(BIN)/python bench/run.py
@@ -127,9 +136,10 @@ docs: $(VENV)/.ready ## Make the pages anew that are made from the code
 
 screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
+	@PYTHONPATH=tests $(BIN)/python docs/console_pictures.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --extra relay --extra acp --extra postgres --extra nats --quiet $(UPGRADE) --output-file requirements.lock \
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --extra relay --extra acp --extra a2a --extra postgres --extra nats --quiet $(UPGRADE) --output-file requirements.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
 
 lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents may come from
@@ -147,7 +157,7 @@ lock-deploy: $(VENV)-lock/.ready ## The same for the checks of `make test-deploy
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-deploy'
 
 clean: ## Remove environments, caches and results of runs
-	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/acp_agents/node_modules .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/mcp_conformance/node_modules tests/acp_agents/node_modules web/node_modules src/remit/server/console/built .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The tests start some hundred processes. Where Python is told to write no bytecode, each would compile anew all
@@ -176,13 +186,25 @@ $(VENV)/.locked: requirements.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	@touch $@
 
-$(VENV)/.ready: $(VENV)/.locked pyproject.toml
+# The install builds the console's page (hatch_build.py), where its sources have changed.
+web_sources := $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
+
+$(VENV)/.ready: $(VENV)/.locked pyproject.toml hatch_build.py $(web_sources)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@cat src/remit/server/console/built/.trouble 2>/dev/null >&2 || true
 	@touch $@
 
 # The JavaScript SDK for A2A, with the Node that pyright brings. Without a registry its tests are skipped, and say so.
 tests/a2a_js/node_modules/.remit-ready: tests/a2a_js/package-lock.json tests/a2a_install.py $(VENV)/.ready
 	@$(BIN)/python tests/a2a_install.py
+
+# The conformance suite of MCP, in the same way.
+tests/mcp_conformance/node_modules/.remit-ready: tests/mcp_conformance/package-lock.json tests/a2a_install.py $(VENV)/.ready
+	@$(BIN)/python tests/a2a_install.py tests/mcp_conformance
+
+# Debian's Chromium, installed by root, else unpacked. Where it cannot be had, its tests are skipped, and say so.
+$(VENV)/.chromium-ready: tests/chromium_install.py $(VENV)/.locked
+	@$(BIN)/python tests/chromium_install.py
 
 # Some hundred megabytes: the agents come with all that they need.
 tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json tests/a2a_install.py $(VENV)/.ready

@@ -3,6 +3,8 @@
 The wheel is built from the unpacked sdist, so that a file which the sdist lacks shows.
 """
 
+import json
+import re
 import subprocess
 import sys
 import sysconfig
@@ -11,8 +13,11 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.request import urlopen
 
 ROOT = Path(__file__).resolve().parents[1]
+# Why an editable install has no console (hatch_build.py).
+TROUBLE = ".trouble"
 CODE = ROOT / "src" / "remit"
 
 
@@ -47,9 +52,9 @@ def in_wheel(wheel: Path) -> set[str]:
 
 
 def in_source() -> set[str]:
-    """Return the files of the package: modules, type stubs and templates."""
+    """Return the files of the package: modules, type stubs, templates and the built page of the console."""
     files = (path.relative_to(CODE) for path in CODE.rglob("*") if path.is_file())
-    return {path.as_posix() for path in files if "__pycache__" not in path.parts}
+    return {path.as_posix() for path in files if not {"__pycache__", ".remit", TROUBLE}.intersection(path.parts)}
 
 
 def try_out(wheel: Path) -> None:
@@ -74,6 +79,27 @@ def try_out(wheel: Path) -> None:
             [remit, "run", "assistant", "It works.", "--team", team / "remit.toml"],
         ):
             run(command, home)
+        _open_console([remit, "serve", "--console", "--json", "--port", "0", "--team", team / "remit.toml"])
+
+
+def _open_console(command: Sequence[str | Path]) -> None:
+    """Serve the console, and get its page and what the page loads first."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = json.loads(server.stdout.readline())["console"]
+            page = _got(address)
+            for path in re.findall(r'(?:src|href)="/([^"]+)"', page):
+                assert _got(address + path), path
+        finally:
+            server.terminate()
+    if "<script" not in page:
+        raise SystemExit(f"{address} is not the console")
+
+
+def _got(address: str) -> str:
+    with urlopen(address, timeout=60) as reply:
+        return reply.read().decode()
 
 
 def main() -> None:

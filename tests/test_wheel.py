@@ -1,13 +1,106 @@
-"""The wheel that a release publishes is whole."""
+"""The wheel that a release publishes is whole, and is built from the sdist without Node."""
 
+import json
+import sys
+import tarfile
 from pathlib import Path
 
+import pytest
+
 import remit
-from build_wheel import build, in_source, in_wheel
+from build_wheel import ROOT, build, in_source, in_wheel
+from remit.server.console.pages import is_built
+
+sys.path.insert(0, str(ROOT))
+
+import hatch_build
+
+PAGE = "server/console/built/index.html"
 
 
-def test_the_wheel_holds_every_module_and_every_template(tmp_path: Path) -> None:
+@pytest.mark.skipif(not is_built(), reason="NOT TESTED: the wheel, since the console is not built here")
+def test_the_wheel_holds_every_module_every_template_and_the_console(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without a registry, nothing can be built anew.
+    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
     sdist, wheel = build(tmp_path)
     assert in_wheel(wheel) == in_source()
+    assert PAGE in in_wheel(wheel)
     assert sdist.name == f"remit-{remit.__version__}.tar.gz"
     assert wheel.name == f"remit-{remit.__version__}-py3-none-any.whl"
+    with tarfile.open(sdist) as archive:
+        names = archive.getnames()
+    assert any(name.endswith("/web/package-lock.json") for name in names)
+    assert not any("node_modules" in name for name in names)
+
+
+# ── when the page is built ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def project_in(folder: Path) -> Path:
+    """Make a project whose page is built."""
+    (folder / "web" / "src").mkdir(parents=True)
+    (folder / "web" / "src" / "app.tsx").write_text("one")
+    (folder / "web" / "package-lock.json").write_text("{}")
+    built = folder / hatch_build.BUILT
+    built.mkdir(parents=True)
+    (built / "index.html").write_text("built")
+    (built / hatch_build.SOURCE).write_text(hatch_build.source_digest(folder / "web"))
+    return folder
+
+
+def hook_of(root: Path) -> hatch_build.ConsoleBuild:
+    return hatch_build.ConsoleBuild(str(root), {}, None, None, str(root), "wheel")  # pyright: ignore[reportArgumentType]
+
+
+def test_only_a_change_of_its_sources_builds_the_page_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = project_in(tmp_path)
+    ran: list[str] = []
+
+    def npm(_node: Path, _web: Path, *arguments: str) -> None:
+        ran.append(arguments[0])
+
+    def compress(_node: Path, _built: Path) -> None:
+        pass
+
+    monkeypatch.setattr(hatch_build, "npm", npm)
+    monkeypatch.setattr(hatch_build, "_compress", compress)
+    for name in ("README.md", "src/app.test.ts", "node_modules/vite/index.js"):
+        (root / "web" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "web" / name).write_text("not built")
+    assert not hatch_build.build(root)
+    (root / "web" / "src" / "app.tsx").write_text("two")
+    assert hatch_build.build(root)
+    assert not hatch_build.build(root)
+    (root / hatch_build.BUILT / "index.html").unlink()
+    assert hatch_build.build(root), "what it says was built is gone"
+    assert ran == ["ci", "run", "run"], "packages are installed once for each lock file"
+
+
+def test_without_a_registry_an_editable_install_says_so_and_a_wheel_is_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
+    monkeypatch.setenv("npm_config_fetch_retries", "0")
+    root = project_in(tmp_path)
+    package = {"node_modules/left-pad": {"version": "1.3.0", "integrity": "sha512-AA=="}}
+    name = {"name": "page", "version": "1.0.0"}
+    whole = {**name, "dependencies": {"left-pad": "1.3.0"}}
+    (root / "web" / "package.json").write_text(json.dumps(whole))
+    (root / "web" / "package-lock.json").write_text(
+        json.dumps({**name, "lockfileVersion": 3, "packages": {"": whole, **package}})
+    )
+    trouble = root / hatch_build.BUILT / hatch_build.TROUBLE
+    hook_of(root).initialize("editable", {})
+    assert "npm registry cannot be reached" in trouble.read_text()
+    assert "npm registry cannot be reached" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="cannot be built: the npm registry cannot be reached"):
+        hook_of(root).initialize("standard", {})
+    assert not trouble.exists(), "it belongs into no wheel"
+
+
+def test_a_lock_file_names_no_registry() -> None:
+    lock = (ROOT / "web" / "package-lock.json").read_text(encoding="utf-8")
+    assert '"resolved"' not in lock
+    assert '"integrity"' in lock
