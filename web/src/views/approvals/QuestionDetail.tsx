@@ -1,0 +1,283 @@
+// One question: what is asked, for whom, by which rule, the whole request, and the answer.
+
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { ArrowLeft } from "lucide-react";
+import { type Ref, type SubmitEvent, useImperativeHandle, useRef, useState } from "react";
+import { Link } from "wouter";
+import { act, get } from "@/api/client";
+import { useAnnounce } from "@/look/announce";
+import { count, duration } from "@/look/format";
+import { Loading, Time, Trouble } from "@/look/parts";
+import { texts } from "@/texts";
+import { EditFields } from "@/views/approvals/EditFields";
+import {
+  type Answered,
+  type ApprovalDetail,
+  type ApprovalList,
+  type Drafts,
+  type EditableField,
+  editsOf,
+  type Waiting,
+} from "@/views/approvals/model";
+import { readable } from "@/views/delegation/model";
+import { Marked, Part, Value } from "@/views/delegation/Value";
+
+const words = texts.approvals;
+
+export interface QuestionHandle {
+  /** Begin an answer: the reason is typed next. */
+  decide: (agree: boolean) => void;
+  edit: () => void;
+}
+
+export function QuestionDetail({
+  id,
+  onBack,
+  onAnswered,
+  ref,
+}: {
+  id: string;
+  onBack: () => void;
+  onAnswered: () => void;
+  ref?: Ref<QuestionHandle>;
+}) {
+  const { data, error, refetch } = useQuery({
+    queryKey: ["approvals", id],
+    queryFn: ({ signal }) =>
+      get<ApprovalDetail>(`/v1/approvals/${encodeURIComponent(id)}`, undefined, signal),
+  });
+  return (
+    <article className="card question">
+      <button type="button" className="button plain back" onClick={onBack}>
+        <ArrowLeft size={14} aria-hidden />
+        {words.back}
+      </button>
+      {error && !data ? <Trouble error={error} again={() => void refetch()} /> : null}
+      {!data && !error ? <Loading /> : null}
+      {data?.waiting ? (
+        <Open ref={ref} item={data.waiting} request={data.request} onAnswered={onAnswered} />
+      ) : null}
+      {data && !data.waiting ? <Over detail={data} /> : null}
+    </article>
+  );
+}
+
+function Over({ detail }: { detail: ApprovalDetail }) {
+  const { answered, request } = detail;
+  return (
+    <>
+      {answered ? (
+        <div className={`banner ${answered.agreed ? "good" : "bad"}`} role="status">
+          <strong>{verdictOf(answered)}</strong>
+          {answered.reason ? <span>{words.answered.reason(answered.reason)}</span> : null}
+          {answered.edited.length ? <span>{words.answered.edited(answered.edited.join(", "))}</span> : null}
+          {answered.at_ms ? <Time at={answered.at_ms} /> : null}
+        </div>
+      ) : (
+        <div className="banner" role="status">
+          {words.answered.over}
+        </div>
+      )}
+      {answered ? (
+        <h2>
+          <Marked text={answered.question} />
+        </h2>
+      ) : null}
+      {answered ? (
+        <Link href={`/runs/${answered.run}/d/${answered.delegation}`}>{words.openCall}</Link>
+      ) : null}
+      {request ? <Content request={request} /> : null}
+    </>
+  );
+}
+
+function verdictOf({ agreed, by }: Answered): string {
+  const who = by || words.answered.nobody;
+  return agreed ? words.answered.yes(who) : words.answered.no(who);
+}
+
+type RequestView = NonNullable<ApprovalDetail["request"]>;
+
+function Open({
+  item,
+  request,
+  onAnswered,
+  ref,
+}: {
+  item: Waiting;
+  request: RequestView | null;
+  onAnswered: () => void;
+  ref: Ref<QuestionHandle> | undefined;
+}) {
+  const [agree, setAgree] = useState(true);
+  const [reason, setReason] = useState("");
+  const [drafts, setDrafts] = useState<Drafts | null>(null);
+  const reasonField = useRef<HTMLInputElement>(null);
+  const answer = useAnswer(item, onAnswered);
+  const mayEdit = item.editable.length > 0 && item.may_answer;
+  const { edits, wrong } = editsOf(drafts ?? {}, request ?? {});
+  const edited = Object.keys(edits).length > 0;
+  const edit = () => (mayEdit ? setDrafts((now) => now ?? {}) : undefined);
+  useImperativeHandle(ref, () => ({
+    decide: (yes) => {
+      if (!item.may_answer) return;
+      setAgree(yes);
+      reasonField.current?.focus();
+    },
+    edit,
+  }));
+  const send = (yes: boolean) => {
+    if (answer.isPending || (yes && wrong.length)) return;
+    answer.mutate({ agree: yes, reason, edits: yes ? edits : {} });
+  };
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    send(agree);
+  };
+  return (
+    <>
+      <h2>
+        <Marked text={item.question} />
+      </h2>
+      <About item={item} request={request} />
+      {drafts && request ? (
+        <EditFields
+          fields={item.editable as EditableField[]}
+          request={request}
+          drafts={drafts}
+          wrong={wrong}
+          onChange={setDrafts}
+          onDiscard={() => setDrafts(null)}
+        />
+      ) : null}
+      {request ? <Content request={request} /> : null}
+      {item.may_answer ? (
+        <form className="answer" onSubmit={submit}>
+          <div className="field">
+            <label htmlFor="approval-reason">{words.reason}</label>
+            <input
+              id="approval-reason"
+              ref={reasonField}
+              className="input"
+              value={reason}
+              maxLength={2_000}
+              onChange={(event) => setReason(event.target.value)}
+              onKeyDown={(event) => (event.key === "Escape" ? event.currentTarget.blur() : undefined)}
+            />
+            <span className="hint">{words.reasonHint}</span>
+          </div>
+          <div className="acts">
+            {mayEdit && !drafts ? (
+              <button type="button" className="button" onClick={edit}>
+                {words.edit}
+              </button>
+            ) : null}
+            <button
+              type={agree ? "button" : "submit"}
+              className={`button danger ${agree ? "" : "meant"}`}
+              disabled={answer.isPending}
+              onClick={agree ? () => send(false) : undefined}
+            >
+              {words.reject}
+            </button>
+            <button
+              type={agree ? "submit" : "button"}
+              className={`button ${agree ? "main" : ""}`}
+              disabled={answer.isPending || wrong.length > 0}
+              onClick={agree ? undefined : () => send(true)}
+            >
+              {edited ? words.approveEdited : words.approve}
+            </button>
+          </div>
+        </form>
+      ) : (
+        <div className="banner warn">
+          <strong>{words.mayNot}</strong>
+          <span>{words.mayNotAdvice}</span>
+        </div>
+      )}
+    </>
+  );
+}
+
+function useAnswer({ id, digest }: Waiting, onAnswered: () => void) {
+  const queries = useQueryClient();
+  const { say, fail } = useAnnounce();
+  return useMutation({
+    mutationFn: (said: { agree: boolean; reason: string; edits: Record<string, unknown> }) =>
+      act("POST", `/v1/approvals/${encodeURIComponent(id)}`, { ...said, digest }),
+    onSuccess: (_, { agree }) => {
+      // Gone from the list at once; the stream confirms it.
+      queries.setQueryData<ApprovalList>(
+        ["approvals"],
+        (now) => now && { ...now, waiting: now.waiting.filter((each) => each.id !== id) },
+      );
+      say(agree ? words.done.yes : words.done.no, "good");
+      onAnswered();
+    },
+    onError: fail,
+    onSettled: () => queries.invalidateQueries({ queryKey: ["approvals"] }),
+  });
+}
+
+function About({ item, request }: { item: Waiting; request: RequestView | null }) {
+  const rule = item.rule;
+  const by = rule
+    ? rule.line
+      ? words.ruleAt(rule.number, rule.file, rule.line)
+      : words.ruleOf(rule.number, rule.file)
+    : words.byGuard;
+  const remit = request?.remit;
+  const facts: [string, string][] = [
+    [words.user, item.user],
+    [words.rule, by],
+    [words.editable, item.editable.join(", ") || words.nothingEditable],
+  ];
+  // Envelopes are sent without the fields that have their default.
+  const chain = (remit as { chain?: string[] } | undefined)?.chain ?? [];
+  if (chain.length) facts.push([words.through, chain.join(" → ")]);
+  if (remit) facts.push([words.limits, words.limitsOf(duration(remit.time_ms), count(remit.tokens))]);
+  return (
+    <>
+      <p className="asks">
+        <strong>{words.asks(item.origin, item.target)}</strong>{" "}
+        {item.capability ? <span className="soft">{words.forCapability(item.capability)}</span> : null}
+        <Link href={`/runs/${item.run}/d/${item.delegation}`}>{words.openCall}</Link>
+        <span className="soft">
+          <Time at={item.asked_ms} />
+        </span>
+      </p>
+      <dl className="facts">
+        {facts.map(([name, value]) => (
+          <div key={name} className="fact">
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </>
+  );
+}
+
+function Content({ request }: { request: RequestView }) {
+  const parts: [string, unknown][] = [
+    [words.objective, request.objective],
+    [words.input, readable(request.input) === request.objective ? "" : request.input],
+    [words.because, request.reason],
+  ];
+  return (
+    <>
+      {parts.map(([title, value]) =>
+        readable(value) ? (
+          <Part key={title} title={title}>
+            <Value value={value} />
+          </Part>
+        ) : null,
+      )}
+      <details>
+        <summary>{words.whole}</summary>
+        <Value value={request} />
+      </details>
+    </>
+  );
+}
