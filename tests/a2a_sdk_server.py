@@ -5,13 +5,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
+import grpc.aio
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import a2a_pb2 as pb
+from a2a.types import a2a_pb2_grpc
 from starlette.applications import Starlette
 
 from waiting import eventually
@@ -52,6 +56,8 @@ class Executor(AgentExecutor):
                 except asyncio.CancelledError:
                     self.cancelled.set()
                     raise
+            case "tell":
+                await updater.complete(updater.new_agent_message([pb.Part(text=rest)]))
             case "fail":
                 raise RuntimeError("it broke")
             case _:
@@ -94,12 +100,15 @@ async def sdk_agent(binding: str, *, streaming: bool = True) -> AsyncGenerator[t
     await eventually(lambda: server.started)
     host, port = server.servers[0].sockets[0].getsockname()
     url = f"http://{host}:{port}"
-    path = "/rpc" if binding == "JSONRPC" else "/rest"
-    card.supported_interfaces.append(
-        pb.AgentInterface(url=f"{url}{path}", protocol_binding=binding, protocol_version="1.0")
-    )
+    rpc = grpc.aio.server()
+    a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), rpc)  # pyright: ignore[reportUnknownMemberType]
+    target = f"127.0.0.1:{rpc.add_insecure_port('127.0.0.1:0')}"
+    await rpc.start()
+    at = {"JSONRPC": f"{url}/rpc", "HTTP+JSON": f"{url}/rest", "GRPC": target}[binding]
+    card.supported_interfaces.append(pb.AgentInterface(url=at, protocol_binding=binding, protocol_version="1.0"))
     try:
         yield url, executor
     finally:
+        await rpc.stop(0)
         server.should_exit = True
         await serving

@@ -1,7 +1,7 @@
 """A hub behind a real server that speaks A2A, in the test's own event loop."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -29,12 +29,12 @@ HERE = OutboundHosts(hosts=frozenset({"127.0.0.1"}))
 
 
 @asynccontextmanager
-async def speaking(hub: Hub, **options: Any) -> AsyncGenerator[Server, None]:
-    """Open the hub and serve its agents by A2A."""
+async def speaking(hub: Hub, *, proxies: Collection[str] = (), **options: Any) -> AsyncGenerator[Server, None]:
+    """Open the hub and serve its agents by A2A, to clients behind *proxies*."""
     options.setdefault("reach", HERE)
     exposure = Exposure(**options)
     async with hub:
-        api = Api(hub, gate_of(ANNA, BERT, MANY, NORTH, OPERATOR), a2a=exposure)
+        api = Api(hub, gate_of(ANNA, BERT, MANY, NORTH, OPERATOR), a2a=exposure, proxies=proxies)
         async with Server(api, port=0, drain_s=2) as server:
             yield server
 

@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 from unittest import SkipTest
 
 import remit
+from a2a_grpc import GrpcAlone
 from remit.dialects.a2a.translator import A2aTranslator
 from remit.policy.reception import Sender
+from remit.server.a2a.grpc_server import GrpcListener
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.server import Server
@@ -18,8 +20,8 @@ from serving import gate_of
 
 
 @asynccontextmanager
-async def served(hub: remit.Hub, *senders: Sender) -> AsyncGenerator[Server]:
-    async with hub, Server(Api(hub, gate_of(*senders), a2a=Exposure()), port=0, drain_s=2) as server:
+async def served(hub: remit.Hub, *senders: Sender, grpc: GrpcListener | None = None) -> AsyncGenerator[Server]:
+    async with hub, Server(Api(hub, gate_of(*senders), a2a=Exposure(grpc=grpc)), port=0, drain_s=2) as server:
         yield server
 
 
@@ -34,6 +36,20 @@ class TestA2a(TransportConformance):
                 at = f"{at_far.address}/a2a/{name}"
                 near.connect_a2a(name, at, token="near", capabilities=card.capabilities)
             far.connect_a2a("boss", f"{at_near.address}/a2a/boss", token="far")
+            yield
+
+
+class TestA2aOverGrpc(TransportConformance):
+    """The same over gRPC."""
+
+    @asynccontextmanager
+    async def joined(self, near: remit.Hub, far: remit.Hub) -> AsyncGenerator[None]:
+        senders = (Sender(name="near", is_hub=True), Sender(name="far", is_hub=True))
+        grpc = GrpcListener()
+        async with served(near, *senders, grpc=grpc) as at_near, served(far, *senders, grpc=grpc) as at_far:
+            for name, card in list(far.cards.items()):
+                _connect(near, name, at_far, "near", GrpcAlone(), card.capabilities)
+            _connect(far, "boss", at_near, "far", GrpcAlone())
             yield
 
 
@@ -63,11 +79,18 @@ class TestA2aWithoutExtension(TransportConformance):
         senders = [Sender(name=name, users=frozenset({USER})) for name in ("near", "far")]
         async with served(near, *senders) as at_near, served(far, *senders) as at_far:
             for name in far.cards:
-                _connect(near, name, at_far, "near")
-            _connect(far, "boss", at_near, "far")
+                _connect(near, name, at_far, "near", _Plain())
+            _connect(far, "boss", at_near, "far", _Plain())
             yield
 
 
-def _connect(hub: remit.Hub, name: str, server: Server, token: str) -> None:
-    peer = A2aPeer(f"{server.address}/a2a/{name}", _Plain(), token=token)
-    hub.register(remit.AgentCard(name=name), A2aAgent(peer, name), peer.close)
+def _connect(
+    hub: remit.Hub,
+    name: str,
+    server: Server,
+    token: str,
+    tongue: A2aTranslator,
+    capabilities: tuple[remit.Capability, ...] = (),
+) -> None:
+    peer = A2aPeer(f"{server.address}/a2a/{name}", tongue, token=token)
+    hub.register(remit.AgentCard(name=name, capabilities=capabilities), A2aAgent(peer, name), peer.close)

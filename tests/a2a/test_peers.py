@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from a2a_peers import asked_of, ended
 from a2a_serving import speaking
-from remit import Answer, Brief, Code, Hub, Limits, RemitError, Response, Status
+from remit import Answer, Brief, Code, File, Hub, RemitError, Status
 from remit.testing import MemoryStore
 from remit.transports.a2a import peer as peers
 from remit.transports.credentials.keys import HubKey
-from waiting import PATIENCE_S
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 both = pytest.mark.parametrize("binding", BINDINGS)
@@ -121,28 +121,6 @@ def reply(body: bytes, status: str = "200 OK", kind: str = "application/json", m
 def task(state: str, text: str = "", **more: Any) -> dict[str, Any]:
     artifacts = [{"artifactId": "a", "parts": [{"text": text}]}] if text else []
     return {"id": "t-1", "contextId": "c-1", "status": {"state": f"TASK_STATE_{state}"}, "artifacts": artifacts} | more
-
-
-async def asked_of(peer: Peer, *, text: str = "Help", **options: Any) -> Response:
-    """Return what an agent gets that asks the peer once."""
-    async with peer.listening() as url:
-        hub = Hub(name="near", store=MemoryStore(), limits=Limits(max_result_bytes=100_000))
-        hub.connect_a2a("helper", url, token="t")
-        got: list[Response] = []
-
-        async def boss(brief: Brief) -> str:
-            given: Any = {"deadline_ms": 3_000} | options
-            got.append(await brief.delegate("helper", objective=text, **given))
-            return "done"
-
-        hub.add("boss", boss, may_call=["helper"])
-        async with hub, asyncio.timeout(PATIENCE_S):
-            (await hub.ask("boss", "Go", user="anna")).unwrap()
-    return got[0]
-
-
-def ended(response: Response) -> tuple[Status, Code | None]:
-    return response.status, response.fault and response.fault.code
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -279,11 +257,13 @@ async def test_every_other_end_is_told_with_what_the_peer_says(
 
 
 @both
-async def test_files_addresses_and_data_come_as_artifacts(binding: str) -> None:
+async def test_addresses_and_data_come_as_artifacts_and_files_as_files(binding: str) -> None:
     artifacts = [
         {"artifactId": "1", "parts": [{"data": {"n": 2.0}}]},
         {"artifactId": "2", "name": "map", "parts": [{"url": "https://example.com/map.png"}, {"text": "north"}]},
         {"artifactId": "3", "parts": [{"raw": "aGk=", "filename": "hi.txt", "mediaType": "text/plain"}]},
+        {"artifactId": "4", "name": "scan.pdf", "parts": [{"url": "https://x/y", "mediaType": "application/pdf"}]},
+        {"artifactId": "5", "parts": [{"raw": "_-8", "filename": "../a"}, {"raw": ""}]},
     ]
 
     async def act(peer: Peer, _: str, __: Any) -> bytes:
@@ -291,10 +271,43 @@ async def test_files_addresses_and_data_come_as_artifacts(binding: str) -> None:
 
     response = await asked_of(Peer(act, binding=binding))
     assert (response.result, type(response.result["n"])) == ({"n": 2}, int)
-    assert [(each.type, each.label) for each in response.artifacts] == [
-        ("url", "map"),
-        ("json", "map"),
-        ("file", "hi.txt"),
+    assert [(each.type, each.label) for each in response.artifacts] == [("url", "map"), ("json", "map")]
+    assert response.files == (
+        File(name="hi.txt", media_type="text/plain", data=b"hi"),
+        File(name="scan.pdf", media_type="application/pdf", url="https://x/y"),
+        File(name="a", data=b"\xff\xef"),
+        File(name="file-4", data=b""),
+    )
+
+
+@both
+async def test_a_file_of_a_peer_that_cannot_be_taken_is_left_out_with_a_warning(binding: str) -> None:
+    parts = [{"text": "done"}, {"raw": "?", "filename": "a"}, {"url": "a b", "filename": "b"}, {"raw": "aGk="}]
+
+    async def act(peer: Peer, _: str, __: Any) -> bytes:
+        return peer.result({"task": task("COMPLETED") | {"artifacts": [{"artifactId": "1", "parts": parts}]}})
+
+    response = await asked_of(Peer(act, binding=binding))
+    assert (response.result, response.files) == ("done", (File(name="file-1", data=b"hi"),))
+    assert response.warnings == (
+        "The file a is left out: its content is not base64.",
+        "The file b is left out: its URL is not valid.",
+    )
+
+
+@both
+async def test_a_peer_of_another_maker_gets_files_as_parts(binding: str) -> None:
+    async def act(peer: Peer, _: str, __: Any) -> bytes:
+        return peer.result({"task": task("COMPLETED", "ok")})
+
+    peer = Peer(act, binding=binding)
+    picture = File(name="a.png", media_type="image/png", data=b"\x89PNG")
+    link = File(name="b.pdf", media_type="application/pdf", url="https://example.com/b.pdf")
+    await asked_of(peer, files=(picture, link))
+    assert peer.asked[-1][2]["message"]["parts"] == [
+        {"text": "Help"},
+        {"raw": "iVBORw==", "filename": "a.png", "mediaType": "image/png"},
+        {"url": "https://example.com/b.pdf", "filename": "b.pdf", "mediaType": "application/pdf"},
     ]
 
 
@@ -402,10 +415,10 @@ async def test_a_flood_is_cut_off(binding: str) -> None:
     async def endless(peer: Peer, _: str, __: Any) -> bytes:
         piece = {"artifactUpdate": {"taskId": "t-1", "append": True,
                                     "artifact": {"artifactId": "a", "parts": [{"text": "x" * 50_000}]}}}  # fmt: skip
-        return peer.stream({"task": task("WORKING")}, *[piece] * 10)
+        return peer.stream({"task": task("WORKING")}, *[piece] * 100)
 
     async def huge(peer: Peer, _: str, __: Any) -> bytes:
-        return peer.result({"task": task("COMPLETED", "x" * 300_000)})
+        return peer.result({"task": task("COMPLETED", "x" * 5_000_000)})
 
     flooding = Peer(endless, binding=binding, streaming=True)
     assert ended(await asked_of(flooding)) == (Status.FAILED, Code.TOO_LARGE)
@@ -474,7 +487,8 @@ async def completed(peer: Peer, _: str, __: Any) -> bytes:
 
 CARDS: dict[str, dict[str, Any]] = {
     "nothing": {"supportedInterfaces": []},
-    "grpc": {"supportedInterfaces": [{"url": "http://x", "protocolBinding": "GRPC", "protocolVersion": "1.0"}]},
+    "soap": {"supportedInterfaces": [{"url": "http://x", "protocolBinding": "SOAP", "protocolVersion": "1.0"}]},
+    "grpc": {"supportedInterfaces": [{"url": "x:y", "protocolBinding": "GRPC", "protocolVersion": "1.0"}]},
     "old": {"supportedInterfaces": [{"url": "http://x", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}]},
     "nowhere": {"supportedInterfaces": [{"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]},
     "typed": {"supportedInterfaces": "none"},

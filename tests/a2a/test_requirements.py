@@ -1,6 +1,6 @@
 """Every MUST of the A2A specification 1.0 that our server or client has to keep, each with the test that shows it.
 
-What concerns other bindings (gRPC, custom ones), the editing of the specification, or how somebody deploys a server
+What concerns custom bindings, the editing of the specification, or how somebody deploys a server
 (https: `certificate` in `[serve]`) is not here.
 """
 
@@ -22,6 +22,7 @@ class Must(NamedTuple):
 
 
 SERVER, PUSH, CARDS, PEERS = (f"a2a/test_{name}.py" for name in ("server", "push", "cards", "peers"))
+GRPC, GRPC_PEERS, SDK = (f"a2a/test_{name}.py" for name in ("grpc", "grpc_peers", "sdk_client"))
 DIALECT, ADDRESSES = "dialects/test_a2a.py", "transports/test_addresses.py"
 
 
@@ -171,6 +172,13 @@ REQUIREMENTS = (
     must("9.5, 11.6", "An error of A2A has an ErrorInfo with @type, reason and domain.",
          *at(DIALECT, "an_error_of_a2a_names_its_reason_in_its_domain"),
          *at(SERVER, "errors_over_http_are_those_of_google_rpc")),
+    must("10.2", "Service parameters are metadata of gRPC, and are read from there.",
+         *at(GRPC, "errors_have_the_status_of_the_specification_and_details",
+             "the_extension_is_confirmed_and_can_be_required"),
+         *at(GRPC_PEERS, "a_call_has_the_token_the_version_the_trace_the_tenant_and_the_deadline")),
+    must("10.6", "An error of A2A over gRPC has an ErrorInfo in the details of its status.",
+         *at(GRPC, "errors_have_the_status_of_the_specification_and_details"),
+         *at(SDK, "errors_are_those_that_the_sdk_knows")),
     must("11.5", "Without a body, parameters stand in the path or in a camelCase query.",
          *at(SERVER, "tasks_are_listed_by_context_state_and_time", "history_is_as_long_as_is_wanted")),
     # ── who may what ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,7 +201,7 @@ REQUIREMENTS = (
          *at(SERVER, "a_message_that_is_wrong_is_declined_by_field"),
          *at(DIALECT, "whatever_a_client_sends_is_understood_or_declined")),
     must("14.1", "File references are validated to prevent request forgery.",
-         *at(SERVER, "what_is_neither_text_nor_data_is_declined_and_nothing_is_fetched")),
+         *at("a2a/test_files.py", "raw_content_and_urls_of_a_client_are_files_and_come_back_as_artifacts")),
     # ── cards ─────────────────────────────────────────────────────────────────────────────────────────────────────────
     must("8.1", "A server makes a card available.",
          *at(CARDS, "a_card_is_public_and_the_agents_that_are_not_served_have_none")),

@@ -1,13 +1,15 @@
-"""a2a-sdk's own client asks agents of a hub, in both bindings, at once and as a stream."""
+"""a2a-sdk's own client asks agents of a hub, in each binding, at once and as a stream."""
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import grpc
+import grpc.aio
 import httpx
 import pytest
-from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client import AuthInterceptor, Client, ClientConfig, ClientFactory, CredentialService
 from a2a.client.client import ClientCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import (
@@ -23,19 +25,39 @@ from google.protobuf.struct_pb2 import Struct
 from a2a_serving import speaking
 from remit import Answer, Artifact, Brief, Hub, Request
 from remit.dialects.a2a.extension import EXTENSION
+from remit.server.a2a.grpc_server import GrpcListener
 from remit.server.server import Server
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 
-both = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+every = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 ways = pytest.mark.parametrize("streaming", [False, True], ids=["at once", "streamed"])
+
+
+def served(hub: Hub) -> AbstractAsyncContextManager[Server]:
+    return speaking(hub, grpc=GrpcListener())
 
 
 @asynccontextmanager
 async def asking(server: Server, agent: str, binding: str, *, streaming: bool = False) -> AsyncGenerator[Client]:
-    async with httpx.AsyncClient(headers={"authorization": "Bearer anna-app"}, timeout=PATIENCE_S) as http:
-        config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
-        yield await ClientFactory(config).create_from_url(f"{server.address}/a2a/{agent}")
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        config = ClientConfig(
+            httpx_client=http,
+            streaming=streaming,
+            supported_protocol_bindings=[binding],
+            grpc_channel_factory=grpc.aio.insecure_channel,
+        )
+        token = AuthInterceptor(Anna())
+        url = f"{server.address}/a2a/{agent}"
+        async with await ClientFactory(config).create_from_url(url, interceptors=[token]) as client:
+            yield client
+
+
+class Anna(CredentialService):
+    """Knows the token of a client."""
+
+    async def get_credentials(self, security_scheme_name: str, context: ClientCallContext | None) -> str:
+        return "anna-app"
 
 
 def said(*parts: pb.Part, id: str = "", task: str = "", metadata: Any = None) -> pb.SendMessageRequest:
@@ -78,7 +100,7 @@ def hub() -> Hub:
     return Hub(store=MemoryStore())
 
 
-@both
+@every
 @ways
 async def test_an_agent_answers(hub: Hub, binding: str, streaming: bool) -> None:
     @hub.agent("echo")
@@ -87,7 +109,7 @@ async def test_an_agent_answers(hub: Hub, binding: str, streaming: bool) -> None
         return Answer(f"{brief.user}: {brief.text}", artifacts=(Artifact(type="json", value={"n": 1}, label="data"),))
 
     assert echo
-    async with speaking(hub) as server, asking(server, "echo", binding, streaming=streaming) as client:
+    async with served(hub) as server, asking(server, "echo", binding, streaming=streaming) as client:
         events = [event async for event in client.send_message(said(text("hello")))]
         task = await client.get_task(pb.GetTaskRequest(id=events[0].task.id))
         listed = await client.list_tasks(pb.ListTasksRequest(page_size=5))
@@ -99,7 +121,7 @@ async def test_an_agent_answers(hub: Hub, binding: str, streaming: bool) -> None
     assert ([each.id for each in listed.tasks], listed.total_size) == ([task.id], 1)
 
 
-@both
+@every
 @ways
 async def test_a_question_is_answered_in_the_same_task(hub: Hub, binding: str, streaming: bool) -> None:
     @hub.agent("clerk")
@@ -108,7 +130,7 @@ async def test_a_question_is_answered_in_the_same_task(hub: Hub, binding: str, s
         return Answer(f"{heard[0]} {brief.text}") if heard else Answer("Which month?", requires_followup=True)
 
     assert clerk
-    async with speaking(hub) as server, asking(server, "clerk", binding, streaming=streaming) as client:
+    async with served(hub) as server, asking(server, "clerk", binding, streaming=streaming) as client:
         first = [event async for event in client.send_message(said(text("Sort")))]
         task = first[0].task.id
         second = [event async for event in client.send_message(said(text("May"), task=task))]
@@ -117,7 +139,7 @@ async def test_a_question_is_answered_in_the_same_task(hub: Hub, binding: str, s
     assert results(second)[0].parts[0].text == "Sort May"
 
 
-@both
+@every
 async def test_numbers_and_the_remit_survive_protobuf(hub: Hub, binding: str) -> None:
     """Metadata is a protobuf Struct, in which every number is a fraction."""
     seen: list[Request] = []
@@ -132,7 +154,7 @@ async def test_numbers_and_the_remit_survive_protobuf(hub: Hub, binding: str) ->
     words = {"tokens": 500, "timeMs": "4000", "depth": 1, "tools": ["calc"]}
     asked = said(pb.Part(data=ParseDict({"n": [1, 2]}, pb.Part().data.__class__())), metadata={EXTENSION: words})
     context = ClientCallContext(service_parameters={"A2A-Extensions": EXTENSION})
-    async with speaking(hub) as server, asking(server, "adder", binding) as client:
+    async with served(hub) as server, asking(server, "adder", binding) as client:
         (event,) = [event async for event in client.send_message(asked, context=context)]
     request = seen[0]
     assert (request.input, type(request.input["n"][0])) == ({"n": [1, 2]}, int)
@@ -143,7 +165,7 @@ async def test_numbers_and_the_remit_survive_protobuf(hub: Hub, binding: str) ->
     assert (usage["prompt"], usage["completion"]) == ("70", "30")
 
 
-@both
+@every
 async def test_a_task_is_subscribed_to_and_cancelled(hub: Hub, binding: str) -> None:
     began, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -158,7 +180,7 @@ async def test_a_task_is_subscribed_to_and_cancelled(hub: Hub, binding: str) -> 
         return "never"
 
     assert sleep
-    async with speaking(hub) as server, asking(server, "sleeper", binding, streaming=True) as client:
+    async with served(hub) as server, asking(server, "sleeper", binding, streaming=True) as client:
         sent = client.send_message(said(text("sleep")))
         task = (await anext(sent)).task.id
         await asyncio.wait_for(began.wait(), PATIENCE_S)
@@ -182,23 +204,25 @@ async def test_a_task_is_subscribed_to_and_cancelled(hub: Hub, binding: str) -> 
     assert (state(heard[0]), state(heard[-1]), cancelled.is_set()) == ("WORKING", "CANCELED", True)
 
 
-@both
+@every
 async def test_errors_are_those_that_the_sdk_knows(hub: Hub, binding: str) -> None:
     @hub.agent("echo")
     async def echo(brief: Brief) -> str:
         return brief.text
 
     assert echo
-    async with speaking(hub) as server, asking(server, "echo", binding) as client:
+    async with served(hub) as server, asking(server, "echo", binding) as client:
         with pytest.raises(TaskNotFoundError, match="the task `never` does not exist, or you may not see it"):
             await client.get_task(pb.GetTaskRequest(id="never"))
+        asked = said(text("x"))
+        asked.configuration.accepted_output_modes.append("image/png")
         with pytest.raises(ContentTypeNotSupportedError):
-            _ = [event async for event in client.send_message(said(pb.Part(raw=b"x", media_type="image/png")))]
+            _ = [event async for event in client.send_message(asked)]
         with pytest.raises(InvalidParamsError):
             _ = [event async for event in client.send_message(said())]
 
 
-@both
+@every
 async def test_notifications_are_configured(hub: Hub, binding: str) -> None:
     go_on = asyncio.Event()
 
@@ -208,7 +232,7 @@ async def test_notifications_are_configured(hub: Hub, binding: str) -> None:
         return "ok"
 
     assert work
-    async with speaking(hub) as server, asking(server, "worker", binding) as client:
+    async with served(hub) as server, asking(server, "worker", binding) as client:
         request = said(text("go"))
         request.configuration.return_immediately = True
         (event,) = [event async for event in client.send_message(request)]
@@ -222,3 +246,24 @@ async def test_notifications_are_configured(hub: Hub, binding: str) -> None:
         await client.delete_task_push_notification_config(gone)
         assert not (await client.list_task_push_notification_configs(every)).configs
         go_on.set()
+
+
+@every
+@ways
+async def test_files_reach_the_agent_and_come_back(hub: Hub, binding: str, streaming: bool) -> None:
+    @hub.agent("keeper")
+    async def keep(brief: Brief) -> Answer:
+        return Answer("kept", files=brief.files)
+
+    assert keep
+    sent = pb.Part(raw=b"\x89PNG", media_type="image/png", filename="a.png")
+    link = pb.Part(url="https://example.org/b.pdf", media_type="application/pdf", filename="b.pdf")
+    async with served(hub) as server, asking(server, "keeper", binding, streaming=streaming) as client:
+        events = [event async for event in client.send_message(said(text("Keep"), sent, link))]
+    updates = [event.artifact_update.artifact for event in events if event.HasField("artifact_update")]
+    artifacts = updates or list(events[-1].task.artifacts)
+    assert [list(each.parts) for each in artifacts] == [
+        [pb.Part(text="kept", media_type="text/plain")],
+        [sent],
+        [link],
+    ]

@@ -1,17 +1,19 @@
 """Agents of a hub ask an agent that a2a-sdk's own server serves."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a2a_sdk_server import sdk_agent
 from remit import Brief, Code, Hub, Kind, Progress, Response, Status
+from remit.protocol.envelope import Json
 from remit.protocol.records import Delta
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 
-both = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+every = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 ways = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
 
 
@@ -33,7 +35,7 @@ async def delegated(url: str, *texts: str, **options: Any) -> list[Response]:
     return got
 
 
-@both
+@every
 @ways
 async def test_the_sdks_agent_answers(binding: str, streaming: bool) -> None:
     async with sdk_agent(binding, streaming=streaming) as (url, executor):
@@ -44,7 +46,7 @@ async def test_the_sdks_agent_answers(binding: str, streaming: bool) -> None:
     assert "anna" not in str(executor.asked)
 
 
-@both
+@every
 @ways
 async def test_a_message_instead_of_a_task_is_an_answer(binding: str, streaming: bool) -> None:
     async with sdk_agent(binding, streaming=streaming) as (url, _):
@@ -52,7 +54,7 @@ async def test_a_message_instead_of_a_task_is_an_answer(binding: str, streaming:
     assert response.result == "hello"
 
 
-@both
+@every
 @ways
 async def test_a_question_is_answered_in_the_same_task(binding: str, streaming: bool) -> None:
     async with sdk_agent(binding, streaming=streaming) as (url, executor):
@@ -63,7 +65,33 @@ async def test_a_question_is_answered_in_the_same_task(binding: str, streaming: 
     assert executor.asked[1].context_id == executor.asked[0].context_id
 
 
-@both
+async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """What a user answers in another process reaches the task that asked, and what follows its context."""
+    said: list[Json] = []
+    async with sdk_agent("JSONRPC") as (url, executor):
+        for text in ("ask me", "May", "And June"):
+            hub = Hub(name="near", store=tmp_path / "hub.db", durability="process")
+            hub.connect_a2a("sdk", url)
+            async with hub, asyncio.timeout(PATIENCE_S):
+                response = await hub.ask("sdk", text, user="anna", session="months")
+                said.append(response.unwrap())
+    assert said[:2] == ["Which month?", "May and done"]
+    assert str(said[2]).endswith("And June and done")
+    first, answer, later = executor.asked
+    assert (answer.task_id, answer.context_id) == (first.task_id, first.context_id)
+    assert later.task_id != first.task_id
+    assert later.context_id == first.context_id
+
+
+@every
+@ways
+async def test_an_answer_that_stands_in_the_message_of_the_status_is_the_result(binding: str, streaming: bool) -> None:
+    async with sdk_agent(binding, streaming=streaming) as (url, _):
+        (response,) = await delegated(url, "tell 42 apples")
+    assert (response.status, response.result, response.summary) == (Status.SUCCESS, "42 apples", "")
+
+
+@every
 @ways
 async def test_a_failure_there_is_a_failure_here(binding: str, streaming: bool) -> None:
     async with sdk_agent(binding, streaming=streaming) as (url, _):
@@ -72,7 +100,7 @@ async def test_a_failure_there_is_a_failure_here(binding: str, streaming: bool) 
     assert response.fault is not None
 
 
-@both
+@every
 @ways
 async def test_the_deadline_is_kept_here_and_the_work_there_is_cancelled(binding: str, streaming: bool) -> None:
     """X6: the SDK knows no deadline; ours stops the work there all the same."""
@@ -84,7 +112,7 @@ async def test_the_deadline_is_kept_here_and_the_work_there_is_cancelled(binding
     assert (response.status, response.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)
 
 
-@both
+@every
 async def test_whoever_watches_hears_how_far_it_is_and_what_is_said(binding: str) -> None:
     hub = Hub(name="near", store=MemoryStore())
     async with sdk_agent(binding) as (url, _):

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 from io import BytesIO
 from pathlib import Path
@@ -82,6 +82,10 @@ def asking(hub: Hub) -> None:
     assert clerk
 
 
+async def all_of(stream: AsyncGenerator[Any, None]) -> list[Any]:
+    return [event async for event in stream]
+
+
 async def declined(call: Any) -> Wrong:
     with pytest.raises(Wrong) as wrong:
         await call
@@ -156,16 +160,114 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_end(hub: Hub, bin
 
 @both
 async def test_the_same_message_sent_again_is_answered_once(hub: Hub, binding: str) -> None:
-    """C2: at most one execution for one id."""
+    """C2: at most one execution for one message; another one under the same id is another task."""
     asked = echo(hub)
     said = message("once")
     async with speaking(hub) as server, client_of(server) as session:
         ask = Caller(session, "echo", binding)
         first = (await ask("SendMessage", message=said))["task"]
         again = (await ask("SendMessage", message=said))["task"]
-        wrong = await declined(ask("SendMessage", message=said | {"parts": [{"text": "another"}]}))
-    assert (len(asked), first["id"]) == (1, again["id"])
-    assert (wrong.reason, wrong.reasons["remit"]) == ("INVALID_PARAMS", "DUPLICATE_REQUEST")
+        other = (await ask("SendMessage", message=said | {"parts": [{"text": "another"}]}))["task"]
+        within = said | {"contextId": first["contextId"]}
+        later = (await ask("SendMessage", message=within))["task"]
+    assert (len(asked), first["id"]) == (3, again["id"])
+    assert len({first["id"], other["id"], later["id"]}) == 3
+    assert {each["history"][0]["messageId"] for each in (first, other, later)} == {said["messageId"]}
+
+
+@both
+async def test_the_same_message_to_another_agent_is_another_task(hub: Hub, binding: str) -> None:
+    """A client may number its messages for each agent anew."""
+    echo(hub)
+    asking(hub)
+    said = message("hello")
+    async with speaking(hub) as server, client_of(server) as session:
+        tasks = [
+            (await Caller(session, name, binding)("SendMessage", message=said))["task"] for name in ("echo", "clerk")
+        ]
+    assert [state(each) for each in tasks] == ["COMPLETED", "INPUT_REQUIRED"]
+
+
+@both
+async def test_a_message_comes_anew_once_its_task_was_cancelled_or_continued(hub: Hub, binding: str) -> None:
+    """Its sender has the answer then, so that it is no repetition of what got lost."""
+
+    @hub.agent("asker")
+    async def asker(brief: Brief) -> Answer:
+        return Answer("Which one?", requires_followup=True) if brief.text == "book" else Answer("booked")
+
+    assert asker
+    said = message("book")
+    async with speaking(hub) as server, client_of(server) as session:
+        ask = Caller(session, "asker", binding)
+        tasks = [(await ask("SendMessage", message=said))["task"]["id"] for _ in range(2)]
+        await ask("CancelTask", id=tasks[0])
+        tasks.append((await ask("SendMessage", message=said))["task"]["id"])
+        answer = message("the first", taskId=tasks[-1])
+        ended = [(await ask("SendMessage", message=answer))["task"] for _ in range(2)]
+        tasks.append((await ask("SendMessage", message=said))["task"]["id"])
+    first, again, second, third = tasks
+    assert first == again
+    assert len({first, second, third}) == 3
+    assert [(each["id"], state(each)) for each in ended] == [(second, "COMPLETED")] * 2
+
+
+async def test_a_subscription_stays_open_while_the_user_is_asked(hub: Hub) -> None:
+    """It tells of the message that continues the task, and ends with it."""
+
+    @hub.agent("asker")
+    async def asker(brief: Brief) -> Answer:
+        return Answer("Which one?", requires_followup=True) if brief.text == "book" else Answer("booked")
+
+    assert asker
+    async with speaking(hub) as server, client_of(server) as session, asyncio.TaskGroup() as group:
+        ask = Caller(session, "asker", "JSONRPC")
+        task = (await ask("SendMessage", message=message("book")))["task"]["id"]
+        reading = group.create_task(all_of(ask.stream("SubscribeToTask", id=task)))
+        cancelled = (await ask("SendMessage", message=message("book")))["task"]["id"]
+        watching = group.create_task(all_of(ask.stream("SubscribeToTask", id=cancelled)))
+        await eventually(lambda: len(server.api.delegations.streams) == 2, "two that read along")
+        await ask("SendMessage", message=message("the first", taskId=task))
+        await ask("CancelTask", id=cancelled)
+        events, ended = await reading, await watching
+    assert state(events[0]["task"]) == "INPUT_REQUIRED"
+    assert state(events[-1]["statusUpdate"]) == "COMPLETED"
+    assert [state(each["task"]) for each in ended] == ["INPUT_REQUIRED", "CANCELED"]
+
+
+@both
+async def test_an_agent_may_answer_with_a_message(hub: Hub, binding: str) -> None:
+    """3.1.1: a message instead of a task, where its agent says so."""
+
+    @hub.agent("greeter")
+    async def greeter(_: Brief) -> Answer:
+        return Answer("Good day", metadata={"a2a.message": True})
+
+    assert greeter
+    async with speaking(hub) as server, client_of(server) as session:
+        given = await Caller(session, "greeter", binding)("SendMessage", message=message("hello"))
+    assert given["message"]["parts"] == [{"text": "Good day", "mediaType": "text/plain"}]
+    assert given["message"]["role"] == "ROLE_AGENT"
+    assert "task" not in given
+
+
+@pytest.mark.parametrize("given", [{}, {"accept": "application/a2a+json"}])
+async def test_the_media_type_is_plain_json_unless_the_other_is_named(hub: Hub, given: dict[str, str]) -> None:
+    echo(hub)
+    async with speaking(hub) as server, client_of(server) as session:
+        async with session.get("/a2a/echo/tasks", headers=given) as reply:
+            await reply.read()
+        assert reply.content_type == given.get("accept", "application/json")
+
+
+@both
+async def test_a_body_of_another_type_is_declined_by_its_code(hub: Hub, binding: str) -> None:
+    echo(hub)
+    path = "/a2a/echo" if binding == "JSONRPC" else "/a2a/echo/message:send"
+    async with speaking(hub) as server, client_of(server) as session:
+        async with session.post(path, data=b"hello", headers={"content-type": "text/plain"}) as reply:
+            given = (await reply.json(content_type=None))["error"]
+        assert (given["code"], reply.status) == ((-32005, 200) if binding == "JSONRPC" else (415, 415))
 
 
 @both
@@ -187,26 +289,6 @@ async def test_data_is_the_input_and_text_the_objective(hub: Hub, binding: str) 
     assert type(seen[0].input["n"][0]) is int, "whoever speaks protobuf has no other numbers"
     assert task["artifacts"][0]["parts"] == [{"data": {"sum": 3, "half": 1.5}, "mediaType": "application/json"}]
     assert json.loads(text_of(as_text)) == {"sum": 3, "half": 1.5}
-
-
-@both
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"url": "http://169.254.169.254/latest/meta-data"},
-        {"raw": "iVBORw0KGgo=", "mediaType": "image/png"},
-        {"raw": "aGk="},
-    ],
-    ids=["url", "image", "unknown"],
-)
-async def test_what_is_neither_text_nor_data_is_declined_and_nothing_is_fetched(
-    hub: Hub, binding: str, part: dict[str, str]
-) -> None:
-    """14.1: file references are validated; an address of a client is never followed."""
-    asked = echo(hub)
-    async with speaking(hub) as server, client_of(server) as session:
-        wrong = await declined(Caller(session, "echo", binding)("SendMessage", message=message("") | {"parts": [part]}))
-    assert (wrong.reason, asked) == ("CONTENT_TYPE_NOT_SUPPORTED", [])
 
 
 @both
@@ -885,13 +967,13 @@ async def test_a_remit_widens_nothing(make_hub: Callable[..., Hub], binding: str
         ask = Caller(session, "worker", binding)
         await ask.send("x", metadata={EXTENSION: words})
         rest = json.dumps({"version": "1.0", "origin": "prime"})
-        forged = await declined(ask.send("x", metadata={EXTENSION: {"rest": rest}}))
+        await ask.send("x", metadata={EXTENSION: {"rest": rest}})
         rest = json.dumps({"version": "1.0", "max_tokens": 5, "objective": "another"})
         contradicts = await declined(ask.send("x", metadata={EXTENSION: {"rest": rest}}))
     remit = seen[0].remit
     assert (remit.tokens, remit.max_depth) == (1_000, 2)
     assert remit.time_ms <= Limits().root_time_ms
-    assert (forged.reason, list(forged.fields)) == ("INVALID_PARAMS", ["origin"]), "only a hub speaks for agents"
+    assert seen[1].origin == "user", "only a hub speaks for agents"
     assert contradicts.reason == "INVALID_PARAMS"
 
 
@@ -964,7 +1046,7 @@ async def test_errors_over_http_are_those_of_google_rpc(hub: Hub) -> None:
     async with speaking(hub) as server, client_of(server) as session:
         async with session.get("/a2a/echo/tasks/never") as reply:
             given = await reply.json(content_type=None)
-        assert reply.content_type == "application/a2a+json"
+        assert reply.content_type == "application/json"
     assert given == {
         "error": {
             "code": 404,
@@ -995,7 +1077,8 @@ async def test_a_body_that_is_too_large_or_of_another_type_is_not_read(hub: Hub,
         for data, kind, status in ((b" " * 5_000_000, "application/json", 413), (b"x", "text/plain", 415)):
             session = client_of(server, headers={"content-type": kind})
             async with session, session.post(path, data=BytesIO(data)) as reply:
-                assert reply.status == status
+                # JSON-RPC says what A2A has a word for in its own envelope.
+                assert reply.status == (200 if (status, binding) == (415, "JSONRPC") else status)
                 assert "error" in await reply.json(content_type=None)
 
 
