@@ -1,0 +1,163 @@
+"""The hub that the conformance suite of MCP tests: `python suite_server.py` prints its address, and ends with stdin.
+
+The suite calls tools and reads resources by names of its own. A thin layer in front of the server, which knows nothing
+but names, sends a call of the tool `test_X` to the agent `test_X` by `delegate_task`, and reads the answer of a run
+for a resource of the suite. It also shows the token that the suite cannot show.
+"""
+
+import asyncio
+import json
+import sys
+from contextlib import AsyncExitStack
+from typing import Any
+
+from remit import Answer, Artifact, Ask, Brief, Facts, Hub, Request, Verdict
+from remit.policy.reception import Sender
+from remit.policy.verdict import ALLOW
+from remit.server.app import Api
+from remit.server.bodies import Receive, Scope, Send
+from remit.server.server import Server
+from remit.testing.memory import MemoryStore
+from serving import gate_of
+
+SUITE = Sender(name="suite", users=frozenset({"ada"}), may_approve=True)
+runs: dict[str, str] = {}
+"""The resources of runs that stand for resources of the suite."""
+
+
+def asks(request: Request, facts: Facts) -> Verdict:
+    if request.target == "test_elicitation" and not facts.approved:
+        return Ask("Please provide your information", editable=frozenset({"objective"}))
+    return ALLOW
+
+
+hub = Hub(store=MemoryStore(), approver="inbox", guards=[asks])
+
+
+@hub.agent("test_simple_text", description="Answers with a text.")
+async def simple(brief: Brief) -> str:
+    return f"This is a simple text response for testing: {brief.objective}."
+
+
+@hub.agent("test_error_handling", description="Fails.")
+async def fails(brief: Brief) -> str:
+    raise ValueError("This tool intentionally returns an error for testing")
+
+
+@hub.agent("test_tool_with_progress", description="Says how far it is.")
+async def progresses(brief: Brief) -> str:
+    for part in ("a third", "two thirds", "all"):
+        brief.progress(part)
+    return "done"
+
+
+@hub.agent("test_tool_with_logging", description="Asks another agent.", may_call=["test_simple_text"])
+async def logs(brief: Brief) -> str:
+    await brief.delegate("test_simple_text", objective="say something")
+    return "logged"
+
+
+@hub.agent("test_elicitation", description="Works once a person agrees.")
+async def elicits(brief: Brief) -> str:
+    return "agreed"
+
+
+@hub.agent("test_reconnection", description="Takes a moment.")
+async def reconnects(brief: Brief) -> str:
+    return "Reconnection test completed successfully"
+
+
+@hub.agent("test_simple_prompt", description="Has a prompt.")
+async def prompted(brief: Brief) -> str:
+    return "prompted"
+
+
+@hub.agent("test_prompt_with_arguments", description="Has a prompt with arguments.")
+async def prompted_with(brief: Brief) -> str:
+    return "prompted"
+
+
+PICTURE, SOUND, TEXT = (
+    Artifact(type="file", value={"raw": "iVBORw0KGgo=", "mediaType": kind})
+    for kind in ("image/png", "audio/wav", "text/plain")
+)
+FILES = {
+    "test_image_content": (PICTURE,),
+    "test_audio_content": (SOUND,),
+    "test_embedded_resource": (TEXT,),
+    "test_multiple_content_types": (PICTURE, TEXT),
+}
+
+
+async def shows(brief: Brief) -> Answer:
+    return Answer(result="see", artifacts=FILES[brief.request.target])
+
+
+for name in FILES:
+    hub.add(name, shows, description="Answers with files.")
+
+
+def translated(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of the suite in the names of Remit."""
+    params: dict[str, Any] = message.get("params") or {}
+    match message.get("method"):
+        case "tools/call" if str(params.get("name")) in hub.cards:
+            given = {"agent": params["name"], "task": "go", "input": params.get("arguments") or None}
+            return {**message, "params": {**params, "name": "delegate_task", "arguments": given}}
+        case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
+            uri = runs.get(str(params.get("uri")))
+            return message if uri is None else {**message, "params": {**params, "uri": uri}}
+        case _:
+            return message
+
+
+class Translation:
+    """The server, in the names of the suite."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["headers"] = [*scope["headers"], (b"authorization", b"Bearer suite")]
+        if scope["method"] == "POST":
+            body = b""
+            more = True
+            while more:
+                part = await receive()
+                body, more = body + part.get("body", b""), part.get("more_body", False)
+            whole = [json.dumps(translated(json.loads(body))).encode()]
+            length = str(len(whole[0])).encode()
+            kept = [each for each in scope["headers"] if each[0] != b"content-length"]
+            scope["headers"] = [*kept, (b"content-length", length)]
+            following = receive
+
+            async def replay() -> Any:
+                if whole:
+                    return {"type": "http.request", "body": whole.pop(), "more_body": False}
+                return await following()
+
+            receive = replay
+        await self._api.app(scope, receive, send)
+
+
+async def main() -> None:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(hub)
+        api: Any = Translation(Api(hub, gate_of(SUITE)))
+        server = await stack.enter_async_context(Server(api, port=0, drain_s=1))
+        for uri, agent, part in (
+            ("test://static-text", "test_simple_text", "answer"),
+            ("test://template/123/data", "test_simple_text", "answer"),
+            ("test://static-binary", "test_image_content", "artifacts/0"),
+            ("test://watched-resource", "test_simple_text", "answer"),
+        ):
+            runs[uri] = f"remit://runs/{(await hub.ask(agent, uri, user='ada')).run}/{part}"
+        print(f"{server.address}/mcp", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

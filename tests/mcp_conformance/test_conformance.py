@@ -1,0 +1,80 @@
+"""The conformance suite of MCP, against a hub as server and against a hub as client."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from a2a_install import UnreachableError, install
+from waiting import PATIENCE_S
+
+HERE = Path(__file__).resolve().parent
+SUITE = HERE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+NOT_OFFERED = HERE / "not_offered.yml"
+PIPE = asyncio.subprocess.PIPE
+VARIABLES = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    try:
+        return str(install(HERE))
+    except UnreachableError as error:
+        pytest.skip(f"the conformance suite of MCP cannot be installed, because npm reaches no registry: {error}")
+
+
+async def ran(node: str, folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run the suite, and return its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        node, SUITE, *arguments, cwd=folder, env=VARIABLES, stdout=PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[str]:
+    """Serve the hub of the suite, and yield the address of its MCP server."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        HERE / "suite_server.py",
+        env=VARIABLES,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield (await process.stdout.readline()).decode().strip()
+            process.stdin.close()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_a_hub_is_a_server_as_the_suite_asks_for(node: str, tmp_path: Path) -> None:
+    async with served() as url:
+        arguments = ("--url", url, "--suite", "all", "--expected-failures", str(NOT_OFFERED))
+        code, said = await ran(node, tmp_path, "server", *arguments)
+    assert code == 0, said
+    passed = re.findall(r"^✓ ([\w-]+):", said, re.MULTILINE)
+    assert len(passed) == 26, said
+
+
+@pytest.mark.parametrize("scenario", ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"])
+async def test_a_hub_is_a_client_as_the_suite_asks_for(node: str, tmp_path: Path, scenario: str) -> None:
+    command = f"{sys.executable} {HERE / 'suite_client.py'}"
+    code, said = await ran(node, tmp_path, "client", "--command", command, "--scenario", scenario)
+    assert code == 0, said
+    assert "OVERALL: PASSED" in said
