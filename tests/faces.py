@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import ClientResponse, ClientSession
 
 from remit.relay.session.moves import SessionState
-from remit.server.shared import BrowserSessions, Changes, serve_shared
+from remit.server.shared import BrowserLinks, Changes, serve_shared
 from remit.server.streams import KEEP_ALIVE
 from serving import Event, parsed
 from two_sides import Sides, two_sides
@@ -24,7 +24,7 @@ class Face:
         self.sides, self.changes, self.address, self.token_file = sides, changes, address, token
         self.token = token.read_text(encoding="ascii").strip()
         self.got: list[bytes] = []
-        self.sessions: BrowserSessions
+        self.links: BrowserLinks
         self.session = ClientSession(address, headers={"authorization": f"Bearer {self.token}"})
 
     async def get(self, path: str, **headers: str) -> tuple[int, Any]:
@@ -111,13 +111,13 @@ class Reading:
 
 @asynccontextmanager
 async def faced(path: Path, *how: str, **options: Any) -> AsyncGenerator[Face]:
-    changes, sessions = Changes(), BrowserSessions()
+    changes, links = Changes(), BrowserLinks()
     token = path / "shared.token"
     async with (
         two_sides(path, *how, changed=changes.changed, **options) as sides,
-        serve_shared(sides.host, changes, token=token, sessions=sessions) as address,
+        serve_shared(sides.host, changes, token=token, links=links) as address,
     ):
         face = Face(sides, changes, address, token)
-        face.sessions = sessions
+        face.links = links
         async with face.session:
             yield face

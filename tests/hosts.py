@@ -72,13 +72,19 @@ class Absent(Person):
 
 @asynccontextmanager
 async def host_at(
-    address: str, token: str, era: str = "legacy", *, person: Person | None = None, user: str | None = None
+    address: str,
+    token: str,
+    era: str = "legacy",
+    *,
+    person: Person | None = None,
+    user: str | None = None,
+    **options: Any,
 ) -> AsyncGenerator[Client]:
-    """Connect a host to `/mcp` of a server."""
+    """Connect a host to `/mcp` of a server; *options* are those of the SDK's client."""
     headers = {"authorization": f"Bearer {token}"} | ({} if user is None else {"x-remit-user": user})
     async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http:
         transport = streamable_http_client(f"{address}/mcp", http_client=http)
-        async with Client(transport, mode=era, elicitation_callback=person) as client:
+        async with Client(transport, mode=era, elicitation_callback=person, **options) as client:
             yield client
 
 

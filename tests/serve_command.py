@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from commands import REMIT, popen
 from waiting import PATIENCE_S
@@ -23,6 +24,7 @@ class ServedTeam:
     def __init__(self, process: subprocess.Popen[str], said: dict[str, Any]) -> None:
         self.process = process
         self.said = said
+        self.port: int = urlsplit(str(said["address"])).port or 0
         self.token = Path(said["token_file"]).read_text().strip() if said["token_file"] else CLIENT_TOKEN
 
     def send(self, path: str, body: Any = None, *, token: str | None = None, **more: str) -> tuple[int, str]:

@@ -4,16 +4,24 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiohttp import ClientSession
 
 from remit import Hub
+from remit.documents.spend import Pricing
 from remit.policy.reception import Permission, Sender
 from remit.runtime.clock import LoopClock
 from remit.server.app import Api
+from remit.server.console.console import Console
+from remit.server.console.hosts import ConsoleHosts
+from remit.server.console.pages import ConsolePages
+from remit.server.console.sessions import ConsoleSessions
+from remit.server.console.spent import SpentInStore
 from remit.server.server import Server
 from remit.transports.credentials.incoming import Authenticator, KnownSender
+from remit.transports.listening import listening
 
 WEB = Sender(name="web")
 NORTH = Sender(name="north", is_hub=True)
@@ -39,10 +47,25 @@ def gate_of(*senders: Sender) -> Authenticator:
 
 
 @asynccontextmanager
-async def serving(hub: Hub, *senders: Sender) -> AsyncGenerator[Server, None]:
+async def serving(
+    hub: Hub, *senders: Sender, console: bool = False, pricing: Pricing | None = None, port: int = 0
+) -> AsyncGenerator[Server, None]:
     """Open the hub, if it is not open yet, and serve it."""
-    async with hub, Server(Api(hub, gate_of(*(senders or (WEB, NORTH, OPERATOR, ANNA)))), port=0, drain_s=2) as server:
-        yield server
+    gate = gate_of(*(senders or (WEB, NORTH, OPERATOR, ANNA)))
+    with listening("127.0.0.1", port) as bound:
+        async with hub:
+            shown = console_of(hub, gate, bound.getsockname()[1]) if console else None
+            api = Api(hub, gate, console=shown, pricing=pricing)
+            async with Server(api, bound=bound, drain_s=2) as server:
+                yield server
+
+
+def console_of(hub: Hub, gate: Authenticator, port: int = 1, pages: Path | None = None) -> Console:
+    """Return the console of a hub, as `remit serve --console` makes it."""
+    wall_ms = LoopClock().wall_ms
+    sessions = ConsoleSessions(hub.store.secret(), gate, SpentInStore(hub.store, wall_ms), wall_ms)
+    shown = ConsolePages() if pages is None else ConsolePages(pages)
+    return Console(sessions, ConsoleHosts(port), team="office", views=("operator",), pages=shown)
 
 
 def client_of(server: Server, name: str = "web") -> ClientSession:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace
 
 from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
@@ -582,6 +583,46 @@ def test_who_takes_over_types_until_the_agent_has_it_back() -> None:
     )
     assert host.refuses(Say("And another thing")) == "the agent writes the next message; take over first"
     assert host.refuses(HandBack()) == "the agent already writes the next message"
+
+
+def test_a_chat_that_a_person_begins_asks_the_agent_nothing_and_has_no_limit_until_the_agent_is_to_write() -> None:
+    limits = ProfileLimits(max_turns=2, max_duration_ms=1_000)
+    host = Host(a_run(decides="person", limits=limits))
+    host.run = replace(host.run, objective="")
+    assert host.says(Start()) == ()
+    for turn in range(1, 6):
+        assert host.says(Say("hello")) == (Send(id=f"r.m{turn}", turn=turn, text="hello", label="yours"),)
+        host.says(Sent(f"r.m{turn}"))
+        assert host.run.since_ms is None
+        assert host.after(5_000).says(Tick()) == ()
+        assert host.says(Arrived("hello!")) == ()
+    assert host.refuses(HandBack()) == "the agent needs an objective; set one first"
+    assert host.says(SetObjective("review this API")) == ()
+    (prompt,) = host.says(HandBack())
+    assert isinstance(prompt, Prompt)
+    assert (prompt.turn_index, len(prompt.turns), host.run.counted_turns) == (6, 10, 0)
+    host.turns(1)
+    assert host.run.state is SessionState.PROCESSING_REMOTE
+    host.sends()
+    (ended,) = host.says(Arrived("the last answer"))
+    assert ended == Ended(
+        state=SessionState.STOPPED, why="max_turns", banner="The run has ended at its limit of 2 turns"
+    )
+
+
+def test_a_message_of_such_a_chat_that_was_refused_here_counts_no_more_than_another() -> None:
+    host = Host(a_run(decides="person", limits=ProfileLimits(max_turns=1)))
+    host.says(Start())
+    host.says(Say("hello"))
+    host.run = replace(host.run, unsent="too many")
+    host.says(RemoteFailed("too many", lost=True))
+    assert (host.run.state, host.run.turn, host.run.typed_before) == (SessionState.ERROR, 0, 0)
+    host.says(HandBack())
+    host.says(Resume())
+    host.sends()
+    (ended,) = host.says(Arrived("yes"))
+    assert isinstance(ended, Ended)
+    assert ended.why == "max_turns"
 
 
 def test_what_the_agent_drafts_after_someone_took_over_is_refused() -> None:

@@ -186,6 +186,30 @@ async def test_a_person_can_do_everything_with_a_run(tmp_path: Path) -> None:
         assert {"pause", "resume"} <= set(ACTS)
 
 
+async def test_a_person_can_chat_with_a_shared_agent_alone_and_have_the_own_agent_join(tmp_path: Path) -> None:
+    async with faced(tmp_path, "talk", "3") as face, face.events() as events:
+        asked = {"profile": "mine", "device": face.sides.bob.device.id, "decides": "person"}
+        status, run = await face.post("/v1/shared/runs", asked)
+        assert (status, run["objective"], run["decides"], run["state"]) == (201, "", "person", "planning")
+        assert "say" in run["acts"]
+        assert "hand_back" not in run["acts"]
+        await face.act(run["id"], "say", text="hello")
+        shown = (await events.until(SessionState.PROCESSING_REMOTE)).record
+        assert [(each["role"], each["text"]) for each in shown["timeline"]] == [
+            ("user", "hello"),
+            ("remote_agent", "heard: hello"),
+        ]
+        assert (shown["limits"]["turns"]["used"], shown["turn"], shown["is_active"]) == (0, 1, False)
+        assert face.sides.requests == []
+        shown = await face.act(run["id"], "set_objective", objective="review this API")
+        assert "hand_back" in shown["acts"]
+        await face.act(run["id"], "hand_back")
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]
+        assert draft["text"] == "turn 2: review this API"
+        (request,) = face.sides.requests
+        assert request["remote_message"] == "heard: hello"
+
+
 async def test_what_cannot_be_done_is_refused_with_the_field_or_the_reason(tmp_path: Path) -> None:
     async with faced(tmp_path) as face:
         run = (await face.start())["id"]
@@ -196,7 +220,7 @@ async def test_what_cannot_be_done_is_refused_with_the_field_or_the_reason(tmp_p
             ("/v1/shared/runs", {"profile": "mine", "device": "x", "objective": "x"}, 403, "the device x"),
             ("/v1/shared/runs", {"profile": "mine", "device": bob, "objective": "x", "hop_count": 0}, 400, "hop_count"),
             (f"/v1/shared/runs/{run}/resume", None, 409, "Resume is not possible while"),
-            (f"/v1/shared/runs/{run}/approve", {"draft": "another"}, 409, "Approve is not possible|is not the one"),
+            (f"/v1/shared/runs/{run}/approve", {"draft": "another"}, 409, "Approve is not possible|the draft"),
             (f"/v1/shared/runs/{run}/say", {}, 400, "text"),
             (f"/v1/shared/runs/{run}/say", {"text": 1}, 400, "text"),
             (f"/v1/shared/runs/{run}/arrived", {"text": "x"}, 404, "take_over"),
@@ -418,7 +442,7 @@ def _secrets(sides: Sides) -> set[str]:
 def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:
     """What a run comes to hold is not shown unless somebody says so."""
     machinery = {"session", "prompt", "prompts", "sending", "since_ms", "back", "guidance", "pending"}
-    machinery |= {"recorded_failure", "entries", "unsent"}
+    machinery |= {"recorded_failure", "entries", "unsent", "typed_before"}
     assert set(Overlay.__struct_fields__) - set(SharedRunView.__struct_fields__) == machinery
     run = Overlay(id="r", profile="p", device="d", session="secret", objective="o", active_ms=5, since_ms=10)
     shown = view(run, Surroundings(now_ms=25))

@@ -9,54 +9,107 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, CookieJar
 from jsonschema import Draft202012Validator
-from starlette.responses import PlainTextResponse
+from yarl import URL
 
 from faces import Face, faced
-from remit.protocol.errors import Code, RemitError
 from remit.relay.session.moves import SessionState
 from remit.server.run_commands import ACTS
-from remit.server.shared import BrowserSessions, Changes, check_local, serve_shared
-from remit.server.shared_access import LINK_S, MOST_LINKS, MOST_SESSIONS, SESSION_S, cookie
-from two_sides import Tap, two_sides
+from remit.server.shared import serve_shared
+from two_sides import Tap
 
 
 def browser(face: Face) -> ClientSession:
     return ClientSession(face.address, cookie_jar=CookieJar(unsafe=True))
 
 
+async def signed_in(face: Face, own: ClientSession) -> dict[str, str]:
+    """Sign a browser in by a link, and return the headers that its acts need."""
+    async with own.get(face.links.new(), allow_redirects=False) as reply:
+        assert reply.status == 303
+    async with own.get("/v1/console") as reply:
+        assert reply.status == 200
+        return {"origin": face.address, "x-remit-csrf": (await reply.json())["csrf"]}
+
+
 async def test_a_link_signs_in_one_browser_once_and_a_session_can_be_left(tmp_path: Path) -> None:
     async with faced(tmp_path) as face, browser(face) as own, browser(face) as other:
-        link = face.sessions.link(face.address)
+        link = face.links.new()
         async with own.head(link) as reply:
             assert (reply.status, "set-cookie" in reply.headers) == (200, False)
         async with own.get(link, allow_redirects=False) as reply:
-            assert (reply.status, reply.headers["location"]) == (303, "/v1/shared/status")
+            assert (reply.status, reply.headers["location"]) == (303, "/")
             assert re.search(r"; Path=/; Max-Age=\d+; HttpOnly; SameSite=Strict$", reply.headers["set-cookie"])
             assert reply.headers["referrer-policy"] == "no-referrer"
         async with own.get("/v1/shared/runs") as reply:
             assert reply.status == 200
         async with other.get(link, allow_redirects=False) as reply:
             assert (reply.status, "set-cookie" in reply.headers) == (401, False)
+        async with other.get(link, allow_redirects=False, headers={"accept": "text/html,*/*"}) as reply:
+            assert (reply.status, reply.headers["location"]) == (303, "/?link=used")
+            assert "set-cookie" not in reply.headers
         async with other.get("/v1/shared/runs") as reply:
             assert reply.status == 401
-        here = {"origin": face.address}
+        async with own.get("/v1/console") as reply:
+            told = await reply.json()
+        assert told["views"] == ["chat"]
+        assert told["who"]["name"] == "local"
+        here = {"origin": face.address, "x-remit-csrf": told["csrf"]}
         asked = {"profile": "mine", "device": face.sides.bob.device.id, "objective": "x", "by": "ann"}
-        async with own.post("/v1/shared/runs", json=asked) as reply:
-            assert reply.status == 403, "a cookie without an origin"
-        async with own.post("/v1/shared/runs", json=asked, headers={"origin": "http://evil.example"}) as reply:
-            assert reply.status == 403
+        for wrong in (
+            {},
+            {"origin": face.address},
+            {**here, "x-remit-csrf": "x"},
+            {**here, "origin": "http://evil.example"},
+        ):
+            async with own.post("/v1/shared/runs", json=asked, headers=wrong) as reply:
+                assert reply.status == 403, wrong
         async with own.post("/v1/shared/runs", json=asked, headers=here) as reply:
             assert reply.status == 201
-        async with own.post("/v1/shared/links", headers=here) as reply:
+        async with own.post("/v1/console/links", headers=here) as reply:
             assert reply.status == 403, "a page cannot make links for others"
         assert {each.via for each in face.sides.noted if each.by == "ann"} == {"console"}
-        async with own.post("/v1/shared/leave", headers=here) as reply:
-            assert await reply.json() == {"left": True}
+        kept = own.cookie_jar.filter_cookies(URL(face.address)).output(header="", sep=";").strip()
+        async with own.delete("/v1/console/session", headers=here) as reply:
+            assert await reply.json() == {"signed_out": True}
             assert "Max-Age=0" in reply.headers["set-cookie"]
+        for cookies in ({}, {"cookie": kept}):
+            async with own.get("/v1/shared/runs", headers=cookies) as reply:
+                assert reply.status == 401, "a copy of the cookie is worth nothing either"
+        status, made = await face.post("/v1/console/links")
+        assert (status, made["url"].startswith(f"{face.address}/v1/console/enter?code=")) == (201, True)
+
+
+async def test_the_token_typed_into_the_page_signs_in(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face, browser(face) as own:
+        here = {"origin": face.address}
+        for said, status in ((face.token, 201), ("x" * 40, 401)):
+            async with own.post("/v1/console/session", json={"token": said}, headers=here) as reply:
+                assert reply.status == status
+        async with own.post("/v1/console/session", json={"token": face.token}) as reply:
+            assert reply.status == 403, "a page of another site cannot sign in"
         async with own.get("/v1/shared/runs") as reply:
-            assert reply.status == 401
-        status, made = await face.post("/v1/shared/links")
-        assert (status, made["url"].startswith(f"{face.address}/v1/shared/enter?code=")) == (201, True)
+            assert reply.status == 200
+
+
+async def test_a_session_outlives_a_restart_and_ends_with_the_token(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face, browser(face) as own:
+        await signed_in(face, own)
+        kept = own.cookie_jar.filter_cookies(URL(face.address)).output(header="", sep=";").strip()
+        port = URL(face.address).port
+        assert port is not None
+        changes = face.changes
+
+        async def status(token: Path) -> int:
+            async with (
+                serve_shared(face.sides.host, changes, token=token, port=0) as address,
+                ClientSession(address) as anew,
+            ):
+                moved = kept.replace(f"remit_{port}", f"remit_{URL(address).port}")
+                async with anew.get("/v1/shared/runs", headers={"cookie": moved}) as reply:
+                    return reply.status
+
+        assert await status(face.token_file) == 200
+        assert await status(tmp_path / "another.token") == 401
 
 
 @pytest.mark.parametrize(
@@ -66,7 +119,7 @@ async def test_a_page_of_another_site_can_neither_use_a_link_nor_a_session(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
     async with faced(tmp_path) as face, browser(face) as own:
-        link = face.sessions.link(face.address)
+        link = face.links.new()
         async with own.get(link, headers=headers, allow_redirects=False) as reply:
             assert (reply.status, "set-cookie" in reply.headers) == (403, False)
         async with own.get(link, allow_redirects=False) as reply:
@@ -75,60 +128,12 @@ async def test_a_page_of_another_site_can_neither_use_a_link_nor_a_session(
             assert reply.status == 403
 
 
-def test_links_and_sessions_expire_and_are_few() -> None:
-    now = 0.0
-    sessions = BrowserSessions(lambda: now)
-
-    def code() -> str:
-        return sessions.link("").partition("code=")[2]
-
-    late = code()
-    now = LINK_S + 1
-    for wrong in (late, "", "x" * 1_000, "\udcff"):
-        with pytest.raises(RemitError) as raised:
-            sessions.enter(wrong)
-        assert raised.value.fault.code is Code.UNAUTHENTICATED
-    first = sessions.enter(code())
-    assert sessions.is_open(first)
-    now += SESSION_S - 1
-    assert sessions.is_open(first), "using it prolongs it"
-    now += SESSION_S + 1
-    assert not sessions.is_open(first)
-    codes = [code() for _ in range(MOST_LINKS + 1)]
-    with pytest.raises(RemitError):
-        sessions.enter(codes[0])
-    oldest = sessions.enter(codes[1])
-    for _ in range(MOST_SESSIONS):
-        sessions.enter(code())
-    assert not sessions.is_open(oldest)
-
-
-def test_a_wrong_token_is_not_mended_by_a_cookie() -> None:
-    sessions = BrowserSessions()
-    session = sessions.enter(sessions.link("").partition("code=")[2])
-    name = cookie(1, session)[1].decode().partition(";")[0]
-    headers = {"host": "127.0.0.1:1", "cookie": f"a=b; {name}"}
-    assert check_local(headers, port=1, token="t", sessions=sessions) == "console"
-    with pytest.raises(RemitError):
-        check_local({**headers, "authorization": "Bearer x"}, port=1, token="t", sessions=sessions)
-    with pytest.raises(RemitError):
-        check_local({**headers, "cookie": name.replace("remit_1", "remit_2")}, port=1, token="t", sessions=sessions)
-
-
-async def test_the_pages_of_a_console_are_served_to_who_is_let_in(tmp_path: Path) -> None:
-    token, changes, sessions = tmp_path / "shared.token", Changes(), BrowserSessions()
-    page = PlainTextResponse("the console")
-    async with (
-        two_sides(tmp_path, changed=changes.changed) as sides,
-        serve_shared(sides.host, changes, token=token, sessions=sessions, console=page) as address,
-        ClientSession(address, cookie_jar=CookieJar(unsafe=True)) as own,
-    ):
-        async with own.get("/index.html") as reply:
-            assert reply.status == 401
-        async with own.get(sessions.link(address)) as reply:
-            assert (reply.status, await reply.text()) == (200, "the console")
-        async with own.get("/v1/shared/runs") as reply:
-            assert "runs" in await reply.json()
+async def test_a_wrong_token_is_not_mended_by_a_cookie(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face, browser(face) as own:
+        await signed_in(face, own)
+        for path in ("/v1/shared/runs", "/v1/console"):
+            async with own.get(path, headers={"authorization": "Bearer x"}) as reply:
+                assert reply.status == 401
 
 
 # ── the document ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -197,7 +202,7 @@ async def test_no_secret_of_the_device_is_in_any_byte_of_the_api_in_any_form(tmp
         _, document = await face.get("/v1/shared/openapi.json")
         for path, operations in document["paths"].items():
             for method in operations:
-                if path not in ("/v1/shared/events", "/v1/shared/links"):
+                if path not in ("/v1/shared/events", "/v1/console/links"):
                     where = path.replace("{run}", run)
                     await (face.get(where) if method == "get" else face.post(where, {"entry": f"{run}.e1"}))
         async with face.events() as again:

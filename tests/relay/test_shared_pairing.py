@@ -30,6 +30,8 @@ class Api:
         self.app = app
         self.hurried = asyncio.Event()
 
+    async def open(self) -> None: ...
+
     async def drain(self, wait_s: float) -> int:
         return 0
 

@@ -53,7 +53,7 @@ def agents(hub: Hub) -> asyncio.Event:
 
 def head(path: str, length: int, proof: str = "authorization: Bearer web\r\n") -> bytes:
     kind = "content-type: application/json\r\n"
-    return f"POST {path} HTTP/1.1\r\nhost: x\r\n{proof}{kind}content-length: {length}\r\n\r\n".encode()
+    return f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{proof}{kind}content-length: {length}\r\n\r\n".encode()
 
 
 @pytest.mark.parametrize(

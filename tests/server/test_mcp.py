@@ -279,6 +279,33 @@ async def test_a_host_that_cannot_ask_is_told_that_it_waits_and_how_to_answer(hu
 
 
 @era
+async def test_the_list_of_delegations_says_what_a_person_is_asked(hub: Hub, era: str) -> None:
+    async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk", era) as host:
+        waits = await host.call_tool("delegate_task", {"agent": "pay", "task": "to ann@example.com"})
+        await host.call_tool("delegate_task", {"agent": "echo", "task": "hello"})
+        listed = await host.call_tool("delegation_status", {})
+        async with host_at(server.address, "bob-desk", era) as other:
+            assert data(await other.call_tool("delegation_status", {}))["delegations"] == []
+    echo, pay = data(listed)["delegations"]
+    assert ("question" in echo, pay["state"]) == (False, "waiting")
+    assert pay["question"] == data(waits)["question"]
+    assert "A person is asked: May this be paid?  remit pending approve" in text(listed)
+    assert "ann@example.com" not in pay["question"]["objective"]
+
+
+async def test_the_status_says_that_a_person_is_asked_while_the_host_asks_them(hub: Hub) -> None:
+    person = Absent()
+    async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk", person=person) as host:
+        given = {"agent": "pay", "task": "the rent", "request_id": "mine"}
+        call = asyncio.create_task(host.call_tool("delegate_task", given))
+        await asyncio.wait_for(person.called.wait(), PATIENCE_S)
+        looked = await host.call_tool("delegation_status", {"id": "mine"})
+        assert (data(looked)["state"], data(looked)["question"]["text"]) == ("waiting", "May this be paid?")
+        await hub.decide(data(looked)["question"]["id"], agreed=True, by="the boss")
+        assert text(await asyncio.wait_for(call, PATIENCE_S)) == "paid: the rent"
+
+
+@era
 async def test_a_host_whose_team_does_not_trust_its_answers_is_not_asked(hub: Hub, era: str) -> None:
     person = Person("accept")
     async with serving(hub, *ALL) as server, host_at(server.address, "strict", era, person=person) as host:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 from starlette.routing import Route
 
-from remit import Answer, Brief, Code, Hub, RemitError
+from remit import Answer, Brief, Code, Hub, RemitError, Rule, guard_of
 from remit.policy.reception import Permission, Sender
 from remit.server.a2a.routes import Exposure
 from remit.server.access import TABLE, Access, access_to
@@ -19,15 +19,26 @@ from remit.server.app import Api
 from remit.server.openapi import document
 from remit.server.refusals import Guarded
 from remit.server.server import Server
-from serving import client_of, gate_of, got, posted
+from serving import client_of, console_of, gate_of, got, posted, serving
+from waiting import PATIENCE_S
 
-BOUND_S = 60
+BOUND_S = PATIENCE_S
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 SETS = [frozenset[Permission](), *(frozenset({each}) for each in Permission), frozenset(Permission)]
-# Nothing here is its own: it may ask nobody.
-VISITOR = Sender(name="visitor", users=frozenset({"nobody"}), targets=frozenset())
-# A2A and MCP answer in their own ways; what they show is tested below.
-OWN_WAYS = ("/a2a/", "/mcp")
+# Nothing here is its own: it may ask for nobody who asked.
+VISITOR = Sender(name="visitor", users=frozenset({"nobody"}))
+# A2A and MCP answer in their own ways; what they show is tested below. Sessions have tests of their own.
+OWN_WAYS = ("/a2a/", "/mcp", "/v1/console/")
+
+
+# What somebody else's run leaves in a list.
+LISTS: dict[str, Callable[["House"], str]] = {
+    "/v1/runs": lambda house: house.run,
+    "/v1/sessions": lambda house: house.run,
+    "/v1/spend": lambda _: '"key":"echo"',
+    "/v1/series": lambda _: ",1]",
+    "/v1/budgets": lambda _: '"user":"anna"',
+}
 
 
 class House(NamedTuple):
@@ -35,6 +46,8 @@ class House(NamedTuple):
 
     server: Server
     run: str
+    question: str
+    """A question about somebody else's run that waits for a person."""
 
 
 def name_of(may: Collection[Permission]) -> str:
@@ -42,7 +55,9 @@ def name_of(may: Collection[Permission]) -> str:
 
 
 @pytest.fixture
-async def house(hub: Hub) -> AsyncGenerator[House]:
+async def house(make_hub: Any) -> AsyncGenerator[House]:
+    hub: Hub = make_hub(approver="inbox")
+
     @hub.agent("echo")
     async def echo(brief: Brief) -> str:
         return f"secret {brief.text}"
@@ -52,21 +67,30 @@ async def house(hub: Hub) -> AsyncGenerator[House]:
         await asyncio.Event().wait()
         raise AssertionError
 
+    @hub.agent("careful")
+    async def careful(_: Brief) -> str:
+        return "secret plan"
+
     assert echo
     assert slow
+    assert careful
+    hub.reconfigure(guards=[guard_of([Rule(then="ask", to="careful", say="May it?")])])
     visitors = [
         Sender(name=name_of(may), users=VISITOR.users, targets=VISITOR.targets, permissions=may) for may in SETS
     ]
     async with asyncio.timeout(BOUND_S), hub:
-        api = Api(hub, gate_of(Sender(name="web"), *visitors), a2a=Exposure(default="echo"))
+        gate = gate_of(Sender(name="web"), *visitors)
+        api = Api(hub, gate, a2a=Exposure(default="echo"), console=console_of(hub, gate))
         async with Server(api, port=0, drain_s=1) as server, client_of(server) as web:
             _, answer = await posted(web, {"target": "echo", "user": "anna", "objective": "plan"})
-            yield House(server, answer["run"])
+            await posted(web, {"target": "careful", "user": "ben", "objective": "plan"})
+            (question,) = await hub.pending()
+            yield House(server, answer["run"], question.id)
 
 
 def routes(hub: Hub) -> list[tuple[str, str, Guarded]]:
     """Return every address of the server, with what serves it."""
-    api = Api(hub, gate_of(), a2a=Exposure(default="echo"))
+    api = Api(hub, gate_of(), a2a=Exposure(default="echo"), console=console_of(hub, gate_of()))
     found = [route for route in api.routes if isinstance(route, Route)]
     assert len(found) == len(api.routes)
     return [
@@ -88,16 +112,27 @@ def plain() -> list[tuple[str, str]]:
     return [(method, path) for method, path in TABLE if not path.startswith(OWN_WAYS)]
 
 
-async def asked(session: ClientSession, method: str, path: str, run: str) -> tuple[int, str]:
+BODIES: dict[str, Any] = {
+    "/v1/delegations": {"target": "echo", "user": "nobody", "objective": "x"},
+    "/v1/approvals/{id}": {"agree": False, "digest": "of something else"},
+    "/v1/policy/explain": {"to": "echo"},
+}
+
+
+async def asked(session: ClientSession, method: str, path: str, house: House) -> tuple[int, str]:
     """Ask for something at an address that may be a pattern; return the status and what is told."""
+    run, id = house.run, house.question if path.startswith("/v1/approvals") else house.run
     address = (
-        path.format_map({"id": run, "run": run, "name": "echo", "user": "nobody"})
+        path.format_map({"id": id, "run": run, "path": run, "name": "echo", "user": "nobody", "seq": 1})
         if "{rest" not in path
         else "/dialects/echo/x"
     )
-    body: Any = {"target": "echo", "user": "nobody", "objective": "x"} if path == "/v1/delegations" else {}
+    body: Any = BODIES.get(path, {})
+    if path == "/v1/approvals":
+        body = {"answers": [{"id": id, **BODIES["/v1/approvals/{id}"]}]}
     async with session.request(method, address, json=body if method == "POST" else None) as reply:
-        return reply.status, await reply.text()
+        endless = reply.status == 200 and path == "/v1/events"
+        return reply.status, (await reply.content.readany()).decode() if endless else await reply.text()
 
 
 def expected(access: Access, may: Collection[Permission]) -> tuple[int, ...]:
@@ -105,7 +140,7 @@ def expected(access: Access, may: Collection[Permission]) -> tuple[int, ...]:
     if access.needs is not None:
         return (200,) if access.needs in may else (403,)
     if access.others is not None:
-        return (200, 202) if access.others in may else (404,)
+        return (200, 202, 409) if access.others in may else (404,)
     return (200, 404)
 
 
@@ -113,18 +148,65 @@ def expected(access: Access, may: Collection[Permission]) -> tuple[int, ...]:
 async def test_an_address_gives_what_its_row_says_for_every_permission(house: House, method: str, path: str) -> None:
     access = TABLE[method, path]
     async with ClientSession(house.server.address) as stranger:
-        status, _ = await asked(stranger, method, path, house.run)
+        status, _ = await asked(stranger, method, path, house)
     assert (status == 200) is access.anyone
     assert access.anyone or status in (401, 404)
     for may in SETS:
         async with client_of(house.server, name_of(may)) as session:
-            status, text = await asked(session, method, path, house.run)
-        if path == "/v1/runs":  # a list is there, and may be empty
-            assert (status, house.run in text) == (200, Permission.READ in may)
+            status, text = await asked(session, method, path, house)
+        if path in LISTS:  # a list is there, and may be empty
+            assert (status, LISTS[path](house) in text) == (200, Permission.READ in may)
+        elif path == "/v1/events":  # a stream is there, and may have no events
+            assert status == 200
+        elif (method, path) == ("GET", "/v1/approvals"):
+            assert (status, house.question in text) == (200, Permission.READ in may)
+        elif (method, path) == ("POST", "/v1/approvals"):  # each answer has an outcome of its own
+            assert (status, "NOT_FOUND" in text) == (200, Permission.CONTROL not in may)
+        elif (method, path) == ("POST", "/v1/approvals/{id}"):  # who may answer is told that it has changed
+            assert status == (409 if Permission.CONTROL in may else 404)
         else:
             assert status in expected(access, may), (may, text)
         reads = Permission.READ in may and (access.needs or access.others) is not None
-        assert "secret" not in text or reads, may
+        assert "secret plan" not in text or reads, may
+
+
+async def test_an_operator_of_some_agents_sees_their_runs_alone(hub: Hub) -> None:
+    """For all users; the record and the acts as well."""
+
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return f"secret {brief.text}"
+
+    @hub.agent("other")
+    async def other(brief: Brief) -> str:
+        return f"hidden {brief.text}"
+
+    assert echo
+    assert other
+    may = frozenset({Permission.READ, Permission.CONTROL})
+    ops = Sender(name="ops", users=frozenset(), targets=frozenset({"echo"}), permissions=may)
+    async with (
+        serving(hub, Sender(name="web"), ops) as server,
+        client_of(server) as web,
+        client_of(server, "ops") as own,
+    ):
+        _, seen = await posted(web, {"target": "echo", "user": "anna", "objective": "one"})
+        _, kept = await posted(web, {"target": "other", "user": "anna", "objective": "two"})
+        assert [each["run"] for each in (await got(own, "/v1/runs"))[1]["runs"]] == [seen["run"]]
+        assert (await got(own, f"/v1/runs/{seen['run']}"))[0] == 200
+        for path in (f"/v1/runs/{kept['run']}", f"/v1/delegations/{kept['run']}"):
+            assert (await got(own, path))[0] == 404
+        async with own.post(f"/v1/delegations/{kept['run']}/cancel", json={}) as reply:
+            assert reply.status == 404
+        pages: list[Any] = []
+        after: int | None = 0
+        while after is not None:
+            status, page = await got(own, f"/v1/audit?limit=1&after={after}")
+            assert status == 200
+            pages += page["records"]
+            after = page.get("next")
+        assert {each["run"] for each in pages} == {seen["run"]}
+        assert (await got(own, f"/v1/audit?run={kept['run']}"))[1]["records"] == []
 
 
 async def test_to_cancel_anyones_run_is_not_to_read_it(house: House) -> None:
@@ -164,8 +246,10 @@ def test_the_document_says_what_each_operation_needs() -> None:
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
             access = TABLE[method.upper(), path.replace("{rest}", "{rest:path}")]
-            needs = [{"bearer": [str(access.needs)]}] if access.needs else [] if access.anyone else None
-            assert operation.get("security") == needs, path
+            assert operation.get("security") == ([] if access.anyone else None), path
+            needs = None if access.needs is None else str(access.needs)
+            assert operation.get("x-remit-permission") == needs, path
+            assert needs is None or f"`{needs}`" in operation["description"]
             others = None if access.others is None else str(access.others)
             assert operation.get("x-remit-others") == others, path
             assert others is None or f"`{others}`" in operation["description"]
