@@ -69,6 +69,11 @@ def answer_in_full(brief: Brief) -> Answer:
     return Answer({"n": 1}, summary="one", confidence=0.5, unfinished=("two",))
 
 
+async def pass_files_on(brief: Brief) -> Answer:
+    reply = await brief.delegate("reader", objective="Read", files=brief.files)
+    return Answer(reply.result, files=(*brief.files, *reply.files))
+
+
 def forward(brief: Brief) -> list[Call]:
     return [Call(target="left"), Call(target="right", max_tokens=7)]
 

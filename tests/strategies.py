@@ -22,6 +22,7 @@ from remit.protocol.envelope import (
     View,
 )
 from remit.protocol.errors import Code, Fault, Problem
+from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import MAX_INTEGER, Priority, Remit
 
@@ -74,6 +75,13 @@ sources = st.builds(Source, owner_scope=names, source_id=names, relevance=option
 
 artifacts = st.builds(
     Artifact, type=st.sampled_from(["table", "json", "url", "id", "file"]), value=json_values, label=texts
+)
+
+file_names = st.text(st.sampled_from("abcäß .-_@1"), min_size=1, max_size=20).filter(lambda name: name.strip("."))
+media_types = st.sampled_from(["image/png", "text/plain", "application/json", "application/octet-stream"])
+
+files = st.builds(File, name=file_names, media_type=media_types, data=st.binary(max_size=20)) | st.builds(
+    File, name=file_names, media_type=media_types, url=st.sampled_from(["https://example.org/a.png", "s3://b/c"])
 )
 
 usages = st.builds(Usage, prompt=counts, completion=counts, overrun=counts, estimated=st.booleans())
@@ -163,6 +171,7 @@ calls = st.builds(
     refined_by=optional(names),
     correlation=optional(names),
     retry_of=optional(names),
+    files=several(files),
 )
 
 requests = st.builds(
@@ -188,6 +197,7 @@ requests = st.builds(
     correlation=optional(names),
     retry_of=optional(names),
     created_ms=optional(counts),
+    files=several(files),
 )
 
 answers = st.builds(
@@ -205,6 +215,7 @@ answers = st.builds(
     unfinished=several(texts),
     calls=several(calls),
     metadata=json_objects,
+    files=several(files),
 )
 
 responses = st.builds(
@@ -236,6 +247,7 @@ responses = st.builds(
     capability_version=optional(texts),
     cache=st.sampled_from(["none", "miss", "hit", "similar"]),
     metadata=json_objects,
+    files=several(files),
 )
 
 capabilities = st.builds(

@@ -209,7 +209,7 @@ def test_several_profiles_or_devices_are_asked_for(tmp_path: Path) -> None:
             terminal.wait_for("enter a number from 1 to 2, or a name")
             terminal.type("2\r")
             terminal.wait_for("Objective of the two agents")
-            terminal.type("\x03")
+            terminal.type("\x04")  # what is typed is kept until it is read; an interrupt just before that is not
             terminal.wait()
 
 

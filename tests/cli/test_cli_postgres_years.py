@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -16,7 +17,9 @@ from remit.cli.users import users
 from remit.protocol.errors import Code
 from remit.runtime.ports import StoreError
 from stores.ages import Clock, ask
-from stores.postgres.aged import NOW_MS, AgedDatabase, aged
+from stores.postgres.aged import NOW_MS, START_MS, AgedDatabase, aged
+
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -25,12 +28,14 @@ async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgedDatab
     found = await aged(tmp_path)
     found.key.rename(tmp_path / ".remit/hub.db.key")
     found.key = tmp_path / ".remit/hub.db.key"
+    # So that five of the days are too old, at whatever hour of a day this runs.
+    hours = (time.time_ns() // 1_000_000 - START_MS) // HOUR_MS - 5 * 24 + 6
     (tmp_path / "remit.toml").write_text(
         dedent(f"""\
             [store]
             url = "postgresql://{USER}@127.0.0.1:{shared_server().port}/{found.url.rpartition("/")[2]}"
             password = "$DATABASE_PASSWORD"
-            keep = "15d"
+            keep = "{hours}h"
 
             [agents.echo]
             run = "office:echo"

@@ -142,6 +142,21 @@ def test_it_is_watched_and_cancelled_from_other_terminals(crew: Path) -> None:
     assert "had already ended: cancelled" in again.stderr
 
 
+def test_a_part_of_it_is_cancelled_from_another_terminal_and_the_rest_goes_on(crew: Path) -> None:
+    started = detach(crew, "lead")
+    wait_until(lambda: len(shown(crew, started.run).delegations) == 3)
+    done = remit(crew, "runs", "cancel", started.run, "--delegation", "1", "--json")
+    told = msgspec.json.decode(done.stdout, type=Cancellation)
+    assert (done.returncode, told.delegation, told.outcome) == (0, f"{started.run}.1", "cancelled")
+    (crew / "go").touch()
+    wait_until(lambda: shown(crew, started.run).state == "finished")
+    assert [each.state for each in shown(crew, started.run).delegations[1:3]] == ["cancelled", "success"]
+    again = remit(crew, "runs", "cancel", started.run, "--delegation", f"{started.run}.1")
+    assert (again.returncode, f"The delegation {started.run}.1 had already ended" in again.stderr) == (1, True)
+    unknown = remit(crew, "runs", "cancel", started.run, "--delegation", "7")
+    assert "no delegation `7`" in unknown.stderr
+
+
 def test_watching_ends_with_the_run_as_the_run_did(crew: Path) -> None:
     started = detach(crew, "worker")
     with popen(

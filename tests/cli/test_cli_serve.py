@@ -7,13 +7,16 @@ import socket
 import subprocess
 import sys
 import threading
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from command_line import document, remit
 from commands import REMIT, popen
+from remit.server.console.pages import is_built
 from remit.transports.listening import listening
 from serve_command import CLIENT_TOKEN, serving, started
 from waiting import PATIENCE_S
@@ -250,3 +253,73 @@ def _wait_for(path: Path) -> None:
             return
         waiting.wait(0.01)
     raise AssertionError(f"{path} never came")
+
+
+# ── the console ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+built = pytest.mark.skipif(not is_built(), reason="NOT TESTED: the console is not built here")
+
+
+def opened(link: str, **headers: str) -> tuple[int, str]:
+    """Open a link as a browser does, without following it; return the status and the cookie."""
+    address = urlsplit(link)
+    connection = HTTPConnection(address.netloc, timeout=PATIENCE_S)
+    connection.request("GET", f"{address.path}?{address.query}", headers=headers)
+    reply = connection.getresponse()
+    reply.read()
+    connection.close()
+    return reply.status, reply.headers.get("set-cookie", "").partition(";")[0]
+
+
+@built
+def test_the_console_is_served_with_a_link_that_counts_once_for_all_workers(team: Path) -> None:
+    with serving("--console", "--workers", "2") as server:
+        assert server.said["console"] == f"{server.said['address']}/"
+        port = str(server.port)
+        link = document("serve", "--link", "--port", port, folder=team)["url"]
+        cookies: list[str] = []
+        for each in (server.said["console_link"], link):
+            status, cookie = opened(each)
+            assert status == 303
+            cookies.append(cookie)
+            assert [opened(each)[0] for _ in range(4)] == [401] * 4
+        for cookie in cookies * 4:
+            status, _ = server.send("/v1/console", **{"authorization": "", "cookie": cookie})
+            assert status == 401, "a token that is sent counts, even a wrong one"
+            assert opened(f"{server.said['address']}/v1/console?", cookie=cookie)[0] == 200
+    with serving("--console", "--port", port) as server:
+        assert opened(f"{server.said['address']}/v1/console?", cookie=cookies[0])[0] == 200, "it outlives a restart"
+
+
+@built
+def test_a_link_is_for_the_client_that_is_named(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = '[clients.ops]\ntoken = "$OPS_TOKEN"\nusers = []\nagents = ["*"]\npermissions = ["read"]\n'
+    (team / "remit.toml").write_text(TEAM + CLIENTS + more + "[serve]\nconsole = true\n")
+    tokens = {"WEB_TOKEN": CLIENT_TOKEN, "OPS_TOKEN": "another-token-that-is-long"}
+    for name, value in tokens.items():
+        monkeypatch.setenv(name, value)
+    with serving() as server:
+        assert (server.said["console_link"], server.said["console"]) == (None, f"{server.said['address']}/")
+        port = str(server.port)
+        unnamed = remit("serve", "--link", "--port", port, folder=team)
+        assert (unnamed.returncode, "there are: ops, web" in unnamed.stderr) == (3, True)
+        wrong = remit("serve", "--link", "--port", port, "--client", "opps", folder=team)
+        assert (wrong.returncode, "no client `opps`" in wrong.stderr) == (3, True)
+        named = remit("serve", "--link", "--port", port, "--client", "ops", folder=team)
+        status, cookie = opened(named.stdout.strip())
+        assert status == 303
+        assert opened(f"{server.said['address']}/v1/audit?", cookie=cookie)[0] == 200
+        monkeypatch.delenv("OPS_TOKEN")
+        unset = remit("serve", "--link", "--port", port, "--client", "ops", folder=team)
+        assert "OPS_TOKEN is not set" in unset.stderr
+
+
+def test_a_link_needs_a_server_with_a_console(team: Path) -> None:
+    with serving() as server:
+        asked = remit("serve", "--link", "--port", str(server.port), folder=team)
+        assert (asked.returncode, "serves no console" in asked.stderr) == (2, True)
+    with listening("127.0.0.1", 0) as bound:
+        port = str(bound.getsockname()[1])
+    gone = remit("serve", "--link", "--port", port, folder=team)
+    assert "no server answers" in gone.stderr
+    assert remit("serve", "--client", "web", folder=team).returncode == 2

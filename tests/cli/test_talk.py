@@ -3,10 +3,10 @@
 import pytest
 
 from remit.cli.show.report import delegation
-from remit.cli.show.tree import Tree
 from remit.cli.show.tree_lines import call_line, history, return_line
 from remit.cli.talk.commands import command_in, format_messages, request_in, shortly
 from remit.cli.talk.transcript import AnswerSoFar
+from remit.documents.run_tree import Tree
 from remit.protocol.envelope import Message, Usage, View
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status

@@ -7,7 +7,7 @@ import pytest
 
 from remit import Brief, Capability, Handoff, Hub
 from remit.cli.show.report import delegation
-from remit.cli.show.tree import Tree
+from remit.documents.run_tree import Tree
 
 SUM = Capability(code="SUM", description="Sum up figures", examples=("sum up the figures", "add these numbers"))
 MAIL = Capability(code="MAIL", description="Send a letter", examples=("send a letter", "post this letter"))

@@ -8,19 +8,27 @@ import json
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 from aiohttp import web
 
+from a2a_grpc import GrpcAlone
 from remit import AgentCard, Brief, Code, Hub, Response, Status
 from remit.protocol.envelope import Request
 from remit.runtime import root_runs
 from remit.runtime.ports import Departure, Remote, RemoteHandle
+from remit.server.a2a.grpc_server import GrpcListener
+from remit.server.a2a.routes import Exposure
 from remit.testing import MemoryStore
 from remit.transports import remote_calls
 from remit.transports.a2a import agent as a2a
+from remit.transports.a2a.grpc_messages import grpc_methods, to_wire
+from remit.transports.a2a.peer import A2aPeer
 
 BOUND_S = 30
 
@@ -82,7 +90,8 @@ both = pytest.mark.parametrize("target", ["helper", "boss"])
 class Foreign:
     """It does not know messages by their ids: each that it gets is one more charge."""
 
-    def __init__(self) -> None:
+    def __init__(self, binding: str) -> None:
+        self.binding = binding
         self.charges = 0
         self.calls: list[str] = []
         self.looked = asyncio.Event()
@@ -92,37 +101,51 @@ class Foreign:
         self.url = self.rpc_url = ""
 
     async def card(self, _: web.Request) -> web.Response:
-        interface = {"url": self.rpc_url or f"{self.url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        interface = {"url": self.rpc_url, "protocolBinding": self.binding, "protocolVersion": "1.0"}
         return web.json_response({"name": "helper", "supportedInterfaces": [interface], "capabilities": {}})
 
     async def rpc(self, request: web.Request) -> web.Response:
-        method = json.loads(await request.read())["method"]
+        result = await self._answer(json.loads(await request.read())["method"])
+        said = {"error": {"code": -32001, "message": "no such task"}} if result is None else {"result": result}
+        return web.json_response({"jsonrpc": "2.0", "id": 1} | said)
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return the same over gRPC."""
+
+        async def call(name: str, _: bytes, context: Any) -> bytes:
+            result = await self._answer(name)
+            if result is None:
+                await context.abort(grpc.StatusCode.NOT_FOUND, "no such task")
+            return to_wire(json.dumps(result).encode(), grpc_methods()[name].response)
+
+        made: Any = grpc.unary_unary_rpc_method_handler
+        names = ("SendMessage", "GetTask", "CancelTask")
+        return grpc.method_handlers_generic_handler(
+            "lf.a2a.v1.A2AService", {name: made(partial(call, name)) for name in names}
+        )
+
+    async def _answer(self, method: str) -> Any:
         self.calls.append(method)
         if method == "SendMessage":
             self.charges += 1
             if not self.says_its_name:
                 self.sent.set()
                 await asyncio.Event().wait()
-            return self._said({"task": self._task()})
+            return {"task": self._task()}
         # It is asked for by the name that it gave: so that is known to who asked.
         self.sent.set()
         self.looked.set()
-        if self.state == "FORGOTTEN":
-            return web.json_response({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "no such task"}})
-        return self._said(self._task())
+        return None if self.state == "FORGOTTEN" else self._task()
 
     def _task(self) -> dict[str, Any]:
         artifacts = [{"artifactId": "a", "parts": [{"text": "receipt"}]}] if self.state == "COMPLETED" else []
         state = {"state": f"TASK_STATE_{self.state}"}
         return {"id": "t-1", "contextId": "c-1", "status": state, "artifacts": artifacts}
 
-    def _said(self, result: Any) -> web.Response:
-        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": result})
 
-
-@pytest.fixture
-async def foreign() -> AsyncGenerator[Foreign]:
-    server, app = Foreign(), web.Application()
+@pytest.fixture(params=["JSONRPC", "GRPC"])
+async def foreign(request: pytest.FixtureRequest) -> AsyncGenerator[Foreign]:
+    server, app = Foreign(request.param), web.Application()
     app.router.add_get("/.well-known/agent-card.json", server.card)
     app.router.add_post("/rpc", server.rpc)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -131,7 +154,13 @@ async def foreign() -> AsyncGenerator[Foreign]:
     await site.start()
     host, port = runner.addresses[0]
     server.url = f"http://{host}:{port}"
+    over_grpc = grpc.aio.server()
+    over_grpc.add_generic_rpc_handlers((server.handler(),))
+    target = f"127.0.0.1:{over_grpc.add_insecure_port('127.0.0.1:0')}"
+    server.rpc_url = target if server.binding == "GRPC" else f"{server.url}/rpc"
+    await over_grpc.start()
     yield server
+    await over_grpc.stop(0)
     await runner.cleanup()
 
 
@@ -214,7 +243,7 @@ class Till:
 async def far(till: Till) -> AsyncGenerator[str]:
     hub = far_hub()
     hub.add("helper", till)
-    async with hub, hub.serve(hubs={"near": "near"}, a2a=True) as address:
+    async with hub, hub.serve(hubs={"near": "near"}, a2a=Exposure(grpc=GrpcListener())) as address:
         try:
             yield address
         finally:
@@ -233,8 +262,16 @@ def by_a2a(address: str) -> Callable[[Hub], None]:
     return lambda hub: hub.connect_a2a("helper", f"{address}/a2a/helper", token="near")
 
 
+def by_grpc(address: str) -> Callable[[Hub], None]:
+    def connect(hub: Hub) -> None:
+        peer = A2aPeer(f"{address}/a2a/helper", GrpcAlone(), token="near")
+        hub.register(AgentCard(name="helper", resumable=True), a2a.A2aAgent(peer, "helper"), peer.close)
+
+    return connect
+
+
 @both
-@pytest.mark.parametrize("way", [by_http, by_a2a])
+@pytest.mark.parametrize("way", [by_http, by_a2a, by_grpc])
 async def test_another_hub_is_asked_for_the_same_id_and_carries_it_out_once(
     tmp_path: Path, way: Callable[[str], Callable[[Hub], None]], target: str
 ) -> None:
@@ -246,7 +283,7 @@ async def test_another_hub_is_asked_for_the_same_id_and_carries_it_out_once(
 
 
 @both
-@pytest.mark.parametrize("way", [by_http, by_a2a])
+@pytest.mark.parametrize("way", [by_http, by_a2a, by_grpc])
 async def test_after_the_time_that_outcomes_are_kept_nothing_is_sent_again(
     tmp_path: Path, way: Callable[[str], Callable[[Hub], None]], target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
