@@ -115,7 +115,8 @@ A run ends at a limit whatever its agents say, and shows a banner that says whic
 
 TIME = """
 Time counts while agents are at work: not while the run is paused or in `error`, while you are asked about a draft, or
-while you have taken over. What the local agent is held to in each turn, `constraints`:
+while you have taken over. What you write in a [chat of your own](relay-api.md#operations) before your agent joins it
+counts towards no limit of turns and time. What the local agent is held to in each turn, `constraints`:
 
 """
 

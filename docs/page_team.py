@@ -237,6 +237,7 @@ PLACEHOLDERS = {
     "clients": "NAME",
     "profiles": "NAME",
     "shared": "NAME",
+    "prices": "MODEL",
 }
 # Tables within those, which have a heading of their own.
 WITHIN = {

@@ -33,6 +33,18 @@ service = "back-office"
 sample = 0.1
 ```
 
+## What it looks like
+
+Each delegation is an `invoke_agent`, and each call of its model a `chat` below it, with provider, model, tokens and the
+reason why it stopped, by OpenTelemetry's conventions for generative AI.
+[Phoenix](https://github.com/Arize-ai/phoenix), for example, takes them as they are
+(`endpoint = "http://localhost:6006"`), and adds up tokens and costs:
+
+![A trace in Phoenix: two agents, each with the calls of its model, their tokens and costs](images/phoenix.png)
+
+The tokens of a span are in no span above or below it, so that a sum over a trace is what was spent. What an agent and
+everything below it spent is `remit.tokens.input` and `remit.tokens.output` of its span.
+
 ## In Python
 
 `hub.telemetry("http://localhost:4318")`, before the hub is opened, does the same, with the same words: `headers`,

@@ -1,4 +1,4 @@
-"""Draws docs/images: what `remit` shows of examples/receipts and examples/relay. Run it with `make screenshots`.
+"""Draws docs/images: what `remit` shows of the team of `make demo` and of examples/relay, run by `make screenshots`.
 
 The runs are real ones. Only their clock is not: each record comes a fixed time after the one before it, and a run has
 a fixed id, so that the pictures differ only if what they show does. The chat is what a host makes of what the agents in
@@ -22,9 +22,9 @@ from rich.text import Text
 from remit.cli.shared.wording import COLOURS, entry_lines, footer, heading
 from remit.cli.show.live import LiveTree
 from remit.cli.show.report import short, summary
-from remit.cli.show.tree import Tree
 from remit.config.composition import hub_of
 from remit.config.load import load_team
+from remit.documents.run_tree import Tree
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Progress, Record
@@ -36,7 +36,7 @@ from remit.relay.session.run import Overlay, Transition
 from remit.server.public_runs import Surroundings, view
 
 ROOT = Path(__file__).parent.parent
-TEAM = ROOT / "examples" / "receipts" / "remit.toml"
+TEAM = ROOT / "src" / "remit" / "cli" / "templates" / "household" / "remit.toml"
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 108, 20
 STEP_MS = 30
