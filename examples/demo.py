@@ -19,7 +19,7 @@ from remit.config.load import load_team
 from remit.protocol.records import Approval
 from remit.stores.sqlite import verify_file
 
-TEAM = Path(__file__).parent / "receipts" / "remit.toml"
+TEAM = Path(__file__).parents[1] / "src" / "remit" / "cli" / "templates" / "household" / "remit.toml"
 # Whoever starts the demo trusts the files beside it, whichever user the clone belongs to.
 os.environ["REMIT_TRUST_TEAM"] = str(TEAM.absolute())
 STORE = Path(".remit") / "demo.db"
