@@ -1,4 +1,4 @@
-"""Runs an image as docs/deployment.md says, asks its agent over HTTP, and stops it; the argument names the image."""
+"""Runs the image that the argument names, as the page deployment says, asks its agent over HTTP, and stops it."""
 
 import json
 import secrets

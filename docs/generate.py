@@ -5,6 +5,7 @@ from pathlib import Path
 
 from page_cli import cli_page
 from page_errors import errors_page
+from page_links import linked
 from page_outputs import outputs_page
 from page_relay import profiles_page
 from page_team import team_page
@@ -12,12 +13,12 @@ from page_tracing import tracing_page
 from picture_architecture import architecture_picture
 
 PAGES: dict[str, Callable[[], str]] = {
-    "errors.md": errors_page,
-    "team.md": team_page,
-    "cli.md": cli_page,
-    "cli-json.md": outputs_page,
-    "tracing.md": tracing_page,
-    "relay-profiles.md": profiles_page,
+    "reference/errors.md": lambda: linked(errors_page()),
+    "reference/team.md": lambda: linked(team_page()),
+    "reference/cli.md": lambda: linked(cli_page()),
+    "reference/cli-json.md": lambda: linked(outputs_page()),
+    "reference/tracing.md": lambda: linked(tracing_page()),
+    "reference/relay-profiles.md": lambda: linked(profiles_page()),
     "images/architecture.svg": architecture_picture,
 }
 

@@ -11,9 +11,9 @@ HEAD = """\
 # Commands
 
 stdout is data, stderr is progress: what a command was asked for can be piped, and what is said meanwhile cannot get in
-its way. With `--json` the data is one JSON document, with `--jsonl` one on each line ([cli-json.md](cli-json.md)). In a
-terminal there are colours and a tree that grows; with `NO_COLOR` there are no colours, and where there is no terminal
-there are plain lines.
+its way. With `--json` the data is one JSON document, with `--jsonl` one on each line:
+[What --json prints](cli-json.md). In a terminal there are colours and a tree that grows; with `NO_COLOR` there are no
+colours, and where there is no terminal there are plain lines.
 
 Nothing that an agent, a peer or a file says acts on the terminal: escape sequences and control characters are taken
 out. In the log, further lines of a record begin with `  | `, so that no text can pass for another record. The shell

@@ -16,9 +16,9 @@ from remit.relay.session.run import MoveRefused, Overlay, Transition
 HEAD = """\
 # Profiles
 
-A profile is a local agent with what it may do with [shared agents](relay.md). Nothing is allowed until it is switched
-on. This page is made from the code; `.venv/bin/python docs/generate.py` makes it anew. Every key is in
-[team.md](team.md).
+A profile is a local agent with what it may do with [shared agents](../tutorials/shared-agents.md). Nothing is
+allowed until it is switched on. This page is made from the code; `.venv/bin/python docs/generate.py` makes it anew.
+Every key is in [The team file](team.md).
 
 ```toml remit.toml
 [relay]
@@ -185,8 +185,8 @@ failed, a limit was reached, or the objective is met. Each occasion is told once
 """
 
 ATTACHMENTS = """
-A turn without tools takes at most 60 s. [local-agents.md](local-agents.md) says what happens to an agent that keeps to
-none of this.
+A turn without tools takes at most 60 s. [Local agents](../how-to/local-agents.md) says what happens to an agent that
+does not keep to this.
 
 ## Attachments
 

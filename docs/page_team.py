@@ -110,8 +110,8 @@ key = "a-long-secret"
 TEAM_HEAD = """\
 # The team file
 
-A team can be written in Python, as in [agents.md](agents.md), or in a file, `remit.toml`. It says who is there, who may
-call whom, and what all of that may cost:
+A team can be written in Python, as in [Agents](../how-to/agents.md), or in a file, `remit.toml`. It says who is
+there, who may call whom, and what all of that may cost:
 
 ```toml remit.toml
 {example}```
@@ -140,7 +140,7 @@ $ remit run front-desk "Can I deduct this?" --input '{{"amount": 80}}'
 The file that counts is the one that `--team` or `$REMIT_TEAM` names, else `remit.toml` in the working directory or in
 the nearest folder above it. The search ends at your home folder, at the root of a git repository, and below a folder
 that others can write to, such as `/tmp`. Paths in the file begin at its own folder, which is also where Python looks
-for agents and tools first. What a workflow is, [workflows.md](workflows.md) says.
+for agents and tools first. What a workflow is, [Workflows](../how-to/workflows.md) says.
 
 The first line of the example is a comment to Remit. Editors that know TOML (Even Better TOML, Taplo) complete and check
 the file by the JSON Schema that it names; `remit schema` writes it.

@@ -22,8 +22,8 @@ endpoint = "http://localhost:4318"
 
 That is all, for every command and for `remit serve`. The address is that of a collector that takes OTLP over HTTP;
 its port is 4318 as a rule. An empty `[telemetry]` takes the address from `OTEL_EXPORTER_OTLP_ENDPOINT`. Without the
-section nothing is sent, whatever the environment says. [team.md](team.md#telemetry) has all keys; what a collector
-wants as proof is a header, and a secret:
+section nothing is sent, whatever the environment says. [The team file](team.md#telemetry) has all keys; what a
+collector wants as proof is a header, and a secret:
 
 ```toml
 [telemetry]
@@ -40,7 +40,7 @@ reason why it stopped, by OpenTelemetry's conventions for generative AI.
 [Phoenix](https://github.com/Arize-ai/phoenix), for example, takes them as they are
 (`endpoint = "http://localhost:6006"`), and adds up tokens and costs:
 
-![A trace in Phoenix: two agents, each with the calls of its model, their tokens and costs](images/phoenix.png)
+![A trace in Phoenix: two agents, each with the calls of its model, their tokens and costs](../images/phoenix.png)
 
 The tokens of a span are in no span above or below it, so that a sum over a trace is what was spent. What an agent and
 everything below it spent is `remit.tokens.input` and `remit.tokens.output` of its span.
@@ -137,10 +137,8 @@ the server. Clients of `remit serve` may send a `traceparent`, too.
 
 What is said is not sent: no objective, no input, no result, no text of an error, of progress or of a question. There
 is one exception, the `reason` that a caller gives for a delegation. With `content = true` all of it is sent, up to
-10,000 characters each. Either way it is what the record holds: redacted ([redaction.md](redaction.md)). The user's
-name is never sent.
-
-Tokens of a span are those of the callee and all below it, so that the root has the sum. Do not add them up.
+10,000 characters each. Either way it is what the record holds: redacted ([Redaction](../explanation/redaction.md)). The
+user's name is never sent.
 
 """
 

@@ -220,8 +220,8 @@ class Terminal:
     def interrupt(self) -> int:
         """Press Ctrl-C until the command has ended, and return its exit code.
 
-        A blocking read in Python does not see an interrupt that comes after the prompt and just before the read begins: a
-        person presses the keys again then.
+        A blocking read in Python does not see an interrupt that comes after the prompt and just before the read begins:
+        a person presses the keys again then.
         """
         until = time.monotonic() + LIMIT_S
         while self.process.poll() is None:

@@ -32,7 +32,7 @@ def test_the_locks_and_the_settings_leave_open_where_packages_come_from() -> Non
 
 def test_pages_name_only_make_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", text_of("Makefile"), flags=re.MULTILINE))
-    pages = ("README.md", "CONTRIBUTING.md", "docs/releasing.md", ".github/pull_request_template.md")
+    pages = ("README.md", "CONTRIBUTING.md", "docs/how-to/releasing.md", ".github/pull_request_template.md")
     named = set(re.findall(r"(?:^|`|\$ )make ([a-z][a-z-]*)", text_of(*pages), flags=re.MULTILINE))
     assert named <= targets
 
@@ -88,6 +88,6 @@ def test_every_dependency_is_on_its_page() -> None:
     wanted = [*project["dependencies"], *groups["dev"], *groups["test"]]
     wanted += [each for extra in project["optional-dependencies"].values() for each in extra]
     names = {re.split(r"[\[><= ]", each)[0] for each in wanted if isinstance(each, str)}
-    page = set(re.findall(r"[\w@/.-]+", text_of("docs/dependencies.md")))
+    page = set(re.findall(r"[\w@/.-]+", text_of("docs/reference/dependencies.md")))
     assert names - page == set()
     assert len(project["dependencies"]) == 14, "the page says how many packages are installed"

@@ -148,7 +148,7 @@ def show_verdict(runs: Sequence[Overlay]) -> int:
         field("run", f"{run.state}, {run.turn} of {run.limits.max_turns} turns: {labels.replace('_', '-')}")
     words = f"{len(kept):,} bytes in its files were searched, and of the {len(said)} texts that were said none is there"
     field("gateway", words if not found else f"it can read {found}", RED if found else GREEN)
-    field("look", "docs/relay.md says how to do it on two machines")
+    field("look", "docs/tutorials/shared-agents.md says how to do it on two machines")
     return 1 if found else 0
 
 

@@ -80,7 +80,7 @@ def test_what_cannot_be_an_agent_is_refused_with_what_can(thing: object) -> None
     with pytest.raises(RemitError) as raised:
         function_of(thing)
     assert raised.value.fault.code is Code.TEAM_INVALID
-    assert "docs/frameworks.md" in raised.value.fault.message
+    assert "remit docs frameworks" in raised.value.fault.message
 
 
 def test_there_is_an_adapter_for_every_framework_of_the_table() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import REMIT, document, remit
+from doc_pages import page_text
 from remit.cli.found_agents import KNOWN, LocalChoice, agent_lines, local_choices, profile_lines
 from remit.config.device import create_device
 from remit.config.load import load_team
@@ -47,8 +48,8 @@ def test_a_machine_without_agents_has_the_example() -> None:
 
 
 def test_each_known_agent_is_found_by_its_program_and_started_as_the_page_says(tmp_path: Path) -> None:
-    """The commands are those of docs/local-agents.md, which were tried."""
-    page = (Path(__file__).parents[2] / "docs" / "local-agents.md").read_text(encoding="utf-8")
+    """The commands are those of the page local-agents, which were tried."""
+    page = page_text("local-agents")
     for known in KNOWN:
         command = known.commands[0]
         path = machine(tmp_path / command[0], command[0])

@@ -10,9 +10,10 @@ from textwrap import dedent
 import pytest
 
 from command_line import remit
+from doc_pages import page_path
 from postgres_server import PASSWORD, USER, PostgresServer, shared_server
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "postgres.md"
+PAGE = page_path("postgres")
 
 AGENTS = '[agents.echo]\nrun = "office:echo"\n'
 

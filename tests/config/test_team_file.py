@@ -191,7 +191,7 @@ def test_everything_that_is_wrong_is_said_at_once_each_in_its_line(folder: Path)
         "agents.tag-ai.isolation": "'proces' is not one of task, process; did you mean `process`?",
         "agents.user": "`user` is the name of the user; give the agent another name",
         "agents.user.run": "`office:number`: a `int` cannot be an agent: give a function that takes a brief, "
-        "a `ModelAgent`, or an agent of a framework that Remit knows (docs/frameworks.md)",
+        "a `ModelAgent`, or an agent of a framework that Remit knows (see `remit docs frameworks`)",
         "agents.none.run": (
             "`office:nothing`: `nothing` takes no parameter, and has to take the brief: "
             "write `def nothing(brief: Brief)`"

@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from joserfc import jwt as jose
 from joserfc.jwk import ECKey, KeySet
 
+from doc_pages import page_text
 from remit import Code, RemitError
 from remit.config.load import load_team
 from remit.config.peers import addressee_of, authenticator_of, credential_headers_of, unservable
@@ -420,7 +421,7 @@ async def test_clients_come_in_as_the_file_says(folder: Path) -> None:
 
 
 def test_the_examples_in_the_documentation_are_right(folder: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "credentials.md").read_text(encoding="utf-8")
+    page = page_text("credentials")
     (clients,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     team = load(folder, clients + '[agents.tax]\nrun = "office:tag"\n', {"NIGHTLY_TOKEN": TOKEN})
     assert list(team.clients) == ["nightly", "portal"]

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from commands import run_program
-from deploy_files import DEPLOY, ROOT, expressions, manifest
+from deploy_files import DEPLOY, expressions, manifest
+from doc_pages import page_text
 from remit.config.sections.peers import ServeSection
 from remit.config.values import duration_ms
 from remit.protocol.errors import Code
@@ -88,5 +89,5 @@ def test_containers_are_not_root_and_write_to_their_volume_alone() -> None:
 
 
 def test_the_page_names_every_file() -> None:
-    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    page = page_text("deployment")
     assert [path.name for path in sorted(DEPLOY.iterdir()) if f"deploy/{path.name}" not in page] == []

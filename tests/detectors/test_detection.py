@@ -10,6 +10,7 @@ import pytest
 
 from detectors import labelled
 from detectors.labelled import Case
+from doc_pages import DOCS
 from remit.detectors import vendors
 from remit.detectors.national_numbers import ROWS
 from remit.detectors.pipeline import KINDS, OPTIONAL, detector_pipeline
@@ -19,7 +20,6 @@ from remit.policy.verdict import Detector, Sealing
 
 detect = detector_pipeline()
 HERE = Path(__file__).resolve().parent
-DOCS = HERE.parent.parent / "docs"
 
 
 def found(text: str, detector: Detector = detect) -> list[tuple[str, str]]:
@@ -173,7 +173,7 @@ def code_and_prose() -> Iterator[Path]:
     yield from islice(sorted(library.glob("*.py")), 80)
     for folder in ("email", "http", "logging", "urllib"):
         yield from sorted((library / folder).rglob("*.py"))
-    yield from sorted(DOCS.glob("*.md"))
+    yield from sorted(DOCS.rglob("*.md"))
 
 
 def test_code_and_prose_have_fewer_than_one_false_alarm_in_100_kb() -> None:

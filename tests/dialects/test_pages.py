@@ -1,13 +1,10 @@
 """Every field of a document is on the page of its dialect."""
 
-from pathlib import Path
-
 import pytest
 from msgspec import Struct
 
+from doc_pages import page_text
 from remit.dialects import NAMES, contract, employee_types, librarian_types, subagent
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 FIELDS: dict[str, tuple[type[Struct], ...]] = {
     "employee": (
@@ -41,7 +38,7 @@ FIELDS: dict[str, tuple[type[Struct], ...]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_field_is_on_the_page(name: str) -> None:
-    page = (DOCS / f"dialect-{name}.md").read_text(encoding="utf-8")
+    page = page_text(f"dialect-{name}")
     missing = {
         field
         for kind in FIELDS[name]
@@ -52,5 +49,5 @@ def test_every_field_is_on_the_page(name: str) -> None:
 
 
 def test_every_dialect_is_in_the_overview() -> None:
-    overview = (DOCS / "dialects.md").read_text(encoding="utf-8")
+    overview = page_text("dialects")
     assert [name for name in NAMES if f"[dialect-{name}.md](dialect-{name}.md)" not in overview] == []

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from doc_pages import page_text
 from picture_architecture import LABELS, STEPS, layers
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "src" / "remit"
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = page_text("architecture")
 
 PACKAGES = sorted(
     f"{folder.parent.relative_to(CODE)}/" for folder in CODE.rglob("__init__.py") if folder.parent != CODE
@@ -28,7 +29,7 @@ def test_every_package_is_in_the_module_map(package: str) -> None:
 
 @pytest.mark.parametrize("path", NAMED)
 def test_every_module_on_the_page_exists(path: str) -> None:
-    assert (CODE / path).exists(), f"docs/architecture.md names {path}, which is not in src/remit"
+    assert (CODE / path).exists(), f"the page architecture names {path}, which is not in src/remit"
 
 
 def test_the_table_of_layers_is_the_import_contract() -> None:

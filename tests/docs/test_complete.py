@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
 
+from doc_pages import page_text
 from remit.cli.main import COMMANDS, main
 from remit.config.team import team_schema
 from remit.detectors.pipeline import KINDS
@@ -15,12 +15,6 @@ from remit.protocol.deprecation import Renamed
 from remit.protocol.records import Kind
 from remit.runtime.brief import Brief
 from remit.runtime.delegation.guards import GUARDS, LAST
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def page(name: str) -> str:
-    return (DOCS / name).read_text(encoding="utf-8")
 
 
 def commands(parent: click.Context | None = None) -> Iterator[click.Context]:
@@ -39,30 +33,30 @@ ALL = list(commands())
 
 
 def test_every_guard_is_in_the_table_of_guards_in_its_order() -> None:
-    rows = re.findall(r"^\| ([a-z -]+) \|.*\|.*\|$", page("guards.md"), re.MULTILINE)
+    rows = re.findall(r"^\| ([a-z -]+) \|.*\|.*\|$", page_text("guards"), re.MULTILINE)
     named = [row.replace("fan-out", "fan_out").replace(" ", "_") for row in rows if row not in ("guard", "your own")]
     assert named == [getattr(guard, "__name__", "") for guard in (*GUARDS, LAST)]
 
 
 def test_every_section_and_key_of_a_team_file_is_on_its_page() -> None:
-    text, schema = page("team.md"), team_schema()
+    text, schema = page_text("team"), team_schema()
     keys = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})}
     assert {key for key in keys if not re.search(rf"[`\[{{ ]{key}\b", text)} == set()
 
 
 def test_every_kind_of_data_is_on_the_page_about_redaction() -> None:
-    text = page("redaction.md")
+    text = page_text("redaction")
     assert {kind for kind in KINDS if f"`{kind}`" not in text} == set()
 
 
 def test_every_kind_of_record_is_on_the_page_about_the_record() -> None:
-    text = page("audit.md")
+    text = page_text("audit")
     assert {kind for kind in Kind if f"`{kind}`" not in text} == set()
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:
     assert set(COMMANDS) == {context.info_name for context in ALL if context.parent and context.parent.parent is None}
-    text = page("cli.md")
+    text = page_text("cli")
     assert {context.command_path for context in ALL if f"# {context.command_path}\n" not in text} == set()
 
 
@@ -77,12 +71,12 @@ def test_every_command_explains_itself_with_an_example(context: click.Context) -
 
 @pytest.mark.parametrize("card", [AgentCard, Capability])
 def test_what_a_card_says_is_on_the_page_about_agents(card: type[AgentCard | Capability]) -> None:
-    text = page("agents.md") + page("redaction.md")
+    text = page_text("agents") + page_text("redaction")
     assert {field for field in card.__struct_fields__ if not re.search(rf"\b{field}\b", text)} == set()
 
 
 def test_what_a_brief_offers_is_on_the_page_about_agents() -> None:
-    text = page("agents.md")
+    text = page_text("agents")
     members = {**dict.fromkeys(Brief.__slots__), **vars(Brief)}
     offered = [name for name, each in members.items() if not name.startswith("_") and not isinstance(each, Renamed)]
     assert {name for name in offered if f"brief.{name}" not in text} == set()

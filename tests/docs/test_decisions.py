@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "docs" / "decisions"
+FOLDER = ROOT / "docs" / "explanation" / "decisions"
 DECISIONS = sorted(page for page in FOLDER.glob("*.md") if page.name != "index.md")
 
 

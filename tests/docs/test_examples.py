@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from commands import REMIT, run_program
+from doc_pages import page_path
 from openai_server import OpenAIServer, Reply, Request, call, say
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,7 +172,7 @@ def test_each_turn_of_the_dialogue_is_answered_as_its_page_shows(tmp_path: Path)
         "PYTHONUTF8": "1",
     }
     turns = 0
-    for block in blocks(ROOT / "docs" / "dialogue.md"):
+    for block in blocks(page_path("dialogue")):
         if block.file is not None:
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")
         printed: list[str] = []

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from doc_pages import DOCS, page_text
 from generate import PAGES
 from remit import Code
 from remit.config.composition import hub_of
 from remit.config.load import load_team
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -22,12 +21,12 @@ def test_a_page_is_what_the_code_makes(page: str) -> None:
 
 
 def test_every_error_code_has_its_heading() -> None:
-    headings = {line[3:] for line in (DOCS / "errors.md").read_text(encoding="utf-8").splitlines() if line[:3] == "## "}
+    headings = {line[3:] for line in page_text("errors").splitlines() if line[:3] == "## "}
     assert headings == set(Code)
 
 
 async def test_the_example_of_a_team_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (DOCS / "team.md").read_text(encoding="utf-8")
+    page = page_text("team")
     file = tmp_path / "remit.toml"
     file.write_text(re.findall(r"```toml remit.toml\n(.*?)```", page, re.DOTALL)[0], encoding="utf-8")
     (tmp_path / "receipts.py").write_text(

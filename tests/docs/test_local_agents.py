@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from doc_pages import page_text
 from remit.relay.bridge.ports import PromptRequest, PromptResponse
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "local-agents.md").read_text(encoding="utf-8")
+PAGE = page_text("local-agents")
 
 
 @pytest.mark.parametrize("kind", [PromptRequest, PromptResponse])

@@ -1,4 +1,4 @@
-"""Every example in docs/frameworks.md runs as it stands there, but for its model: that is one from the tests here."""
+"""Every example in the page frameworks runs as it stands there, but for its model: that is one from the tests here."""
 
 import sys
 from importlib import import_module
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from docs.test_examples import ROOT, Block, blocks
+from doc_pages import page_path
+from docs.test_examples import Block, blocks
 from frameworks.conftest import NEEDED, installed
 from frameworks.suite import Say, Seen, Use
 
-PAGE = ROOT / "docs" / "frameworks.md"
+PAGE = page_path("frameworks")
 MARK = "framework:"
 FILES = {file.removeprefix("test_").removesuffix(".py"): package for file, package in NEEDED.items()}
 

@@ -1,13 +1,13 @@
 """The table of errors is whole, and what is made from it can be read."""
 
 import re
-from pathlib import Path
 
 import pytest
 
+from doc_pages import page_path
 from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault
 
-ERRORS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+ERRORS_PAGE = page_path("errors")
 
 # DESIGN.md: 1 run failed, 2 usage, 3 configuration, 4 policy, 5 limit, 6 time-out, 7 unreachable, 130 interrupted.
 EXIT_CODES = {1, 2, 3, 4, 5, 6, 7, 130}

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import ClientSession
 
+from doc_pages import page_text
 from remit import Brief, Capability, Hub
 from remit.server import refusals
 from remit.server.app import Api
@@ -102,7 +103,7 @@ async def test_every_address_stands_in_the_document_and_in_the_docs(hub: Hub) ->
     paths = await paths_of(hub)
     described = set(document()["paths"])
     assert {path for path in paths if not path.startswith(OTHERS)} == described
-    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    page = page_text("serving")
     # `/v1/runs`, `/v1/runs/{run}` may share a cell, and so may a base and what is behind it.
     named = set(re.findall(r"`(?:[A-Z]+ )?(/[^`\s]+)`", page))
     missing = {path for path in paths if path not in named and not any(path.startswith(f"{each}/") for each in named)}

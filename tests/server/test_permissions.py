@@ -4,13 +4,13 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Collection
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from aiohttp import ClientSession
 from starlette.routing import Route
 
+from doc_pages import page_path
 from remit import Answer, Brief, Code, Hub, RemitError, Rule, guard_of
 from remit.policy.reception import Permission, Sender
 from remit.server.a2a.routes import Exposure
@@ -23,7 +23,7 @@ from serving import client_of, console_of, gate_of, got, posted, serving
 from waiting import PATIENCE_S
 
 BOUND_S = PATIENCE_S
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+PAGE = page_path("serving")
 SETS = [frozenset[Permission](), *(frozenset({each}) for each in Permission), frozenset(Permission)]
 # Nothing here is its own: it may ask for nobody who asked.
 VISITOR = Sender(name="visitor", users=frozenset({"nobody"}))

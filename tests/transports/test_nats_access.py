@@ -12,6 +12,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from certificates import certificate
+from doc_pages import page_text
 from nats_accounts import NatsAccounts, NatsKey
 from nats_server import NatsServer, team_name
 from remit import Brief, Hub
@@ -178,8 +179,8 @@ async def test_credentials_of_an_account_and_new_ones_after_they_expired(
 
 
 def worker_permissions(team: str, *agents: str) -> str:
-    """The permissions of a worker, as docs/many-machines.md lists them."""
-    page = (Path(__file__).parents[2] / "docs" / "many-machines.md").read_text(encoding="utf-8")
+    """The permissions of a worker, as the page many-machines lists them."""
+    page = page_text("many-machines")
     block = page.split("```conf\n", 1)[1].split("```", 1)[0]
     assert "offer.researcher" in block
     lines: list[str] = []

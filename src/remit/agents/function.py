@@ -263,7 +263,7 @@ def function_of(thing: object) -> AgentFunction:
         named = f"the class `{thing.__qualname__}`" if inspect.isclass(thing) else f"a `{type(thing).__qualname__}`"
         raise team_invalid(
             f"{named} cannot be an agent: give a function that takes a brief, a `ModelAgent`, "
-            "or an agent of a framework that Remit knows (docs/frameworks.md)"
+            "or an agent of a framework that Remit knows (see `remit docs frameworks`)"
         )
     return thing
 

@@ -33,7 +33,7 @@ def devices() -> None:
 
     A device is a machine with its own identity. Its agents can work with agents that other devices share, and other
     devices can call the agents that it shares. Two devices are paired when each has the other's link. Pairing alone
-    permits nothing; `allow` does. See docs/relay.md for the whole procedure.
+    permits nothing; `allow` does. See `remit docs shared-agents` for the whole procedure.
 
     \b
     Example:

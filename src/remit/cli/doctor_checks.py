@@ -254,7 +254,7 @@ def _peers(team: Team | None) -> Iterator[Check]:
         else:
             yield ok(f"peers.{name}", f"{url} answers")
     for wrong in () if team is None else unencrypted(team):
-        yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate; see docs/serving.md.")
+        yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate; see `remit docs serving`.")
 
 
 def _device(team: Team | None) -> Iterator[Check]:

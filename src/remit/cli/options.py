@@ -103,7 +103,7 @@ def json_option(command: F) -> F:
         "as_json",
         is_flag=True,
         callback=_note_json,
-        help="Print one JSON document; see docs/cli-json.md.",
+        help="Print one JSON document; see `remit docs cli-json`.",
     )(command)
 
 

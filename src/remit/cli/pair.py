@@ -68,7 +68,7 @@ def pair(
 
     Both devices use the same gateway. A code works once and for ten minutes. A wrong one kills it, so nobody can try
     codes. CODE may also be the link of the QR code. A device is created if the team has none. In a terminal you are
-    asked what each may do with the other; `remit devices allow` changes it later. See docs/relay-pairing.md.
+    asked what each may do with the other; `remit devices allow` changes it later. See `remit docs relay-pairing`.
 
     \b
     Example:

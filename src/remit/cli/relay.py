@@ -159,7 +159,7 @@ def relay(
     """Run a gateway that forwards encrypted messages between devices, until Ctrl-C.
 
     The gateway identifies devices by their keys and stores messages to offline devices. It cannot read the messages. It
-    sees only who sends how much to whom, and when. It needs no team file. See docs/relay-security.md for what a
+    sees only who sends how much to whom, and when. It needs no team file. See `remit docs relay-security` for what a
     malicious gateway could do.
 
     Devices sign the gateway's name when they connect, so that no other gateway can reuse the signature. `name` in
@@ -167,7 +167,7 @@ def relay(
     Prometheus. A renewed certificate is loaded within a minute.
 
     With --store, several gateways with the same name over the same database are one gateway: devices may connect to any
-    of them, and any can be killed. See "Several gateways" in docs/relay-gateway.md.
+    of them, and any can be killed. See "Several gateways" in `remit docs relay-gateway`.
 
     \b
     Example:

@@ -49,8 +49,8 @@ def serve(
     `[serve]`. The next hub resumes the rest where possible. A second Ctrl-C stops the server at once.
 
     With --console, a browser can show runs, approvals and spend at the same address. The link signs in one browser,
-    once, within five minutes; without a link, a person types the token of a client. docs/console.md says who may see
-    what.
+    once, within five minutes; without a link, a person types the token of a client. `remit docs console` says who
+    may see what.
 
     \b
     Example:

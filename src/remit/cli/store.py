@@ -294,7 +294,8 @@ def restore(
 ) -> None:
     """Put the store of the backup FILE in place, and verify it. Stop the hubs first.
 
-    What was recorded after the backup is lost, and what was handed out since then is fenced: see docs/operations.md.
+    What was recorded after the backup is lost, and what was handed out since then is fenced: see
+    `remit docs operations`.
 
     \b
     Example:

@@ -83,7 +83,7 @@ def erase(
     """Remove everything that is kept about USER, for ever. The record still verifies, and says that it was done.
 
     Runs of USER that are not over have to be cancelled first. Hubs may work meanwhile. Archives and backups that were
-    made before still hold what they held: see docs/operations.md.
+    made before still hold what they held: see `remit docs operations`.
 
     \b
     Example:

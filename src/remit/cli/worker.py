@@ -48,7 +48,7 @@ def worker(agents: tuple[str, ...], verbose: bool, team_file: Path | None, overr
                 fault(
                     Code.TEAM_INVALID,
                     "the team has no bus: a worker would be reached by nobody",
-                    suggestion='Add `[bus]` with `url = "nats://…"` to the team file; docs/many-machines.md shows how.',
+                    suggestion='Add `[bus]` with `url = "nats://…"` to the team file: `remit docs many-machines`.',
                 )
             )
         code, stuck = running.run(run_worker(team))

@@ -251,7 +251,7 @@ def _token_file(team: Team, host: str) -> Path:
             fault(
                 Code.TEAM_INVALID,
                 f"{host} can be reached from other machines, and the team names no clients or peers",
-                suggestion="Name them in `[clients.NAME]` or `[peers.NAME]`; docs/serving.md shows how.",
+                suggestion="Name them in `[clients.NAME]` or `[peers.NAME]`; `remit docs serving` shows how.",
             )
         )
     return team.store_path.parent / TOKEN_FILE

@@ -1,7 +1,7 @@
 """The team file: all sections by key, and its JSON Schema for editors.
 
 The structs in `sections` are the only source: the loader validates files against them, editors use the JSON Schema
-that is generated from them, and `docs/team.md` is generated from that schema.
+that is generated from them, and `docs/reference/team.md` is generated from that schema.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ class TeamFile(Section, frozen=True, kw_only=True):
     budgets: Annotated[BudgetsSection, Meta(description="Time and tokens.")] = BudgetsSection()
     prices: Annotated[
         dict[ModelName, PriceSection],
-        Meta(description="What models cost, by name as in `model`; see [spend](budgets.md#what-it-costs)."),
+        Meta(description="What models cost, by name as in `model`; see `remit docs budgets`."),
     ] = {}
     currency: Annotated[Currency, Meta(description="The currency of all `prices`.")] = "USD"
     breaker: Annotated[BreakerSection, Meta(description="When calls to a failing agent are refused.")] = (

@@ -186,7 +186,7 @@ class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     run: RunId
     session: Annotated[str, Meta(description="The session it belongs to.")]
     body: Annotated[
-        Any, Meta(description="The content: an envelope, or the fields that `docs/audit.md` lists for this kind.")
+        Any, Meta(description="The content: an envelope, or the fields that `remit docs audit` lists for this kind.")
     ]
 
 
@@ -293,7 +293,7 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
 
 
 class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag="remit.audit-row/1"):
-    """A row as it was hashed; see docs/audit.md for how to verify it. Printed by `remit audit export`."""
+    """A row as it was hashed; see `remit docs audit` for how to verify it. Printed by `remit audit export`."""
 
     seq: Annotated[int, Meta(description="Row number.")]
     kind: Annotated[str, Meta(description="Kind of record.")]

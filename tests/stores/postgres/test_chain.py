@@ -150,7 +150,7 @@ async def test_hashing_everything_anew_is_found_by_the_checkpoints(attacked: Att
 
 
 async def test_a_record_that_vanishes_before_it_is_chained_is_found(attacked: Attacked) -> None:
-    """The moment in which a thief of the database can do most: see docs/decisions/one-chain-for-many-hubs.md."""
+    """The moment in which a thief of the database can do most: see the page one-chain-for-many-hubs."""
     await attacked.sql(
         "INSERT INTO remit.stream (id, opened_ms, batch, number) VALUES (77, 1, 2, 2);"
         "INSERT INTO remit.record (stream, number, kind, at_ms, run, session, body, digest)"

@@ -34,7 +34,7 @@ class BusHubSection(Section, frozen=True, kw_only=True):
 
 
 class BusSection(Section, frozen=True, kw_only=True):
-    """The NATS server over which the hubs of a team call each other's agents; see [many-machines.md](many-machines.md).
+    """The NATS server over which the hubs of a team call each other's agents; see `remit docs many-machines`.
 
     All of them have the same store, and the same `name` in their team files.
     """

@@ -37,7 +37,7 @@ _BREAKER = BreakerSettings()
 
 
 class KeepSection(Section, frozen=True, kw_only=True):
-    """How long each kind of data is kept; without it, for ever. See [operations.md](operations.md)."""
+    """How long each kind of data is kept; without it, for ever. See `remit docs operations`."""
 
     records: Annotated[
         Duration | None,
@@ -240,7 +240,7 @@ class ContextSection(Section, frozen=True, kw_only=True):
 
 
 class TelemetrySection(Section, frozen=True, kw_only=True):
-    """Spans and metrics for an OpenTelemetry collector, with the extra `otel`; see [tracing.md](tracing.md)."""
+    """Spans and metrics for an OpenTelemetry collector, with the extra `otel`; see `remit docs tracing`."""
 
     endpoint: Annotated[
         Url | None,

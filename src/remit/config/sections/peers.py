@@ -26,7 +26,7 @@ from remit.transports.credentials.algorithms import ALGORITHMS, Algorithm
 
 
 class IdentitySection(Section, frozen=True, kw_only=True):
-    """How this hub authenticates itself, and where it keeps keys of others; see [credentials.md](credentials.md)."""
+    """How this hub authenticates itself, and where it keeps keys of others; see `remit docs credentials`."""
 
     key: Annotated[
         str,
@@ -105,7 +105,7 @@ class ClientSection(Section, frozen=True, kw_only=True):
 
 
 class ServeSection(Section, frozen=True, kw_only=True):
-    """How the hub is served over HTTP: `remit serve`; see [serving.md](serving.md)."""
+    """How the hub is served over HTTP: `remit serve`; see `remit docs serving`."""
 
     host: Annotated[str, Meta(min_length=1, description="The address to listen on; `0.0.0.0` means all.")] = "127.0.0.1"
     port: Annotated[
@@ -130,7 +130,7 @@ class ServeSection(Section, frozen=True, kw_only=True):
     ] = None
     private_key: Annotated[str | None, Meta(description="The private key of that certificate, a PEM file.")] = None
     console: Annotated[
-        bool, Meta(description="Whether to serve the console for browsers, too; see [console.md](console.md).")
+        bool, Meta(description="Whether to serve the console for browsers, too; see `remit docs console`.")
     ] = False
     console_hosts: Annotated[
         frozenset[str],
@@ -142,7 +142,7 @@ class ServeSection(Section, frozen=True, kw_only=True):
 
 
 class A2aSection(Section, frozen=True, kw_only=True):
-    """Serves agents over A2A as well; see [a2a.md](a2a.md)."""
+    """Serves agents over A2A as well; see `remit docs a2a`."""
 
     agents: Annotated[frozenset[Callee], Meta(description='Which of the served agents speak A2A; `"*"` means all.')] = (
         frozenset({"*"})
@@ -180,7 +180,7 @@ class A2aSection(Section, frozen=True, kw_only=True):
     )
     public: Annotated[
         frozenset[AgentName],
-        Meta(description="Agents that everybody may ask, without a token: see [public agents](a2a.md#public-agents)."),
+        Meta(description="Agents that everybody may ask, without a token: see `remit docs a2a`."),
     ] = frozenset()
     public_rate: Annotated[
         Rate,

@@ -48,7 +48,7 @@ class NotifySection(Section, frozen=True, kw_only=True):
 
 
 class RelaySection(Section, frozen=True, kw_only=True):
-    """The gateway that connects this device with others; see [relay.md](relay.md)."""
+    """The gateway that connects this device with others; see `remit docs shared-agents`."""
 
     gateway: Annotated[GatewayUrl, Meta(description="The URL of the gateway, as `remit relay` prints it.")]
     name: Annotated[
@@ -162,7 +162,8 @@ class ProfileSection(Section, frozen=True, kw_only=True):
     run: Annotated[
         tuple[str, ...] | None,
         Meta(
-            description="A program, with its arguments, that reads and writes lines of JSON; see [relay.md](relay.md)."
+            description="A program, with its arguments, that reads and writes lines of JSON; "
+            "see `remit docs local-agents`."
         ),
     ] = None
     acp: Annotated[
@@ -182,7 +183,7 @@ class ProfileSection(Section, frozen=True, kw_only=True):
         Literal["none", "read"],
         Meta(
             description="Whether an ACP program may `read` files of the team file's folder through Remit; see "
-            "[local-agents.md](local-agents.md)."
+            "`remit docs local-agents`."
         ),
     ] = "none"
     allow_shared_agent_calls: Annotated[
@@ -218,7 +219,7 @@ class ProfileSection(Section, frozen=True, kw_only=True):
 
 
 class SharedSection(Section, frozen=True, kw_only=True):
-    """An agent of this team that other devices may call: `remit share`; see [relay.md](relay.md)."""
+    """An agent of this team that other devices may call: `remit share`; see `remit docs shared-agents`."""
 
     agent: Annotated[AgentName | None, Meta(description="The agent (default: the one with the section's name).")] = None
     description: Annotated[
