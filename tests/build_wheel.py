@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
+from remit.cli.manual import DOORS
+
 ROOT = Path(__file__).resolve().parents[1]
 # Why an editable install has no console (hatch_build.py).
 TROUBLE = ".trouble"
@@ -52,9 +54,12 @@ def in_wheel(wheel: Path) -> set[str]:
 
 
 def in_source() -> set[str]:
-    """Return the files of the package: modules, type stubs, templates and the built page of the console."""
+    """Return the files of the package: modules, type stubs, templates, the built page of the console, documentation."""
     files = (path.relative_to(CODE) for path in CODE.rglob("*") if path.is_file())
-    return {path.as_posix() for path in files if not {"__pycache__", ".remit", TROUBLE}.intersection(path.parts)}
+    pages = (path.relative_to(ROOT / "docs") for door in DOORS for path in (ROOT / "docs" / door).rglob("*.md"))
+    return {path.as_posix() for path in files if not {"__pycache__", ".remit", TROUBLE}.intersection(path.parts)} | {
+        f"pages/{path.as_posix()}" for path in pages
+    }
 
 
 def try_out(wheel: Path) -> None:
@@ -74,6 +79,7 @@ def try_out(wheel: Path) -> None:
         for command in (
             [python, "-c", f"import remit; assert remit.__file__.startswith({str(site)!r}), remit.__file__"],
             [remit, "--version"],
+            [remit, "docs", "first-team"],
             [remit, "init", team, "--yes"],
             [remit, "validate", "--code", "--team", team / "remit.toml"],
             [remit, "run", "assistant", "It works.", "--team", team / "remit.toml"],

@@ -19,7 +19,7 @@ PAGE = "server/console/built/index.html"
 
 
 @pytest.mark.skipif(not is_built(), reason="NOT TESTED: the wheel, since the console is not built here")
-def test_the_wheel_holds_every_module_every_template_and_the_console(
+def test_the_wheel_holds_every_module_every_template_the_console_and_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without a registry, nothing can be built anew.
@@ -27,6 +27,7 @@ def test_the_wheel_holds_every_module_every_template_and_the_console(
     sdist, wheel = build(tmp_path)
     assert in_wheel(wheel) == in_source()
     assert PAGE in in_wheel(wheel)
+    assert wheel.stat().st_size < 2_000_000
     assert sdist.name == f"remit-{remit.__version__}.tar.gz"
     assert wheel.name == f"remit-{remit.__version__}-py3-none-any.whl"
     with tarfile.open(sdist) as archive:

@@ -50,6 +50,14 @@ def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
 
 @_plain
+def page_names(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the pages of the documentation."""
+    from remit.cli.manual import pages
+
+    return [CompletionItem(name, help=page.title) for name, page in pages().items() if name.startswith(incomplete)]
+
+
+@_plain
 def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the possible first arguments of `remit chat`: the agents, workflows and profiles of the team."""
     profiles = _tables(ctx, "profiles")

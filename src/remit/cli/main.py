@@ -48,6 +48,7 @@ COMMANDS: dict[str, CommandSpec] = {
     "up": CommandSpec("up", "Run the device of the team: its runs, its shared agents and the local API."),
     "share": CommandSpec("share", "Let other devices call agents of the team, end-to-end encrypted."),
     "relay": CommandSpec("relay", "Run a gateway that forwards encrypted messages between devices."),
+    "docs": CommandSpec("docs", "Read the documentation in the terminal."),
     "errors": CommandSpec("errors", "Explain an error code, or list them all."),
     "completion": CommandSpec("completion", "Print the completion script for your shell."),
 }
