@@ -18,6 +18,7 @@ import hatch_build
 PAGE = "server/console/built/index.html"
 
 
+@pytest.mark.timeout(900)  # two builds in processes of their own
 @pytest.mark.skipif(not is_built(), reason="NOT TESTED: the wheel, since the console is not built here")
 def test_the_wheel_holds_every_module_every_template_the_console_and_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -117,8 +117,13 @@ def test_verbose_shows_the_whole_log(crew: Path) -> None:
 
 
 def test_a_time_out_gives_exit_code_six_and_what_was_finished(crew: Path) -> None:
-    done = run(crew, "worker", "x", "--deadline", "100ms")
-    assert (done.returncode, done.stdout) == (6, "half\n")
+    # On a busy machine the agent may have finished nothing after the shorter times.
+    for deadline in ("100ms", "3s", "60s"):
+        done = run(crew, "worker", "x", "--deadline", deadline)
+        assert done.returncode == 6
+        if done.stdout:
+            break
+    assert done.stdout == "half\n"
     assert "finished: one" in done.stderr
 
 

@@ -146,6 +146,7 @@ def test_everything_that_the_document_refers_to_is_in_it() -> None:
     assert set(re.findall(r'"operationId": "([^"]+)"', json.dumps(made))) == operations
 
 
+@pytest.mark.timeout(1_800)  # a minute on a quiet machine: thousands of requests
 async def test_the_server_does_what_the_document_says_whatever_it_is_sent(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
