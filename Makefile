@@ -127,9 +127,10 @@ test-acp: tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP 
 test-deploy: .venv-deploy/.ready ## Check the files in deploy/ against the schemas of Kubernetes and the grammar of Prometheus
 	@.venv-deploy/bin/pytest -q tests/deploy/test_schemas.py
 
-build: $(VENV)/.ready ## Build the sdist and the wheel into dist, and try the wheel in an empty environment
+build: $(VENV)/.ready $(VENV)-release/.ready ## Build the sdist and the wheel into dist, check both, and try the wheel in an empty environment
 	@rm -rf dist
 	@$(BIN)/python tests/build_wheel.py dist
+	@$(VENV)-release/bin/twine check --strict dist/*
 
 docs: $(VENV)/.ready ## Make the pages anew that are made from the code
 	@$(BIN)/python docs/generate.py
@@ -189,7 +190,7 @@ $(VENV)/.locked: requirements.lock
 # The install builds the console's page (hatch_build.py), where its sources have changed.
 web_sources := $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
 
-$(VENV)/.ready: $(VENV)/.locked pyproject.toml hatch_build.py $(web_sources)
+$(VENV)/.ready: $(VENV)/.locked pyproject.toml hatch_build.py hatch_metadata.py $(web_sources)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@cat src/remit/server/console/built/.trouble 2>/dev/null >&2 || true
 	@touch $@
@@ -231,6 +232,11 @@ tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json t
 $(VENV)-hooks/.ready:
 	$(call new_venv,$(VENV)-hooks)
 	@$(VENV)-hooks/bin/python -m pip install -qq --disable-pip-version-check pre-commit
+	@touch $@
+
+$(VENV)-release/.ready:
+	$(call new_venv,$(VENV)-release)
+	@$(VENV)-release/bin/python -m pip install -qq --disable-pip-version-check twine
 	@touch $@
 
 $(VENV)-lock/.ready:

@@ -1,6 +1,7 @@
 """The wheel that a release publishes is whole, and is built from the sdist without Node."""
 
 import json
+import re
 import sys
 import tarfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from remit.server.console.pages import is_built
 sys.path.insert(0, str(ROOT))
 
 import hatch_build
+import hatch_metadata
 
 PAGE = "server/console/built/index.html"
 
@@ -28,7 +30,6 @@ def test_the_wheel_holds_every_module_every_template_the_console_and_the_pages(
     sdist, wheel = build(tmp_path)
     assert in_wheel(wheel) == in_source()
     assert PAGE in in_wheel(wheel)
-    assert wheel.stat().st_size < 2_000_000
     assert sdist.name == f"remit-{remit.__version__}.tar.gz"
     assert wheel.name == f"remit-{remit.__version__}-py3-none-any.whl"
     with tarfile.open(sdist) as archive:
@@ -106,3 +107,29 @@ def test_a_lock_file_names_no_registry() -> None:
     lock = (ROOT / "web" / "package-lock.json").read_text(encoding="utf-8")
     assert '"resolved"' not in lock
     assert '"integrity"' in lock
+
+
+# ── what an index shows ───────────────────────────────────────────────────────────────────────────────────────────────
+
+SOURCE = "https://git.example/remit"
+
+
+def test_links_and_pictures_of_the_readme_lead_to_the_repository_at_the_tag() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = hatch_metadata.absolute(readme, SOURCE, "v0.1.0")
+    assert not re.search(r"\]\((?!https?://|#)", shown)
+    assert re.search(rf"!\[[^\]]+\]\({SOURCE}/raw/v0\.1\.0/docs/images/[\w-]+\.\w+\)", shown)
+    assert re.search(rf"[^!]\[[^\]]+\]\({SOURCE}/blob/v0\.1\.0/docs/[\w/-]+\.md", shown)
+    assert hatch_metadata.absolute("[`[serve]`](a.md#b), [x](https://a.example/), [y](#z)", SOURCE, "v1") == (
+        f"[`[serve]`]({SOURCE}/blob/v1/a.md#b), [x](https://a.example/), [y](#z)"
+    )
+
+
+def test_a_package_without_addresses_names_none() -> None:
+    assert hatch_metadata.urls("", "") == {}
+    assert hatch_metadata.urls(SOURCE, "https://docs.example") == {
+        "Documentation": "https://docs.example",
+        "Source": SOURCE,
+        "Changelog": f"{SOURCE}/blob/main/CHANGELOG.md",
+        "Issues": f"{SOURCE}/issues",
+    }
