@@ -5,6 +5,10 @@ from typing import Any, Literal, cast
 from axe_playwright_python.async_playwright import Axe  # pyright: ignore[reportMissingTypeStubs]
 from playwright.async_api import Page
 
+from remit import Limits
+
+# While a browser on a busy machine looks at a run, the run must not end: the default is 30 s for a delegation.
+PATIENT = Limits(root_time_ms=1_800_000, delegation_time_ms=1_500_000)
 # Rules of WCAG 2.2 up to level AA, and what the makers of axe advise besides.
 _OPTIONS = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}

@@ -7,7 +7,7 @@ from typing import Any
 from playwright.async_api import Page, Route, expect
 
 from chats import console_world
-from console_pages import signed_in
+from console_pages import PATIENT, signed_in
 from new_stores import new_store
 from remit import Brief, Hub
 from serving import serving
@@ -39,7 +39,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         file = folder / "hub.db"
-        self.hub = hub = Hub(store=file if file.exists() else new_store(file), durability="process")
+        self.hub = hub = Hub(store=file if file.exists() else new_store(file), durability="process", limits=PATIENT)
         self.go = asyncio.Event()
 
         @hub.agent("clerk")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from console_pages import signed_in, usable_in_both_looks
+from console_pages import PATIENT, signed_in, usable_in_both_looks
 from long_runs import long_run
 from new_stores import new_store
 from remit import Answer, Brief, Hub, Usage
@@ -21,7 +21,7 @@ class Office:
     """A hub whose boss asks a clerk, a careless one and a waiter, who waits until it is let go."""
 
     def __init__(self, folder: Path) -> None:
-        self.hub = hub = Hub(store=new_store(folder / "hub.db"), durability="process")
+        self.hub = hub = Hub(store=new_store(folder / "hub.db"), durability="process", limits=PATIENT)
         self.go = asyncio.Event()
         self.waits = asyncio.Event()
 

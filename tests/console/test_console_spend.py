@@ -5,12 +5,13 @@ import csv
 import re
 from pathlib import Path
 
+from msgspec.structs import replace
 from playwright.async_api import Page, expect
 
-from console_pages import signed_in, usable_in_both_looks
+from console_pages import PATIENT, signed_in, usable_in_both_looks
 from new_stores import new_store
 from past_runs import write_past_runs
-from remit import Brief, Hub, Limits
+from remit import Brief, Hub
 from remit.agents.model_prices import PriceBook
 from remit.documents.spend import Pricing
 from remit.policy.prices import Price
@@ -21,7 +22,7 @@ PRICES = Pricing(price=PriceBook({"acme:large": Price(input=3.0, output=15.0)}, 
 
 async def test_an_operator_finds_out_who_spent_what_and_takes_it_along_as_a_file(page: Page, tmp_path: Path) -> None:
     gate = asyncio.Event()
-    limits = Limits(user_tokens_per_day=100_000)
+    limits = replace(PATIENT, user_tokens_per_day=100_000)
     hub = Hub(name="office", store=new_store(tmp_path / "hub.db"), durability="process", limits=limits)
 
     @hub.agent("waiter")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from playwright.async_api import Page, expect
 
-from console_pages import signed_in, usable_in_both_looks
+from console_pages import PATIENT, signed_in, usable_in_both_looks
 from new_stores import new_store
 from remit import Brief, Code, Hub, RemitError, Step, Workflow, fault
 from serving import serving
 
 
 async def test_a_person_watches_the_steps_of_a_workflow(page: Page, tmp_path: Path) -> None:
-    hub = Hub(store=new_store(tmp_path / "hub.db"), durability="process")
+    hub = Hub(store=new_store(tmp_path / "hub.db"), durability="process", limits=PATIENT)
     begun, go_on = asyncio.Event(), asyncio.Event()
     tried: list[int] = []
 

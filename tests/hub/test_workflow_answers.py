@@ -40,14 +40,21 @@ async def test_of_a_step_that_ran_out_of_time_what_was_finished_is_told(hub: Hub
         await asyncio.Event().wait()
         return "never"
 
-    steps = (Step(name="quick", agent="a"), Step(name="checked", agent="slow", time_ms=50))
-    hub.workflow(Workflow(name="trip", steps=steps))
+    times = (50, 3_000, 60_000)  # a busy machine may begin a step only after the shorter ones
+    for time_ms in times:
+        steps = (Step(name="quick", agent="a"), Step(name="checked", agent="slow", time_ms=time_ms))
+        hub.workflow(Workflow(name=f"trip-{time_ms}", steps=steps))
+    told = ""
     async with hub:
-        response = await hub.ask("trip", "go", user="u")
-    assert response.status is Status.PARTIAL
-    assert "## Checked\n\nThe first is right." in response.result
-    assert "- Checked: not finished; it took too long. It can be tried again." in response.result
-    assert "- Checked: without two, three." in response.result
+        for time_ms in times:
+            response = await hub.ask(f"trip-{time_ms}", "go", user="u")
+            assert response.status is Status.PARTIAL
+            told = response.result
+            if "The first" in told:
+                break
+    assert "## Checked\n\nThe first is right." in told
+    assert "- Checked: not finished; it took too long. It can be tried again." in told
+    assert "- Checked: without two, three." in told
 
 
 async def test_if_the_step_that_matters_is_not_done_only_that_is_told(hub: Hub) -> None:

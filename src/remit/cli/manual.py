@@ -42,7 +42,7 @@ class ManualPage(NamedTuple):
         return _for_terminals(self.path.read_text(encoding="utf-8"))
 
 
-class Section(NamedTuple):
+class PageSection(NamedTuple):
     """A heading and the text below it, up to the next heading."""
 
     level: int
@@ -78,7 +78,7 @@ def anchor_of(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def sections(text: str) -> Iterator[Section]:
+def sections(text: str) -> Iterator[PageSection]:
     """Yield the sections of a page, without those that are lines of an example."""
     level, title, lines, fence = 0, "", list[str](), ""
     for line in text.splitlines():
@@ -87,10 +87,10 @@ def sections(text: str) -> Iterator[Section]:
             fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
         heading = None if fence or mark else _HEADING.match(line)
         if heading:
-            yield Section(level, title, "\n".join(lines))
+            yield PageSection(level, title, "\n".join(lines))
             level, title, lines = len(heading[1]), heading[2], []
         lines.append(line)
-    yield Section(level, title, "\n".join(lines))
+    yield PageSection(level, title, "\n".join(lines))
 
 
 def part_of(text: str, anchor: str) -> str | None:
@@ -106,7 +106,7 @@ def part_of(text: str, anchor: str) -> str | None:
     return "\n".join(part) or None
 
 
-def matches(words: str) -> Iterator[tuple[ManualPage, Section]]:
+def matches(words: str) -> Iterator[tuple[ManualPage, PageSection]]:
     """Yield the sections in which all of the words occur; those with a word in their heading come first."""
     wanted = words.lower().split()
     found = [
