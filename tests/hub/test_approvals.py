@@ -36,7 +36,8 @@ from remit.policy.verdict import Finding
 from remit.protocol.records import Approval
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Decision, Question
-from remit.testing.samples import ManualClock
+from remit.testing.memory import MemoryStore
+from remit.testing.samples import ManualClock, a_request
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
@@ -218,6 +219,28 @@ async def test_nobody_answers_in_time_and_the_question_is_gone(make_hub: MakeHub
     assert reply.fault is not None
     assert (code_of(reply), team.given) == (Code.APPROVAL_DECLINED, [])
     assert "within 50 ms" in reply.fault.message
+
+
+async def test_a_question_whose_time_is_over_before_it_is_stored_stays_over() -> None:
+    """Decision 4: an agent that is run again meets the refusal that it met before."""
+    stored, stores = MemoryStore(), asyncio.Event()
+    await stored.open()
+
+    class SlowInbox(MemoryStore):
+        async def put(self, question: Question) -> Question:
+            await stores.wait()
+            return await stored.put(question)
+
+    question = Question(id="1.1-5", text="Pay?", request=a_request(), asked_ms=1, expires_ms=2)
+    asking = asyncio.create_task(InboxApprover(SlowInbox())(question))
+    await asyncio.sleep(0)
+    asking.cancel()  # as the time limit does
+    await asyncio.sleep(0)
+    stores.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await stored.put(replace(question, expires_ms=600_000)) == question
+    await stored.close()
 
 
 async def test_whoever_answered_in_time_did_though_nobody_looked_before_it_was_over(

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from remit.protocol.codec import checked
@@ -56,7 +57,7 @@ class InboxApprover:
 
     async def __call__(self, question: Question) -> Decision:
         # A question from before a restart has less time left than a new one would.
-        kept = await self._inbox.put(question)
+        kept = await self._put(question)
         async with asyncio.timeout(max(0, kept.expires_ms - self._wall_ms()) / 1_000):
             while True:
                 for _ in range(PUT_AGAIN):
@@ -65,6 +66,16 @@ class InboxApprover:
                     await asyncio.sleep(POLL_S)
                 # A hub that lost this run without knowing it may have withdrawn the question.
                 await self._inbox.put(kept)
+
+    async def _put(self, question: Question) -> Question:
+        """Put a question into the inbox, also if its time ends meanwhile: a restart then finds that it is over."""
+        putting = asyncio.ensure_future(self._inbox.put(question))
+        try:
+            return await asyncio.shield(putting)
+        except asyncio.CancelledError:
+            with suppress(Exception):  # whoever cancelled it learns of the store's error by themselves
+                await putting
+            raise
 
 
 def first_of(approvers: Sequence[Approver]) -> Approver:
