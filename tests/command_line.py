@@ -16,7 +16,8 @@ __all__ = ["REMIT", "document", "environment", "make_team", "remit"]
 
 def environment(**more: str) -> dict[str, str]:
     """Return the variables of this process without those that would change what is printed."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("REMIT_", "_REMIT_"))}
+    changing = ("REMIT_", "_REMIT_", "COLUMNS", "LINES", "FORCE_COLOR")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(changing)}
     return {**kept, "NO_COLOR": "1", "PYTHONWARNINGS": "error", **more}
 
 
