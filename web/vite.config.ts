@@ -13,7 +13,13 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    rolldownOptions: { input: ["index.html", "docs.html"] },
   },
   // `npm run dev` serves the page with hot reload beside a running `remit serve --console`.
-  server: { proxy: { "/v1": "http://127.0.0.1:8080" } },
+  server: {
+    proxy: {
+      "/v1": "http://127.0.0.1:8080",
+      "/openapi.json": "http://127.0.0.1:8080",
+    },
+  },
 });

@@ -272,6 +272,19 @@ def opened(link: str, **headers: str) -> tuple[int, str]:
 
 
 @built
+def test_the_access_log_of_all_workers_is_one_file_or_standard_error(team: Path) -> None:
+    with serving("--workers", "2", "--set", 'serve.access_log="access.jsonl"') as server:
+        for _ in range(4):
+            assert server.get("/v1/agents")[0] == 200
+    lines = [json.loads(each) for each in (team / "access.jsonl").read_text().splitlines()]
+    assert [(each["path"], each["status"], each["client"]) for each in lines] == [("/v1/agents", 200, "local")] * 4
+    with serving("--access-log") as server:
+        assert server.get("/v1/agents")[0] == 200
+        server.process.send_signal(signal.SIGTERM)
+        said = server.process.communicate(timeout=PATIENCE_S)[1]
+    assert '"path":"/v1/agents","status":200' in said
+
+
 def test_the_console_is_served_with_a_link_that_counts_once_for_all_workers(team: Path) -> None:
     with serving("--console", "--workers", "2") as server:
         assert server.said["console"] == f"{server.said['address']}/"

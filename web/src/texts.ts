@@ -55,6 +55,7 @@ export const texts = {
     notes: "Notes",
     theme: "Theme",
     themes: { system: "As the system", light: "Light", dark: "Dark" },
+    api: "API reference",
     signOut: "Sign out",
     signedInAs: (name: string) => `Signed in as ${name}`,
     readOnly: "read only",

@@ -21,6 +21,13 @@ from remit.cli.options import json_option, team_options
     help="Worker processes, to use several cores.  [default: from the team file, or 1]",
 )
 @click.option("--console", is_flag=True, help="Serve the console for browsers, too, and print a link to it.")
+@click.option(
+    "--access-log",
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE]",
+    help="Write a line of JSON per request to a file, or to standard error.  [default: from the team file, or none]",
+)
 @click.option("--link", "links", is_flag=True, help="Print a link to the console of the running server, and end.")
 @click.option("--client", metavar="NAME", help="With --link: the client to sign in as.  [default: the only one]")
 @click.option("--worker", "place", hidden=True, help="The place of a worker process among those of a server.")
@@ -32,6 +39,7 @@ def serve(
     port: int | None,
     workers: int | None,
     console: bool,
+    access_log: str | None,
     links: bool,
     client: str | None,
     place: str | None,
@@ -81,12 +89,13 @@ def serve(
         if place is None and workers > 1:
             from remit.cli.drive.workers import run_workers  # most servers are one process
 
-            given = [("--host", host), ("--team", team_file), *(("--set", each) for each in overrides)]
+            given = [("--host", host), ("--access-log", access_log), ("--team", team_file)]
+            given += [("--set", each) for each in overrides]
             arguments = [word for name, value in given if value is not None for word in (name, str(value))]
             arguments += ["--verbose"] * verbose + ["--console"] * console
             work = run_workers(team, host, port, workers, arguments, shown)
         else:
-            work = run_server(team, host, port, shown, place, console=console)
+            work = run_server(team, host, port, shown, place, console=console, access_log=access_log)
         code, stuck = running.run(work, fast_loop(tls=team.serve.certificate is not None))
         if stuck:
             running.leave(code)

@@ -24,6 +24,7 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.server.access import token_in
+from remit.server.access_log import AccessLog
 from remit.server.app import Api
 from remit.server.console.hosts import ConsoleHosts
 from remit.server.server import Server
@@ -45,6 +46,8 @@ MOST_KEYS = 1_000_000
 FETCH_S = 10.0
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
+STDERR = "-"
+"""The name of standard error, for the access log."""
 TOKEN_FILE = "serve.token"
 LOCAL_CLIENT = "local"
 """The name of whoever has the token in that file."""
@@ -70,9 +73,10 @@ async def serving(
     bound: socket.socket | None = None,
     place: WorkerPlace | None = None,
     console: bool = False,
+    access_log: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncGenerator[TeamServer, None]:
-    """Open a team's hub and make its server; *host*, *port* and *console* override the team file.
+    """Open a team's hub and make its server; *host*, *port*, *console* and *access_log* override the team file.
 
     A worker process is given the socket that all workers share, *bound*, and its *place* among them.
     """
@@ -94,6 +98,7 @@ async def serving(
                 team, environ=environ, held=held, shared=place is not None, takes=True, reloaded=present.replace
             ) as hub,
             _device_of(team, hub, environ),
+            _access_log(team, access_log) as lines,
         ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
             authenticator = authenticator_of(
@@ -118,6 +123,7 @@ async def serving(
                 hosts=hosts,
                 policy=FileTeamPolicy(hub, present, environ),
                 pricing=pricing_of(team),
+                access_log=lines,
             )
             server = Server(
                 api,
@@ -155,6 +161,24 @@ async def _device_of(team: Team, hub: Engine, environ: Mapping[str, str]) -> Asy
         except RemitError as error:
             log.warning("agents on other devices cannot be called: %s", error.fault.message)
         yield
+
+
+@asynccontextmanager
+async def _access_log(team: Team, named: str | None) -> AsyncGenerator[AccessLog | None]:
+    """Open the access log while the block lasts, if there is to be one; *named* is `-` or a file."""
+    section = team.serve.access_log
+    if named is None and isinstance(section, str):
+        named = str(team.folder / section)
+    elif named is None and section:
+        named = STDERR
+    if named is None:
+        yield None
+        return
+    opened = AccessLog(None if named == STDERR else Path(named))
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 def local_client(token: str) -> KnownSender:

@@ -88,6 +88,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/mcp"): _KNOWN,
     ("DELETE", "/mcp"): _KNOWN,
     ("GET", "/openapi.json"): _ANYONE,
+    ("GET", "/docs"): _ANYONE,
     ("GET", "/healthz"): _ANYONE,
     ("GET", "/readyz"): _ANYONE,
     ("GET", "/.well-known/agent-card.json"): _ANYONE,

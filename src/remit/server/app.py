@@ -16,9 +16,11 @@ from remit.protocol.errors import Code, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.server.access import SenderGate, access_to
+from remit.server.access_log import AccessLog
 from remit.server.agent_endpoints import AgentEndpoints
 from remit.server.audit_endpoints import AuditEndpoints
 from remit.server.bodies import JSON, Receive, Scope, Send, failure_body, headers_of, send_bytes
+from remit.server.console.api_docs import PAGE, ApiDocs
 from remit.server.console.hosts import ConsoleHosts
 from remit.server.decision_endpoints import DecisionEndpoints
 from remit.server.delegation_endpoints import DelegationEndpoints
@@ -66,8 +68,10 @@ class Api:
         hosts: ConsoleHosts | None = None,
         policy: TeamPolicy | None = None,
         pricing: Pricing | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         self._hub = hub
+        self._access_log = access_log
         self.console = console
         self._workers = workers
         self.refusals = Refusals(hub, proxies=proxies)
@@ -86,7 +90,8 @@ class Api:
         self._foreign = DialectEndpoints(self.delegations)
         self._mcp = McpEndpoint(self.delegations, hosts or LOOPBACK)
         self._document = b""
-        self._ask = guarded(self._endpoints.ask, access_to("POST", "/v1/delegations"))
+        self._docs = ApiDocs()
+        self._ask = guarded(self._endpoints.ask, access_to("POST", "/v1/delegations"), "/v1/delegations")
         self.hurried = asyncio.Event()
         """Set to stop without waiting for running delegations."""
         self._a2a = None if a2a is None else _speaking(self.delegations, a2a, self.refusals)
@@ -98,8 +103,17 @@ class Api:
         hub.warm()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Route a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        """Answer a request."""
         scope[REFUSALS] = self.refusals
+        if self._access_log is None:
+            await self._answer(scope, receive, send)
+        else:
+            await self._access_log.logged(self._answer, scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Route a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        if await self._docs.sends_file(scope, send):
+            return
         if self.console is not None and await self.console.answers(scope, send):
             return
         if scope["raw_path"] == b"/v1/delegations" and scope["method"] == "POST":
@@ -145,9 +159,12 @@ class Api:
             _route("/dialects/{name}", self._foreign.speak, "POST"),
             # Clients append paths of their own to the base URL: `/.netlify/functions/chat-internal`.
             _route("/dialects/{name}/{rest:path}", self._foreign.speak, "POST"),
-            Route("/mcp", guarded(self._mcp.serve, access_to("POST", "/mcp")), methods=["GET", "POST", "DELETE"]),
+            Route(
+                "/mcp", guarded(self._mcp.serve, access_to("POST", "/mcp"), "/mcp"), methods=["GET", "POST", "DELETE"]
+            ),
             _route("/metrics", self._figures),
             _route("/openapi.json", self._openapi),
+            _route(PAGE, self._docs.page),
             _route("/healthz", self._healthz),
             _route("/readyz", self._readyz),
         ]
@@ -178,7 +195,8 @@ class Api:
         return self._metrics.page(ready=not self.delegations.draining)
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        self._document = self._document or encode(document())
+        # The sources of the types are read for it: 0.1 s, in which other requests go on.
+        self._document = self._document or await asyncio.to_thread(lambda: encode(document()))
         await send_bytes(send, 200, self._document, ((b"content-type", JSON),))
 
     async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
@@ -255,4 +273,4 @@ def _allowed(request: Request) -> list[str]:
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
-    return Route(path, guarded(endpoint, access_to(method, path)), methods=[method])
+    return Route(path, guarded(endpoint, access_to(method, path), path), methods=[method])

@@ -21,6 +21,7 @@ from remit.server.delegations import Handle
 from remit.server.figures_openapi import TYPES as FIGURE_TYPES
 from remit.server.figures_openapi import figure_paths
 from remit.server.lookup_endpoints import AgentList, PublicCard
+from remit.server.openapi_fields import described
 from remit.server.openapi_parts import (
     Document,
     body,
@@ -29,6 +30,7 @@ from remit.server.openapi_parts import (
     in_path,
     look,
     open_to_all,
+    page,
     plain_text,
     query_parameter,
     reply,
@@ -67,6 +69,7 @@ def document() -> Document:
     """Return the OpenAPI document of the server."""
     schemas, found = msgspec.json.schema_components(_TYPES, ref_template=_TEMPLATE)
     components = _outward(published(cast("Document", as_others_read(found)), _PUBLISHED))
+    components = described(components, _TYPES, _PUBLISHED)
     # Constraints that are checked after decoding.
     components["Submission"]["properties"]["version"]["enum"] = list(VERSIONS.readable)
     components["ContextFilter"]["properties"]["roles"]["anyOf"][0]["items"] = {"enum": list(ROLES)}
@@ -261,6 +264,13 @@ def _operator_paths(ref: dict[Any, Any]) -> Document:
     return {
         "/openapi.json": {
             "get": open_to_all("openapi", "This document.", {"200": reply("The document.", {"type": "object"})})
+        },
+        "/docs": {
+            "get": open_to_all(
+                "docs",
+                "This document as a page for people.",
+                {"200": page("The page."), "503": plain_text("This installation has no page.")},
+            )
         },
         "/metrics": {"get": look("metrics", "Metrics for Prometheus.", plain_text("The metrics."), ref)},
         "/healthz": {"get": open_to_all("healthz", "Whether the process is alive.", {"200": plain_text("Alive.")})},

@@ -35,6 +35,11 @@ def plain_text(meaning: str) -> Document:
     return {"description": meaning, "content": {"text/plain": {"schema": {"type": "string"}}}}
 
 
+def page(meaning: str) -> Document:
+    """Return a response with a page for a browser."""
+    return {"description": meaning, "content": {"text/html": {"schema": {"type": "string"}}}}
+
+
 def body(schema: Document) -> Document:
     """Return a required JSON body."""
     return {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -26,6 +26,8 @@ REFUSALS = "remit.refusals"
 """The key of the ASGI scope under which the `Refusals` of the server are stored."""
 SENDER = "remit.sender"
 """The key of the ASGI scope under which the name of the authenticated sender is stored."""
+PLACE = "remit.place"
+"""The key of the ASGI scope under which the pattern of the path is stored: it says nothing of a sender."""
 DOOR = "door"
 """The run id in the records of refused requests, which have no run."""
 
@@ -253,24 +255,25 @@ def note(scope: Scope, headers: Headers, why: Fault) -> None:
 Endpoint = Callable[[Scope, Receive, Send], Any]
 
 
-def guarded(endpoint: Endpoint, access: Access | None = None) -> "Guarded":
+def guarded(endpoint: Endpoint, access: Access | None = None, place: str | None = None) -> "Guarded":
     """Return an endpoint that sends refusals as responses, and ends quietly when the client disconnects.
 
-    *access* says who may use it; None: the caller checks that.
+    *access* says who may use it; None: the caller checks that. *place* is the pattern of its path.
     """
-    return Guarded(endpoint, access)
+    return Guarded(endpoint, access, place)
 
 
 class Guarded:
     """An endpoint as an ASGI application."""
 
-    def __init__(self, endpoint: Endpoint, access: Access | None) -> None:
+    def __init__(self, endpoint: Endpoint, access: Access | None, place: str | None = None) -> None:
         self._endpoint = endpoint
         self.access = access
+        self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
-        scope[ACCESS] = self.access
+        scope[ACCESS], scope[PLACE] = self.access, self._place
         if named := scope.get("path_params"):
             # Decoded only now: an id may hold a slash that does not separate path segments.
             scope["path_params"] = {name: unquote(value) for name, value in named.items()}

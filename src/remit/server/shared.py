@@ -27,6 +27,7 @@ from remit.runtime.ports import StoreError
 from remit.server.access import BROWSER, SenderGate, token_in
 from remit.server.app import Api, no_such_thing
 from remit.server.bodies import JSON, Headers, Receive, Scope, Send, headers_of, send_bytes, send_fault
+from remit.server.console.api_docs import LOCAL_PAGES, ApiDocs
 from remit.server.console.console import Console
 from remit.server.console.endpoints import ConsoleEndpoints
 from remit.server.server import Server
@@ -149,6 +150,7 @@ class SharedApi:
         browser = browser_routes(ConsoleEndpoints(console, self._sender))
         self.routes = [*endpoints.routes(), *file_routes(state.host), *routes, *browser, described]
         self._document = b""
+        self._docs = ApiDocs()
         self._app = Starlette(
             routes=[*starlette_routes(self.routes), endpoints.unknown_act()],
             exception_handlers={HTTPException: no_such_thing},
@@ -160,6 +162,10 @@ class SharedApi:
         path = scope["raw_path"].decode("ascii")
         try:
             headers = headers_of(scope)
+            if path in LOCAL_PAGES and scope["method"] in ("GET", "HEAD"):
+                self._console.hosts.origin(headers)
+                await self._docs.page(scope, receive, send)
+                return
             if "authorization" in headers:
                 check_local(headers, port=self._port, token=self._token)
                 scope[VIA] = "api"
@@ -189,7 +195,9 @@ class SharedApi:
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/openapi.json`."""
-        self._document = self._document or encode(shared_document(self.routes))
+        if not self._document:
+            made = await asyncio.to_thread(shared_document, self.routes, beside_hub=self._make_operator is not None)
+            self._document = encode(made)
         await send_bytes(send, 200, self._document, ((b"content-type", JSON), *NO_STORE))
 
     async def open(self) -> None:

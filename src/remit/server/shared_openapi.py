@@ -10,6 +10,7 @@ from remit import __version__
 from remit.documents.schema import as_others_read
 from remit.protocol.errors import INWARD
 from remit.server.bodies import FailureBody
+from remit.server.openapi_fields import described
 from remit.server.public_devices import ConnectionView, DeviceView, ProfileView
 from remit.server.public_runs import SharedRunView, UnreadView
 from remit.server.shared_browser import OPEN
@@ -43,8 +44,8 @@ _FAILURES = {
 }
 
 
-def shared_document(routes: Iterable[SharedRoute]) -> Document:
-    """Return the OpenAPI document of these routes."""
+def shared_document(routes: Iterable[SharedRoute], *, beside_hub: bool = False) -> Document:
+    """Return the OpenAPI document of these routes; *beside_hub* links to that of the hub in the same process."""
     routes = list(routes)
     named = [each for route in routes for each in (route.takes, route.answer) if each is not None]
     types = list(dict.fromkeys([FailureBody, *EVENT_TYPES.values(), *named]))
@@ -53,12 +54,15 @@ def shared_document(routes: Iterable[SharedRoute]) -> Document:
     for name in INWARD:
         del components["Fault"]["properties"][name]
     components = {name: each for name, each in components.items() if name not in ("Origin", "SourceLine")}
+    components = described(components, types)
     ref: dict[Any, Any] = dict(zip(types, schemas, strict=True))
     paths: Document = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, ref)
+    more: Document = {"externalDocs": {"url": "/docs", "description": "The API of the hub"}} if beside_hub else {}
     return {
         "openapi": "3.1.0",
+        **more,
         "info": {
             "title": "Remit on this machine",
             "version": __version__,

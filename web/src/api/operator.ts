@@ -11,13 +11,24 @@ export interface components {
         Advice: {
             /** @default  */
             file: string;
-            /** @default false */
+            /**
+             * @description Whether the file sets the key; if not, its default holds.
+             * @default false
+             */
             is_set: boolean;
+            /** @description The key of the team file: `limits.max_depth`. */
             key: string;
-            /** @default null */
+            /**
+             * @description The line of the key, or of the section to add it to; None: neither is in the file.
+             * @default null
+             */
             line: number | null;
+            /** @description What to do, as a sentence. */
             says: string;
-            /** @default  */
+            /**
+             * @description The present value, as in the file.
+             * @default
+             */
             value: string;
         };
         /**
@@ -123,6 +134,7 @@ export interface components {
             capabilities: string[];
             concurrency: number;
             description: string;
+            /** @description `*` is everyone. */
             may_call: string[];
             name: string;
             queue: number;
@@ -154,6 +166,7 @@ export interface components {
         AnsweredApproval: {
             agreed: boolean;
             at_ms: number;
+            /** @description Who answered: the name of a person, or of the policy that answered for them. */
             by: string;
             delegation: string;
             edited: string[];
@@ -180,7 +193,10 @@ export interface components {
          * @description What became of one of several answers.
          */
         AnswerOutcome: {
-            /** @default null */
+            /**
+             * @description Why it does not count.
+             * @default null
+             */
             fault: components["schemas"]["Fault"] | null;
             /** @default null */
             given: components["schemas"]["AnswerGiven"] | null;
@@ -199,10 +215,17 @@ export interface components {
          */
         ApprovalAnswer: {
             agree: boolean;
-            /** @default  */
+            /**
+             * @description The name of the person, if the client speaks for several; it is recorded with the name of the client.
+             * @default
+             */
             by: string;
+            /** @description The digest of what the person was shown. */
             digest: string;
-            /** @default {} */
+            /**
+             * @description The edited fields and their new values, if the question allows it: `objective`, `input`.
+             * @default {}
+             */
             edits: Record<string, never>;
             /** @default  */
             reason: string;
@@ -214,8 +237,12 @@ export interface components {
         ApprovalDetail: {
             answered: components["schemas"]["AnsweredApproval"] | null;
             id: string;
+            /** @description None: the request was changed or removed since. */
             request: components["schemas"]["Request"] | null;
-            /** @enum {unknown} */
+            /**
+             * @description `over`: it expired or was withdrawn, and nobody answered.
+             * @enum {unknown}
+             */
             state: "answered" | "over" | "waiting";
             waiting: components["schemas"]["WaitingApproval"] | null;
         };
@@ -258,6 +285,7 @@ export interface components {
          */
         AuditedRow: {
             at_ms: number;
+            /** @description Whether it follows from the row before it in the hash chain; None: not checked. */
             intact: boolean | null;
             kind: components["schemas"]["Kind"];
             seq: number;
@@ -275,7 +303,7 @@ export interface components {
          * AuditFinding
          * @description One place where the record was changed: rows *first* to *last*, or checkpoints of those numbers.
          *
-         *         Both are 0 where the finding has no place.
+         *     Both are 0 where the finding has no place.
          */
         AuditFinding: {
             first: number;
@@ -288,7 +316,10 @@ export interface components {
          * @description A page of the audit log, in order.
          */
         AuditPage: {
-            /** @default null */
+            /**
+             * @description The value of `after` for the next page; None if there is none yet.
+             * @default null
+             */
             next: number | null;
             records: components["schemas"]["RecordLine"][];
         };
@@ -297,10 +328,14 @@ export interface components {
          * @description A row of the audit log, and its place in the chain.
          */
         AuditRowView: {
+            /** @description The row that the newest checkpoint signs; None: there is no checkpoint yet. */
             checkpoint: number | null;
             digest: string;
+            /** @description Whether a checkpoint covers this row. */
             is_signed: boolean;
+            /** @description The digest of the row before it; 64 zeros for the first. */
             previous: string;
+            /** @description None: the row was removed on purpose, and its digest is kept. */
             record: components["schemas"]["RecordLine"] | null;
         };
         /**
@@ -308,12 +343,18 @@ export interface components {
          * @description The newest verification of the record, and the one that is running.
          */
         AuditVerification: {
-            /** @default  */
+            /**
+             * @description Why the last verification could not be done.
+             * @default
+             */
             failure: string;
+            /** @description How far the running verification has come. */
             progress: components["schemas"]["VerificationProgress"] | null;
+            /** @description The last result; None: there is none yet. */
             result: components["schemas"]["VerifiedRecord"] | null;
             /** @enum {unknown} */
             state: "done" | "failed" | "running";
+            /** @description When the whole record was last verified; None: not since the server started. */
             whole_ms: number | null;
         };
         /**
@@ -339,6 +380,7 @@ export interface components {
          * @description The circuit breaker of the callee when the request was judged.
          */
         BreakerThen: {
+            /** @description The last outcomes of the agent before the request, the newest first. */
             before: components["schemas"]["OutcomeBefore"][];
             retry_after_ms: number | null;
             says: string;
@@ -400,30 +442,51 @@ export interface components {
          * @description Something an agent can do, by code.
          */
         Capability: {
-            /** @default null */
+            /**
+             * @description How long an answer may be reused; only for `read_only` capabilities.
+             * @default null
+             */
             cache_ms: number | null;
-            /** @default false */
+            /**
+             * @description Whether an answer may also be reused for requests that ask the same in other words.
+             * @default false
+             */
             cache_similar: boolean;
             code: string;
-            /** @default null */
+            /**
+             * @description When a user has to agree; None: never if it is `read_only`, else as the orchestrator says.
+             * @default null
+             */
             confirm: ("always" | "never" | "unsure") | null;
             /** @default  */
             description: string;
             /** @default [] */
             examples: string[];
-            /** @default null */
+            /**
+             * @description After how long a second agent with this capability is called too, if the first has not answered by then.
+             * @default null
+             */
             hedge_ms: number | null;
             /** @default null */
             input_schema: Record<string, never> | null;
-            /** @default false */
+            /**
+             * @description Whether users may get each other's answers.
+             * @default false
+             */
             public: boolean;
             /** @default false */
             read_only: boolean;
             /** @default null */
             result_schema: Record<string, never> | null;
-            /** @default [] */
+            /**
+             * @description Kinds of personal data that it needs (`IBAN`): it gets them raw.
+             * @default []
+             */
             sees: string[];
-            /** @default [] */
+            /**
+             * @description Fields of its input, by dotted path, that it gets raw.
+             * @default []
+             */
             sees_fields: string[];
             /** @default null */
             time_ms: number | null;
@@ -445,10 +508,13 @@ export interface components {
          * @description Time in milliseconds: what the caller had, what it passed on, and what was used.
          */
         CarvedTime: {
+            /** @description The time in which its clock stood still for a person. */
             asked: number;
             caller: number | null;
             granted: number;
+            /** @description What the caller had left, if its clock never stood still for a person. */
             left_before: number | null;
+            /** @description Of which it waited for a free slot. */
             queued: number;
             used: number | null;
         };
@@ -457,14 +523,19 @@ export interface components {
          * @description Tokens: what the caller had, what it passed on, and what became of them.
          */
         CarvedTokens: {
+            /** @description What the delegations below it used or hold. */
             below: number;
+            /** @description The caller's own grant; None: a person asked. */
             caller: number | null;
             given_back: number | null;
             granted: number;
+            /** @description What the caller could have left before this call: its grant without what its other calls used or held. */
             left_before: number | null;
             /** @default 0 */
             overrun: number;
+            /** @description What it used itself. */
             own: number | null;
+            /** @description What it used, including the delegations below it; None: not ended. */
             used: number | null;
         };
         /**
@@ -473,7 +544,9 @@ export interface components {
          */
         ChangedVerdict: {
             guard: string;
+            /** @description Its verdict with the present team; empty: the guard does not exist there. */
             now: string;
+            /** @description Its verdict with the draft; empty likewise. */
             then: string;
         };
         /**
@@ -487,11 +560,16 @@ export interface components {
          * @description What this server offers to a browser.
          */
         ConsoleInfo: {
+            /** @description The value of the header `x-remit-csrf` that every act needs; empty for a program with a token. */
             csrf: string;
-            /** @default USD */
+            /**
+             * @description The currency of all costs, which are estimates.
+             * @default USD
+             */
             currency: string;
             team: string;
             version: string;
+            /** @description The parts that are served here: `operator`, `chat`. */
             views: string[];
             who: components["schemas"]["ConsoleUser"];
         };
@@ -500,6 +578,7 @@ export interface components {
          * @description The client of the server that a browser is signed in as.
          */
         ConsoleUser: {
+            /** @description Whether it may answer questions to a person. */
             may_approve: boolean;
             name: string;
             permissions: string[];
@@ -509,7 +588,10 @@ export interface components {
          * @description Which part of the caller's conversation the callee may see; an empty one asks for the newest that fit.
          */
         ContextFilter: {
-            /** @default false */
+            /**
+             * @description Whether the content of the named files is shown, as far as there is room, and not only their names.
+             * @default false
+             */
             include_contents: boolean;
             /** @default false */
             include_summary: boolean;
@@ -517,7 +599,11 @@ export interface components {
             include_workspace: boolean;
             /** @default null */
             keywords: string[] | null;
-            /** @default null */
+            /**
+             * @description Which notes of the conversation the callee may see, never more than its caller may. None: an agent that is called
+             *     by another sees none; the agent that the user talks to sees all notes of its own session.
+             * @default null
+             */
             known: ("all" | "decisions" | "none") | null;
             /** @default null */
             last_messages: number | null;
@@ -535,6 +621,7 @@ export interface components {
         DeciderRule: {
             file: string;
             line: number | null;
+            /** @description Its place among the rules of the file, from 1. */
             number: number;
             then: string;
         };
@@ -569,6 +656,7 @@ export interface components {
          * @description Everything that is recorded about one delegation.
          */
         DelegationDetail: {
+            /** @description What to change in the team file, if it was refused or failed for a limit. */
             advice: components["schemas"]["Advice"][];
             approvals: components["schemas"]["ApprovalView"][];
             asked_ms: number;
@@ -580,6 +668,7 @@ export interface components {
             ended_ms: number | null;
             held_back: components["schemas"]["HeldBackView"];
             id: string;
+            /** @description Records about it that are not shown here, because there are too many; `GET /v1/audit` has all. */
             left_out: number;
             origin: string;
             parent: string | null;
@@ -592,6 +681,7 @@ export interface components {
             said: components["schemas"]["SaidView"][];
             session: string | null;
             shown: components["schemas"]["ShownView"];
+            /** @description How it ended; else `running`, or `asking` a person. */
             state: string;
             target: string;
             tools: components["schemas"]["ToolUseView"][];
@@ -603,31 +693,56 @@ export interface components {
          * DelegationTable
          * @description Delegations of a run, one column for each property: entry *i* of every column belongs to delegation *i*.
          *
-         *         A parent stands before its children. Names and states are numbers of entries of `names`; -1: none.
+         *     A parent stands before its children. Names and states are numbers of entries of `names`; -1: none.
          */
         DelegationTable: {
             agent: number[];
             capability: number[];
+            /** @description The error code. */
             code: number[];
-            /** @default [] */
+            /**
+             * @description Estimated cost, children included; empty if no price is known.
+             * @default []
+             */
             cost: (number | null)[];
+            /** @description Agents, capabilities, states and error codes. */
             names: string[];
+            /** @description The most important detail: the error message, the question to a person, or the last progress message. */
             note: string[];
+            /** @description The first line of the objective. */
             objective: string[];
+            /** @description The caller; -1: not known. */
             origin: number[];
+            /** @description Milliseconds of `took` in which none of its children was at work. */
             own: number[];
             /** @default [] */
             own_cost: (number | null)[];
+            /** @description Tokens spent, children not included. */
             own_tokens: number[];
-            /** @default {} */
+            /**
+             * @description The parent of each path whose parent is not the path before its last dot.
+             * @default {}
+             */
             parents: {
                 [key: string]: string;
             };
+            /**
+             * @description The path in the run without the run's id: `""` for the root, `2.1` for its grandchild. A part of the run that
+             *     another hub executed has paths of its own, which begin with `/`.
+             */
             path: string[];
+            /** @description Milliseconds from the start of the run. */
             started: number[];
+            /**
+             * @description How it ended: `success`, `partial`, `failed`, `timeout`, `refused`, `cancelled`; or where it stands: `waiting`,
+             *     `running`, `asking`; or `unknown`, `not begun`, if the run ended without recording it.
+             */
             state: number[];
+            /** @description Tokens spent, children included. */
             tokens: number[];
+            /** @description Milliseconds, so far if it has not ended, without the time that it waited for a person. */
             took: number[];
+            /** @description Number of uses of tools. */
             tools: number[];
         };
         /**
@@ -635,8 +750,10 @@ export interface components {
          * @description What would happen to a call with the limits, rules and permissions of a draft team file.
          */
         DraftExplanation: {
+            /** @description The keys in which the draft differs from the present team and which count here. */
             considered: string[];
             explanation: components["schemas"]["Explanation"];
+            /** @description The keys in which it differs and which do not count: they need a restart, or code. */
             ignored: string[];
         };
         /**
@@ -646,7 +763,9 @@ export interface components {
         ErasedUser: {
             facts: number;
             records: number;
+            /** @description The digest of the user's name under which the erasure is recorded. */
             subject: string;
+            /** @description Redacted values. */
             values: number;
         };
         /**
@@ -723,6 +842,7 @@ export interface components {
          */
         Failure: {
             fault: components["schemas"]["Fault"];
+            /** @description The same for the user who asked, without names, codes and limits. */
             summary: string;
         };
         /**
@@ -731,7 +851,10 @@ export interface components {
          */
         Fault: {
             code: components["schemas"]["Code"];
-            /** @default null */
+            /**
+             * @description The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`).
+             * @default null
+             */
             foreign: string | null;
             message: string;
             /** @default [] */
@@ -765,10 +888,13 @@ export interface components {
          * File
          * @description A file: its name, its media type, and either its content or a URL.
          *
-         *         A URL is a reference. It is passed on as it is: no hub ever fetches it.
+         *     A URL is a reference. It is passed on as it is: no hub ever fetches it.
          */
         File: {
-            /** @default null */
+            /**
+             * @description The content; base64 in JSON.
+             * @default null
+             */
             data: string | null;
             /** @default application/octet-stream */
             media_type: string;
@@ -781,6 +907,11 @@ export interface components {
          * @description A page of records that a filter selects, newest first.
          */
         FoundRecords: {
+            /**
+             * @description The value of `before` for the next page; None if there is none.
+             *
+             *     A page may be short, or empty, although there is a next one: the rows that one request looks at are limited.
+             */
             next: number | null;
             records: components["schemas"]["RecordLine"][];
         };
@@ -832,10 +963,15 @@ export interface components {
          * @description A delegation that has not ended, and where to ask for it again.
          */
         Handle: {
+            /** @description Where to follow its events. */
             events: string;
             id: string;
+            /** @description Where to get its outcome. */
             link: string;
-            /** @default  */
+            /**
+             * @description The question to a person, while it waits for one.
+             * @default
+             */
             question: string;
             run: string;
             /** @enum {unknown} */
@@ -858,11 +994,20 @@ export interface components {
             facts: string[];
             /** @default [] */
             findings: string[];
-            /** @default null */
+            /**
+             * @description The session in which the conversation so far is kept.
+             * @default null
+             */
             history: string | null;
-            /** @default  */
+            /**
+             * @description The user's request, in the user's words.
+             * @default
+             */
             original_request: string;
-            /** @default  */
+            /**
+             * @description The position in the workflow: "Step 3 of 5 (Financial Analysis)".
+             * @default
+             */
             position: string;
             /** @default [] */
             prior_agents: string[];
@@ -899,9 +1044,12 @@ export interface components {
          * @description What was held back from the callee, and by what.
          */
         HeldBackView: {
+            /** @description Further messages that were held back and are not listed: of other runs, or older ones. */
             earlier: number;
+            /** @description The context filter of the call. */
             filter: components["schemas"]["ContextFilter"] | null;
             messages: components["schemas"]["HeldBackMessageView"][];
+            /** @description Summary, workspace and notes. */
             parts: components["schemas"]["HeldBackPart"][];
             redacted: components["schemas"]["RedactedView"][];
             targets: components["schemas"]["HeldBackPart"][];
@@ -942,6 +1090,7 @@ export interface components {
             /** @default 600000 */
             approval_timeout_ms: number;
             /**
+             * @description Whether agents are by default limited to the tools and targets of their caller.
              * @default own
              * @enum {unknown}
              */
@@ -952,35 +1101,57 @@ export interface components {
             delegation_time_ms: number;
             /** @default 8000 */
             delegation_tokens: number;
-            /** @default 3000 */
+            /**
+             * @description How long a cancelled callee may take to clean up before it is abandoned.
+             * @default 3000
+             */
             grace_ms: number;
-            /** @default 1000 */
+            /**
+             * @description The most delegations of one agent in a run.
+             * @default 1000
+             */
             max_agent_delegations: number;
             /** @default 10 */
             max_chain: number;
-            /** @default 3000 */
+            /**
+             * @description The most delegations of all agents of a run together.
+             * @default 3000
+             */
             max_delegations: number;
             /** @default 5 */
             max_depth: number;
             /** @default 3 */
             max_fan_out: number;
-            /** @default 1000 */
+            /**
+             * @description The most progress reports of one delegation; later ones are dropped.
+             * @default 1000
+             */
             max_progress: number;
-            /** @default 67108864 */
+            /**
+             * @description The most bytes that the records of one run may take in the store.
+             * @default 67108864
+             */
             max_record_bytes: number;
-            /** @default 1048576 */
+            /**
+             * @description The most bytes of one answer.
+             * @default 1048576
+             */
             max_result_bytes: number;
             /** @default 300000 */
             root_time_ms: number;
             /** @default 50000 */
             root_tokens: number;
             /**
+             * @description Owner scopes that every user may refer to.
              * @default [
              *       "public"
              *     ]
              */
             shared_scopes: string[];
-            /** @default null */
+            /**
+             * @description The most tokens of one user's runs in a day (UTC), on all hubs that share a store.
+             * @default null
+             */
             user_tokens_per_day: number | null;
         };
         /**
@@ -990,13 +1161,22 @@ export interface components {
         Message: {
             /** @default 0 */
             at_ms: number;
-            /** @default  */
+            /**
+             * @description The request that it belongs to.
+             * @default
+             */
             delegation: string;
-            /** @default  */
+            /**
+             * @description Its author: `user`, or an agent.
+             * @default
+             */
             name: string;
             /** @enum {unknown} */
             role: "assistant" | "user";
-            /** @default 0 */
+            /**
+             * @description The number of the record that holds its text, which is stored once. 0: it has none here.
+             * @default 0
+             */
             seq: number;
             text: string;
             /** @default 0 */
@@ -1021,10 +1201,17 @@ export interface components {
          */
         NamedAnswer: {
             agree: boolean;
-            /** @default  */
+            /**
+             * @description The name of the person, if the client speaks for several; it is recorded with the name of the client.
+             * @default
+             */
             by: string;
+            /** @description The digest of what the person was shown. */
             digest: string;
-            /** @default {} */
+            /**
+             * @description The edited fields and their new values, if the question allows it: `objective`, `input`.
+             * @default {}
+             */
             edits: Record<string, never>;
             id: string;
             /** @default  */
@@ -1035,7 +1222,10 @@ export interface components {
          * @description A known fact of a conversation, so that no agent asks for it or works it out again.
          */
         Note: {
-            /** @default  */
+            /**
+             * @description The agent that stated it; empty: the user.
+             * @default
+             */
             by: string;
             /** @enum {unknown} */
             kind: "answer" | "constraint" | "decision" | "fact";
@@ -1111,9 +1301,15 @@ export interface components {
             capability: string | null;
             /** @default null */
             deadline_ms: number | null;
-            /** @default null */
+            /**
+             * @description The text of a draft team file; only its limits, budgets, breaker, rules and permissions count.
+             * @default null
+             */
             draft: string | null;
-            /** @default user */
+            /**
+             * @description The caller: `user`, or an agent, as if a user had asked it first.
+             * @default user
+             */
             from: string;
             /** @default null */
             input: unknown;
@@ -1204,21 +1400,33 @@ export interface components {
          * @description What a guard decided about a recorded request, as far as the record shows it.
          */
         RecordedVerdict: {
-            /** @default null */
+            /**
+             * @description The error code if it refused.
+             * @default null
+             */
             code: components["schemas"]["Code"] | null;
-            /** @default true */
+            /**
+             * @description Whether the figures are in the record; if not, they are those of the present team file.
+             * @default true
+             */
             from_record: boolean;
             guard: string;
-            /** @default  */
+            /**
+             * @description The reason, with figures.
+             * @default
+             */
             says: string;
-            /** @enum {unknown} */
+            /**
+             * @description `not_asked`: an earlier guard had refused; `unknown`: the record does not show it.
+             * @enum {unknown}
+             */
             verdict: "allow" | "ask" | "not_asked" | "refuse" | "rewrite" | "unknown";
         };
         /**
          * RecordLine
          * @description One committed record. Printed by `remit run --jsonl`, `runs watch --jsonl` and `runs export`.
          *
-         *         With `remit run --jsonl` and `remit chat --jsonl` the text of agents is also streamed in pieces.
+         *     With `remit run --jsonl` and `remit chat --jsonl` the text of agents is also streamed in pieces.
          */
         RecordLine: {
             /** @description Time in milliseconds since 1970. */
@@ -1242,6 +1450,7 @@ export interface components {
          */
         RedactedView: {
             count: number;
+            /** @description Whether the callee saw the values nevertheless, because its team lets it see this kind or field. */
             in_clear: boolean;
             kind: string;
             place: string;
@@ -1250,9 +1459,9 @@ export interface components {
          * Remit
          * @description What a callee may do and spend, for which user, and by which chain of callers.
          *
-         *         `time_ms` is the time that was left when the remit was made: a clock reading is never sent. `tools` and `targets`
-         *         bound what the callee's own card allows; None sets no further bound. `chain` holds the `agent@hub` addresses above
-         *         the callee.
+         *     `time_ms` is the time that was left when the remit was made: a clock reading is never sent. `tools` and `targets`
+         *     bound what the callee's own card allows; None sets no further bound. `chain` holds the `agent@hub` addresses above
+         *     the callee.
          */
         Remit: {
             /** @default [] */
@@ -1287,6 +1496,7 @@ export interface components {
             targets: string[] | null;
             time_ms: components["schemas"]["CarvedTime"];
             tokens: components["schemas"]["CarvedTokens"];
+            /** @description None: no bound besides the callee's own card. */
             tools: string[] | null;
         };
         /**
@@ -1300,21 +1510,36 @@ export interface components {
             context: components["schemas"]["ContextFilter"] | null;
             /** @default null */
             correlation: string | null;
-            /** @default null */
+            /**
+             * @description When it was made, in milliseconds since 1970, for people to read; no deadline depends on it.
+             * @default null
+             */
             created_ms: number | null;
-            /** @default [] */
+            /**
+             * @description Files for the callee, which it may pass on.
+             * @default []
+             */
             files: components["schemas"]["File"][];
             /** @default null */
             handoff: components["schemas"]["Handoff"] | null;
             /** @default [] */
             hints: string[];
             id: string;
-            /** @default null */
+            /**
+             * @description The full message or the capability's inputs.
+             * @default null
+             */
             input: unknown;
-            /** @default  */
+            /**
+             * @description The objective: a short goal.
+             * @default
+             */
             objective: string;
             origin: string;
-            /** @default null */
+            /**
+             * @description The delegation, and so the span, that asked for this one.
+             * @default null
+             */
             parent: string | null;
             /** @default null */
             parent_session: string | null;
@@ -1325,16 +1550,29 @@ export interface components {
             remit: components["schemas"]["Remit"];
             /** @default null */
             retry_of: string | null;
+            /** @description The trace id of the tree of delegations that this is part of. */
             run?: string;
-            /** @default null */
+            /**
+             * @description The callee's session; None starts a new one.
+             * @default null
+             */
             session: string | null;
             target: string;
-            /** @default null */
+            /**
+             * @description Its parent span in a trace that began elsewhere (W3C); None: the run is its own trace.
+             * @default null
+             */
             traceparent: string | null;
             version: string;
-            /** @default null */
+            /**
+             * @description The sender, if it came from elsewhere: a hub, or a client of this one.
+             * @default null
+             */
             via: string | null;
-            /** @default null */
+            /**
+             * @description The part of the conversation that the filter selected.
+             * @default null
+             */
             view: components["schemas"]["View"] | null;
         };
         /**
@@ -1347,6 +1585,7 @@ export interface components {
             /** @default [] */
             artifacts: components["schemas"]["Artifact"][];
             /**
+             * @description Whether the cache was consulted, and what it found: the same request, or one that asks for the same.
              * @default none
              * @enum {unknown}
              */
@@ -1359,16 +1598,23 @@ export interface components {
             duration_ms: number;
             /** @default null */
             fault: components["schemas"]["Fault"] | null;
-            /** @default [] */
+            /**
+             * @description Files that belong to the answer.
+             * @default []
+             */
             files: components["schemas"]["File"][];
             /** @default [] */
             finished: string[];
+            /** @description The id of the request. */
             id: string;
             /** @default {} */
             metadata: Record<string, never>;
             /** @default [] */
             new_facts: string[];
-            /** @default [] */
+            /**
+             * @description The agents that the answer passed through, if the callee handed the request over.
+             * @default []
+             */
             path: string[];
             /** @default 0 */
             queued_ms: number;
@@ -1377,7 +1623,10 @@ export interface components {
             /** @default null */
             result: unknown;
             run?: string;
-            /** @default null */
+            /**
+             * @description The session of the callee's conversation.
+             * @default null
+             */
             session: string | null;
             /** @default [] */
             sources: components["schemas"]["Source"][];
@@ -1392,7 +1641,10 @@ export interface components {
             /** @default {} */
             usage: components["schemas"]["Usage"];
             version: string;
-            /** @default 0 */
+            /**
+             * @description How long its clock was stopped while a person was asked.
+             * @default 0
+             */
             waited_ms: number;
             /** @default [] */
             warnings: string[];
@@ -1402,14 +1654,28 @@ export interface components {
          * @description What an act on a run has led to, without any text of the run.
          */
         RunAct: {
-            /** @default null */
+            /**
+             * @description Why, if it did not succeed.
+             * @default null
+             */
             code: components["schemas"]["Code"] | null;
-            /** @default  */
+            /**
+             * @description The delegation that was cancelled, if it was not the whole run.
+             * @default
+             */
             delegation: string;
-            /** @enum {unknown} */
+            /**
+             * @description `asked`: the process that executes the run has not confirmed yet. `over`: it had ended before. `refused`: the
+             *     retry did not start. `running`, `waiting`: there is nothing to resume.
+             * @enum {unknown}
+             */
             outcome: "asked" | "cancelled" | "over" | "refused" | "resuming" | "retried" | "running" | "waiting";
+            /** @description The run; after a retry, the new run. */
             run: string;
-            /** @default null */
+            /**
+             * @description How the run, or the delegation, ended.
+             * @default null
+             */
             status: components["schemas"]["Status"] | null;
         };
         /**
@@ -1435,9 +1701,15 @@ export interface components {
          * @description What is to be cancelled, and why.
          */
         RunCancel: {
-            /** @default null */
+            /**
+             * @description The path of a delegation, to cancel it and everything below it; None: the whole run.
+             * @default null
+             */
             delegation: string | null;
-            /** @default  */
+            /**
+             * @description The reason. It is recorded.
+             * @default
+             */
             reason: string;
         };
         /**
@@ -1446,31 +1718,61 @@ export interface components {
          */
         RunLine: {
             agent: string;
-            /** @default 0 */
+            /**
+             * @description When it ended, or when it began if it has not ended.
+             * @default 0
+             */
             changed_ms: number;
-            /** @default null */
+            /**
+             * @description The error, if it did not succeed.
+             * @default null
+             */
             code: components["schemas"]["Code"] | null;
-            /** @default  */
+            /**
+             * @description The correlation id that links it to other runs; else its own id.
+             * @default
+             */
             correlation: string;
-            /** @default null */
+            /**
+             * @description How long it took, once it has ended.
+             * @default null
+             */
             duration_ms: number | null;
             objective: string;
-            /** @default  */
+            /**
+             * @description The first 200 characters of its answer.
+             * @default
+             */
             preview: string;
-            /** @default 0 */
+            /**
+             * @description Questions to people that are not answered yet.
+             * @default 0
+             */
             questions: number;
             run: string;
             /** @default  */
             session: string;
             started_ms: number;
-            /** @enum {unknown} */
+            /**
+             * @description `silent`: the process that executes it has shown no sign of life for some seconds.
+             * @enum {unknown}
+             */
             state: "finished" | "running" | "silent" | "waiting";
-            /** @default null */
+            /**
+             * @description How it ended.
+             * @default null
+             */
             status: components["schemas"]["Status"] | null;
-            /** @default null */
+            /**
+             * @description Tokens spent, once it has ended.
+             * @default null
+             */
             tokens: number | null;
             user: string;
-            /** @default  */
+            /**
+             * @description The hub or client that sent it; empty: it started here.
+             * @default
+             */
             via: string;
         };
         /**
@@ -1478,10 +1780,17 @@ export interface components {
          * @description Runs, newest first.
          */
         RunList: {
-            /** @default null */
+            /**
+             * @description The value of `before` for the next page; absent at the end. A page may hold fewer runs than `limit`, or none, and
+             *     still have a next one: only so many are read for each.
+             * @default null
+             */
             next: string | null;
             runs: components["schemas"]["RunLine"][];
-            /** @default 0 */
+            /**
+             * @description How many runs were read to find these.
+             * @default 0
+             */
             searched: number;
         };
         /**
@@ -1504,11 +1813,16 @@ export interface components {
          * @description A run with its delegations in columns.
          */
         RunTable: {
+            /** @description The number of delegations of the run, also of those that did not change. */
             count: number;
+            /** @description The currency of all costs, which are estimates. */
             currency: string;
+            /** @description With `after`, only those that changed. */
             delegations: components["schemas"]["DelegationTable"];
+            /** @description The time at the server, in milliseconds since 1970. */
             now_ms: number;
             run: components["schemas"]["RunLine"];
+            /** @description The number of the newest record that is counted: the value of `after` for the changes since. */
             seq: number;
         };
         /**
@@ -1578,13 +1892,18 @@ export interface components {
         SessionLine: {
             agent: string;
             first_ms: number;
+            /** @description When its newest run ended, or began if it has not ended. */
             last_ms: number;
+            /** @description The number of requests and answers. */
             messages: number;
+            /** @description The objective of its newest run. */
             objective: string;
+            /** @description Its newest run. */
             run: string;
             runs: number;
             session: string;
             user: string;
+            /** @description The peer or client that sent the newest request; empty if it came from here. */
             via: string;
         };
         /**
@@ -1592,6 +1911,7 @@ export interface components {
          * @description A page of conversations, the one with the newest request first.
          */
         SessionList: {
+            /** @description The value of `before` for the next page; None if there is none. A page may be short although there is one. */
             next: number | null;
             sessions: components["schemas"]["SessionLine"][];
         };
@@ -1601,14 +1921,19 @@ export interface components {
          */
         SessionMessage: {
             at_ms: number;
+            /** @description Why it did not succeed. */
             code: components["schemas"]["Code"] | null;
+            /** @description The path of the delegation in its run. */
             delegation: string;
+            /** @description Whether the text is longer than what is shown; its delegation has all of it. */
             is_cut: boolean;
+            /** @description Who speaks: the caller of a request, the agent that answers. */
             name: string;
             /** @enum {unknown} */
             role: "assistant" | "user";
             run: string;
             seq: number;
+            /** @description How it ended, for an answer. */
             status: components["schemas"]["Status"] | null;
             text: string;
         };
@@ -1619,6 +1944,7 @@ export interface components {
         SessionView: {
             agent: string;
             messages: components["schemas"]["SessionMessage"][];
+            /** @description The value of `before` for the page of earlier messages; None if there are none. */
             next: number | null;
             notes: components["schemas"]["Note"][];
             session: string;
@@ -1643,12 +1969,19 @@ export interface components {
             notes: components["schemas"]["Note"][];
             objective: string;
             reason: string;
+            /** @description Messages that were left out because its session had them already. */
             seen_before: number;
+            /** @description The kinds of personal data that it sees in clear, by its present card. */
             sees: string[];
+            /** @description The beginning of the summary of the conversation. */
             summary: string;
+            /** @description The agents that it could call, likewise. */
             targets: string[];
+            /** @description The tokens of all of it; None: no conversation was passed on, so nothing was counted. */
             tokens: number | null;
+            /** @description The tools that it could use, by its present card and its remit. */
             tools: string[];
+            /** @description The beginning of the description of the workspace. */
             workspace: string;
         };
         /**
@@ -1757,6 +2090,7 @@ export interface components {
          */
         StepAttempt: {
             agent: string;
+            /** @description Why it did not succeed. */
             code: components["schemas"]["Code"] | null;
             delegation: string;
             duration_ms: number;
@@ -1780,8 +2114,8 @@ export interface components {
          * Submission
          * @description A request that is still to be received; every `Request` reads as one.
          *
-         *         A hub sends its remit. A client has none: it names the user, and the limits that it wants; the hub's defaults apply
-         *         to the rest.
+         *     A hub sends its remit. A client has none: it names the user, and the limits that it wants; the hub's defaults apply
+         *     to the rest.
          */
         Submission: {
             /** @default null */
@@ -1798,15 +2132,25 @@ export interface components {
             created_ms: number | null;
             /** @default null */
             deadline_ms: number | null;
-            /** @default 0 */
+            /**
+             * @description The depth of the callee, from a sender without a remit; never less than the length of its chain.
+             * @default 0
+             */
             depth: number;
-            /** @default [] */
+            /**
+             * @description Files for the callee: their content as base64, or a URL that nobody here fetches.
+             * @default []
+             */
             files: components["schemas"]["File"][];
             /** @default null */
             handoff: components["schemas"]["Handoff"] | null;
             /** @default [] */
             hints: string[];
-            /** @default null */
+            /**
+             * @description The sender's own id: if it is sent again with the same content, it is executed once. None: every
+             *     submission is new.
+             * @default null
+             */
             id: string | null;
             /** @default null */
             input: unknown;
@@ -1877,6 +2221,7 @@ export interface components {
         TeamView: {
             agents: components["schemas"]["AgentPolicy"][];
             breaker: components["schemas"]["BreakerSettings"];
+            /** @description The team file as it is on the disk, for who may `control` all agents; None: there is none, or they may not. */
             file: components["schemas"]["TeamText"] | null;
             limits: components["schemas"]["Limits"];
             tools: string[];
@@ -1936,18 +2281,27 @@ export interface components {
          * @description The result of a verification.
          */
         VerifiedRecord: {
+            /** @description Whether all findings are breaks that a hub announced, such as a new key. */
             announced: boolean;
             at_ms: number;
+            /** @description The number of valid checkpoints. */
             checkpoints: number;
+            /** @description Each place where the record was changed, at most 100. */
             findings: components["schemas"]["AuditFinding"][];
+            /** @description Public keys that signed it. Compare them with a copy kept elsewhere. */
             keys: string[];
             ok: boolean;
+            /** @description Rows whose texts were removed on purpose, as signed statements in the record say. */
             removed: number;
             rows: number;
+            /** @description The row up to which the server verified the record before; 0: all of it was verified now. */
             since: number;
+            /** @description The result in words, as `remit audit verify` prints it. */
             text: string;
             took_ms: number;
+            /** @description Records of several hubs that are durable and not in the chain yet. */
             unchained: number;
+            /** @description Rows after the last checkpoint. Truncation there would go unnoticed. */
             unprotected: number;
         };
         /**
@@ -1959,11 +2313,17 @@ export interface components {
             known: components["schemas"]["Note"][];
             /** @default [] */
             messages: components["schemas"]["Message"][];
-            /** @default [] */
+            /**
+             * @description Numbers of messages that are left out because the callee's session was shown them before.
+             * @default []
+             */
             seen: number[];
             /** @default  */
             summary: string;
-            /** @default 0 */
+            /**
+             * @description The tokens of everything that the callee is given to read: this view and the task.
+             * @default 0
+             */
             tokens: number;
             /** @default  */
             workspace: string;
@@ -1975,15 +2335,20 @@ export interface components {
         WaitingApproval: {
             asked_ms: number;
             capability: string | null;
+            /** @description The path of the call in the run. */
             delegation: string;
+            /** @description The digest of what is shown. An answer must name it, so that it cannot mean anything else. */
             digest: string;
+            /** @description The fields that may be edited before approving. */
             editable: string[];
             expires_ms: number;
             id: string;
+            /** @description Whether the client may answer it. */
             may_answer: boolean;
             objective: string;
             origin: string;
             question: string;
+            /** @description The rule of the team file that asks; None: another guard of the hub. */
             rule: components["schemas"]["DeciderRule"] | null;
             run: string;
             target: string;
@@ -1995,8 +2360,10 @@ export interface components {
          */
         WorkflowGraph: {
             agent: string;
+            /** @description The delegation of the agent that executes it. */
             delegation: string;
             name: string;
+            /** @description Whether the plan is on record. If not, the steps are known from the answer, without their dependencies. */
             planned: boolean;
             /** @enum {unknown} */
             state: "asking" | "cancelled" | "failed" | "not begun" | "not done" | "partial" | "planned" | "refused" | "running" | "skipped" | "success" | "timeout" | "unknown" | "waiting";
@@ -2007,17 +2374,22 @@ export interface components {
          * @description A step and what has become of it.
          */
         WorkflowStep: {
+            /** @description The steps that must have ended before. */
             after: string[];
+            /** @description The agent that was asked last, or will be; empty: whoever offers the capability. */
             agent: string;
             attempts: components["schemas"]["StepAttempt"][];
             capability: string;
+            /** @description Agents that are asked in turn if it fails. */
             fallback: string[];
             name: string;
             optional: boolean;
             /** @enum {unknown} */
             state: "asking" | "cancelled" | "failed" | "not begun" | "not done" | "partial" | "planned" | "refused" | "running" | "skipped" | "success" | "timeout" | "unknown" | "waiting";
             title: string;
+            /** @description The condition under which it is done; empty: always. */
             when: string;
+            /** @description Why it was skipped or did not succeed. */
             why: string;
         };
     };

@@ -9,12 +9,19 @@ export interface components {
          * @description Answer a permission request of the local agent.
          */
         AnswerRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
-            /** @default null */
+            /**
+             * @description The id of one of its choices; None: no.
+             * @default null
+             */
             choice: string | null;
             question: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -25,12 +32,16 @@ export interface components {
          * @description Send a draft, optionally edited.
          */
         ApproveRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             draft: string;
             /** @default null */
             text: string | null;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -41,9 +52,11 @@ export interface components {
          * @description An agent or a person.
          */
         AuthorView: {
+            /** @description The profile of a local agent, the shared name of a remote one, or the name of a person. */
             name: string;
             /** @enum {unknown} */
             role: "local_agent" | "remote_agent" | "user";
+            /** @description The client that a person used; empty for agents. */
             via: string;
         };
         /**
@@ -52,6 +65,7 @@ export interface components {
          */
         ChoiceView: {
             id: string;
+            /** @description `allow_once`, `allow_always`, `reject_once` or `reject_always`. */
             kind: string;
             name: string;
         };
@@ -66,9 +80,11 @@ export interface components {
          * @description The connection of this device to its gateway.
          */
         ConnectionView: {
+            /** @description When it got into this state. */
             since_ms: number;
             /** @enum {unknown} */
             state: "connected" | "connecting" | "ended" | "silent" | "waiting";
+            /** @description The reason, in a sentence for people; may be empty. */
             why: string;
         };
         /**
@@ -76,11 +92,16 @@ export interface components {
          * @description What this server offers to a browser.
          */
         ConsoleInfo: {
+            /** @description The value of the header `x-remit-csrf` that every act needs; empty for a program with a token. */
             csrf: string;
-            /** @default USD */
+            /**
+             * @description The currency of all costs, which are estimates.
+             * @default USD
+             */
             currency: string;
             team: string;
             version: string;
+            /** @description The parts that are served here: `operator`, `chat`. */
             views: string[];
             who: components["schemas"]["ConsoleUser"];
         };
@@ -89,6 +110,7 @@ export interface components {
          * @description The client of the server that a browser is signed in as.
          */
         ConsoleUser: {
+            /** @description Whether it may answer questions to a person. */
             may_approve: boolean;
             name: string;
             permissions: string[];
@@ -99,9 +121,11 @@ export interface components {
          */
         Counts: {
             devices: number;
+            /** @description Drafts that wait for approval. */
             drafts: number;
             open_runs: number;
             profiles: number;
+            /** @description Permission requests of local agents that wait for an answer. */
             questions: number;
             runs: number;
             unread: number;
@@ -114,6 +138,7 @@ export interface components {
             since_ms: number;
             /** @enum {unknown} */
             state: "answered" | "delivered" | "failed" | "read" | "taken" | "waiting";
+            /** @description Why it has failed; else empty. */
             why: string;
         };
         /**
@@ -139,6 +164,7 @@ export interface components {
             allowed: boolean;
             device: string;
             name: string;
+            /** @description Whether it has the same owner: then it may ask all agents, and all profiles may ask it. */
             own: boolean;
             profiles: string[];
             revoked: boolean;
@@ -150,16 +176,24 @@ export interface components {
          * @description A known device.
          */
         DeviceView: {
+            /** @description Whether it may contact this device on its own. */
             allowed: boolean;
+            /** @description The groups that it is in; a group can be the `device` of a new run. */
             groups: string[];
             id: string;
+            /** @description When something was heard of it last; None: not known. */
             last_heard_ms: number | null;
             name: string;
+            /** @description The agents that it shares; None: it has not said yet. */
             offers: components["schemas"]["OfferView"][] | null;
+            /** @description Whether it is marked as another device of this owner. */
             own: boolean;
+            /** @description Whether it is connected to its gateway; None: not known. */
             present: boolean | null;
             revoked: boolean;
+            /** @description Whether it shares an agent with this device, as far as this device knows: "shared with me". */
             shared: boolean;
+            /** @description Whether both owners compared codes. */
             verified: boolean;
         };
         /**
@@ -167,6 +201,7 @@ export interface components {
          * @description The text of a draft so far, while an agent writes it.
          */
         DraftPart: {
+            /** @description The id that the draft will have. */
             draft: string;
             run: string;
             text: string;
@@ -176,6 +211,7 @@ export interface components {
          * @description A draft that waits for approval; after the end of the run, one that was not sent.
          */
         DraftView: {
+            /** @description The id that an answer must name, so that it cannot mean another draft. */
             id: string;
             reviews: components["schemas"]["ReviewView"][];
             text: string;
@@ -187,6 +223,7 @@ export interface components {
          */
         EntryList: {
             entries: components["schemas"]["EntryView"][];
+            /** @description The `before` of the page with earlier entries; None: there are none. */
             next: string | null;
         };
         /**
@@ -196,15 +233,21 @@ export interface components {
         EntryView: {
             approved_by: components["schemas"]["AuthorView"] | null;
             at_ms: number;
+            /** @description How far it has come; None for replies, rejected drafts, and messages whose state is not known. */
             delivery: components["schemas"]["DeliveryView"] | null;
             edited_by: components["schemas"]["AuthorView"] | null;
+            /** @description Why it will never get a reply; empty if it may. */
             failed: string;
             files: components["schemas"]["FileView"][];
             id: string;
+            /** @description How it was released, or that it was not; None for messages of the remote agent. */
             label: ("approved" | "auto_sent" | "edited" | "yours") | "rejected" | null;
+            /** @description The draft of the agent, if a person edited it; else empty. */
             original: string;
+            /** @description Why it was rejected, as the person said it; may be empty. */
             reason: string;
             rejected_by: components["schemas"]["AuthorView"] | null;
+            /** @description The rules that asked for a review. */
             reviews: components["schemas"]["ReviewView"][];
             /** @enum {unknown} */
             role: "local_agent" | "remote_agent" | "user";
@@ -220,6 +263,7 @@ export interface components {
          */
         FailureBody: {
             fault: components["schemas"]["Fault"];
+            /** @description The same for the user who asked, without names, codes and limits. */
             summary: string;
         };
         /**
@@ -228,7 +272,10 @@ export interface components {
          */
         Fault: {
             code: components["schemas"]["Code"];
-            /** @default null */
+            /**
+             * @description The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`).
+             * @default null
+             */
             foreign: string | null;
             message: string;
             /** @default [] */
@@ -254,9 +301,11 @@ export interface components {
          * @description A file of a run.
          */
         FileView: {
+            /** @description Empty if it was refused. */
             id: string;
             media_type: string;
             name: string;
+            /** @description Why it was not taken from the other device; empty if it was. */
             refused: string;
             size: number;
         };
@@ -273,9 +322,13 @@ export interface components {
          * @description The agent speaks next.
          */
         HandBackRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -287,6 +340,7 @@ export interface components {
          */
         LimitsView: {
             active_ms: components["schemas"]["Quantity"];
+            /** @description Messages of the profile, in all of its runs, that wait for a reply. */
             calls: components["schemas"]["Quantity"];
             failures: components["schemas"]["Quantity"];
             rate: components["schemas"]["RateView"];
@@ -299,6 +353,7 @@ export interface components {
          */
         OfferView: {
             description: string;
+            /** @description The name under which it is shared: the `agent` of a run. */
             name: string;
         };
         /**
@@ -318,7 +373,10 @@ export interface components {
             agents: string[];
             /** @default null */
             code: string | null;
-            /** @default false */
+            /**
+             * @description Whether the other device has the same owner: then it may ask all agents, and all profiles may ask it.
+             * @default false
+             */
             own: boolean;
             /** @default [] */
             profiles: string[];
@@ -357,9 +415,13 @@ export interface components {
          * @description Send nothing until the run is resumed.
          */
         PauseRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -385,7 +447,9 @@ export interface components {
          * @description A local agent, and what it may do with shared agents.
          */
         ProfileView: {
+            /** @description Whether it may work with shared agents at all. */
             allowed: boolean;
+            /** @description The ids of the devices that it may work with. */
             devices: string[];
             id: string;
             max_concurrent: number;
@@ -393,8 +457,12 @@ export interface components {
             max_failures: number;
             max_tokens: number | null;
             max_turns: number;
-            /** @enum {unknown} */
+            /**
+             * @description The default mode of its runs.
+             * @enum {unknown}
+             */
             mode: "full_auto" | "manual" | "semi_auto";
+            /** @description The rules that require approval of a draft in `semi_auto`. */
             rules: string[];
         };
         /**
@@ -402,6 +470,7 @@ export interface components {
          * @description A limit, and what is used of it.
          */
         Quantity: {
+            /** @description None: there is no limit. */
             most: number | null;
             used: number;
         };
@@ -413,6 +482,7 @@ export interface components {
             choices: components["schemas"]["ChoiceView"][];
             details: string;
             id: string;
+            /** @description The kind of tool, as the agent says; may be empty. */
             kind: string;
             title: string;
         };
@@ -421,9 +491,11 @@ export interface components {
          * @description How many messages the profile may send to the device in a time.
          */
         RateView: {
+            /** @description When the current window ends and counting starts anew; None: no window is open. */
             ends_ms: number | null;
             most: number;
             used: number;
+            /** @description The time in which the messages are counted. */
             window_ms: number;
         };
         /**
@@ -431,6 +503,7 @@ export interface components {
          * @description The user has read the run up to an entry. This is no step of the run, and possible at any time.
          */
         ReadRequest: {
+            /** @description The id of the entry. */
             entry: string;
         };
         /**
@@ -438,12 +511,16 @@ export interface components {
          * @description Do not send a draft; the agent gets the reason and drafts again.
          */
         RejectRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             draft: string;
             /** @default  */
             reason: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -454,11 +531,18 @@ export interface components {
          * @description Continue, or try again after an error.
          */
         ResumeRequest: {
-            /** @default null */
+            /**
+             * @description For a run that was started without naming the agent, before it was known what the device shares.
+             * @default null
+             */
             agent: string | null;
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -477,10 +561,14 @@ export interface components {
          * @description A message of the person who has taken over.
          */
         SayRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             text: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -497,11 +585,15 @@ export interface components {
          * @description Change the mode: who sees drafts first.
          */
         SetModeRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             /** @enum {unknown} */
             mode: "full_auto" | "manual" | "semi_auto";
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -512,10 +604,14 @@ export interface components {
          * @description Change the objective.
          */
         SetObjectiveRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             objective: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -527,7 +623,9 @@ export interface components {
          */
         SharedAgentView: {
             description: string;
+            /** @description The ids of the devices that may call it. */
             devices: string[];
+            /** @description The name that other devices use. */
             name: string;
         };
         /**
@@ -535,7 +633,9 @@ export interface components {
          * @description A run in one line.
          */
         SharedRunLine: {
+            /** @description The name under which the device shares the other agent; empty: the only one that it shares. */
             agent: string;
+            /** @description When its newest message was sent or arrived; None: there is none. */
             at_ms: number | null;
             device: string;
             ended: ("done" | "max_duration_ms" | "max_failures" | "max_tokens_budget" | "max_turns" | "user") | null;
@@ -544,10 +644,12 @@ export interface components {
             mode: "full_auto" | "manual" | "semi_auto";
             objective: string;
             profile: string;
+            /** @description Permission requests of the local agent that wait for an answer. */
             questions: number;
             state: components["schemas"]["SessionState"];
             turn: number;
             unread: number;
+            /** @description Whether a draft waits for approval. */
             waits: boolean;
         };
         /**
@@ -555,6 +657,7 @@ export interface components {
          * @description A page of runs, the newest first.
          */
         SharedRunList: {
+            /** @description The `before` of the next page; None: this is the last one. */
             next: string | null;
             runs: components["schemas"]["SharedRunLine"][];
         };
@@ -563,23 +666,35 @@ export interface components {
          * @description The whole view of a run.
          */
         SharedRunView: {
+            /** @description The time spent on it so far. */
             active_ms: number;
+            /** @description The actions that are possible now. */
             acts: ("answer" | "approve" | "hand_back" | "pause" | "reject" | "resume" | "say" | "set_mode" | "set_objective" | "stop" | "take_over")[];
+            /** @description The name under which the device shares the other agent; empty: the only one that it shares. */
             agent: string;
+            /** @description The files that the next message will carry. */
             attached: components["schemas"]["FileView"][];
             banner: string;
-            /** @enum {unknown} */
+            /**
+             * @description Who speaks next.
+             * @enum {unknown}
+             */
             decides: "agent" | "person";
             device: string;
             draft: components["schemas"]["DraftView"] | null;
+            /** @description Entries before those shown here; `GET /v1/shared/runs/{run}/entries` has them. */
             earlier: number;
             ended: ("done" | "max_duration_ms" | "max_failures" | "max_tokens_budget" | "max_turns" | "user") | null;
             failure: string;
             failures: number;
             id: string;
+            /** @description Whether the clock is running. */
             is_active: boolean;
+            /** @description Replies that arrived while it is paused. */
             kept: number;
+            /** @description Those replies; each joins the timeline when the run goes on. */
             kept_replies: components["schemas"]["EntryView"][];
+            /** @description The same limits and those of the profile; None: the profile does not exist any more. */
             limits: components["schemas"]["LimitsView"] | null;
             max_duration_ms: number;
             max_failures: number;
@@ -589,13 +704,16 @@ export interface components {
             mode: "full_auto" | "manual" | "semi_auto";
             objective: string;
             profile: string;
+            /** @description What the local agent asks its user; each is answered with `answer`. */
             questions: components["schemas"]["QuestionView"][];
+            /** @description The drafts that a person rejected. Ids order them among the entries of the timeline. */
             rejected: components["schemas"]["EntryView"][];
             result: string;
             state: components["schemas"]["SessionState"];
             timeline: components["schemas"]["EntryView"][];
             tokens: number;
             turn: number;
+            /** @description Entries that the user has not read; `read` changes it. */
             unread: number;
         };
         /**
@@ -603,11 +721,14 @@ export interface components {
          * @description This device in short.
          */
         SharedStatus: {
+            /** @description None: not known. */
             connection: components["schemas"]["ConnectionView"] | null;
             counts: components["schemas"]["Counts"];
+            /** @description Its id. */
             device: string;
             name: string;
             shared: components["schemas"]["SharedAgentView"][];
+            /** @description Since when this process serves it. */
             started_ms: number;
             version: string;
         };
@@ -630,22 +751,37 @@ export interface components {
          * @description Start a run.
          */
         StartRequest: {
-            /** @default null */
+            /**
+             * @description The name under which the device shares the other agent; None: the only one that it shares.
+             * @default null
+             */
             agent: string | null;
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             /**
+             * @description Who writes the first message. With `person` the local agent is asked nothing until `hand_back`.
              * @default agent
              * @enum {unknown}
              */
             decides: "agent" | "person";
+            /** @description The id or the name of a device; or a group, of which one device is chosen. */
             device: string;
-            /** @default null */
+            /**
+             * @description None: the mode of the profile.
+             * @default null
+             */
             mode: ("full_auto" | "manual" | "semi_auto") | null;
-            /** @default null */
+            /**
+             * @description What the local agent is to reach; needed unless a person writes.
+             * @default null
+             */
             objective: string | null;
             profile: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -656,9 +792,13 @@ export interface components {
          * @description End the run.
          */
         StopRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -669,6 +809,10 @@ export interface components {
          * @description Sent to a reader once it has the current state of everything.
          */
         StreamReady: {
+            /**
+             * @description Whether it got all changes since its last event. If not, it got the current state of everything but ended runs,
+             *     and may list those.
+             */
             resumed: boolean;
         };
         /**
@@ -676,9 +820,13 @@ export interface components {
          * @description The person speaks next.
          */
         TakeOverRequest: {
-            /** @default  */
+            /**
+             * @description Who sends the command, as the audit log names them; empty: this API.
+             * @default
+             */
             by: string;
             /**
+             * @description The interface that the person uses, for the audit log.
              * @default api
              * @enum {unknown}
              */
@@ -689,9 +837,11 @@ export interface components {
          * @description How many entries the user has not read.
          */
         UnreadView: {
+            /** @description By the id of the device; devices without unread entries are left out. */
             devices: {
                 [key: string]: number;
             };
+            /** @description By the id of the run; runs without unread entries are left out. */
             runs: {
                 [key: string]: number;
             };

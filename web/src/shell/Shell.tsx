@@ -90,7 +90,7 @@ export function Shell({ children }: { children: ReactNode }) {
 }
 
 function Foot() {
-  const { who, team } = useConsole();
+  const { who, team, views } = useConsole();
   const [theme, choose] = useTheme();
   const { fail } = useAnnounce();
   const leave = async () => {
@@ -120,6 +120,9 @@ function Foot() {
               ))}
             </Menu.RadioGroup>
             <Menu.Separator />
+            <Menu.Item className="item" asChild>
+              <a href={views.includes("operator") ? "/docs" : "/docs/shared"}>{texts.shell.api}</a>
+            </Menu.Item>
             <Menu.Item className="item" onSelect={leave}>
               {texts.shell.signOut}
             </Menu.Item>

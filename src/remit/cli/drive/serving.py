@@ -25,6 +25,7 @@ async def run_server(
     place: str | None = None,
     *,
     console: bool = False,
+    access_log: str | None = None,
 ) -> int:
     """Serve a team until it is stopped, and return the exit code.
 
@@ -32,21 +33,23 @@ async def run_server(
     means that the parent is gone, and the folder for the workers' own sockets.
     """
     if place is not None:
-        return await _work(team, host, place, data, console=console)
-    async with serving(team, host=host, port=port, console=console) as up:
+        return await _work(team, host, place, data, console=console, access_log=access_log)
+    async with serving(team, host=host, port=port, console=console, access_log=access_log) as up:
         up.server.when_started = lambda: _tell(team, up, data)
         up.server.when_told = lambda: _tell_of_the_wait(up.server)
         await up.server.serve()
     return _stopped(up)
 
 
-async def _work(team: Team, host: str | None, place: str, data: Data | None, *, console: bool) -> int:
+async def _work(
+    team: Team, host: str | None, place: str, data: Data | None, *, console: bool, access_log: str | None
+) -> int:
     """Serve as one of several worker processes."""
     number, bound, life, folder = place.split(":", 3)
     own, _, workers = number.partition("/")
     where = WorkerPlace(int(own), int(workers), Path(folder))
     shared = socket.socket(fileno=int(bound))
-    async with serving(team, host=host, bound=shared, place=where, console=console) as up:
+    async with serving(team, host=host, bound=shared, place=where, console=console, access_log=access_log) as up:
         up.server.when_started = lambda: _tell(team, up, data)
         # The parent holds the other end of the pipe: it can be read once the parent is gone, however it ended.
         asyncio.get_running_loop().add_reader(int(life), _stop_without_parent, up.server, int(life))

@@ -129,6 +129,13 @@ class ServeSection(Section, frozen=True, kw_only=True):
         str | None, Meta(description="The certificate for https, a PEM file relative to the team file's folder.")
     ] = None
     private_key: Annotated[str | None, Meta(description="The private key of that certificate, a PEM file.")] = None
+    access_log: Annotated[
+        bool | str,
+        Meta(
+            description="Where to write a line of JSON for each request: `true` for standard error, or a file relative "
+            "to the team file's folder."
+        ),
+    ] = False
     console: Annotated[
         bool, Meta(description="Whether to serve the console for browsers, too; see `remit docs console`.")
     ] = False

@@ -95,10 +95,10 @@ class A2a:
     def routes(self) -> list[BaseRoute]:
         """Return the routes for an application."""
         return [
-            Route(CARD_PATH, guarded(self._default_card, access_to("GET", CARD_PATH)), methods=["GET"]),
-            Route(KEYS_PATH, guarded(self._keys, access_to("GET", KEYS_PATH)), methods=["GET"]),
+            Route(CARD_PATH, guarded(self._default_card, access_to("GET", CARD_PATH), CARD_PATH), methods=["GET"]),
+            Route(KEYS_PATH, guarded(self._keys, access_to("GET", KEYS_PATH), KEYS_PATH), methods=["GET"]),
             *(
-                Route(path, guarded(self._serve, access_to("*", path)))
+                Route(path, guarded(self._serve, access_to("*", path), path))
                 for path in ("/a2a/{agent}", "/a2a/{agent}/{path:path}")
             ),
         ]

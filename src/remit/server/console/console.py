@@ -19,6 +19,8 @@ SESSION = "remit.console.session"
 CSRF = "x-remit-csrf"
 
 _READS = ("GET", "HEAD")
+# The addresses at which a session counts.
+_KNOWN = ("/v1/", "/openapi.json")
 
 
 class Console:
@@ -76,7 +78,7 @@ class Console:
     async def _identify(self, scope: Scope, headers: Headers, path: str) -> None:
         """Put the sender of a request with a session into its scope; a token counts more than a cookie."""
         signs_in = path == ENTER or (path == SIGN_IN and scope["method"] == "POST")
-        if signs_in or BEARER.lower() in headers or PROOF.lower() in headers or not path.startswith("/v1/"):
+        if signs_in or BEARER.lower() in headers or PROOF.lower() in headers or not path.startswith(_KNOWN):
             return
         found = await self.sessions.open(self.hosts.cookie_in(headers))
         if found is None:

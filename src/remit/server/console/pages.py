@@ -8,12 +8,17 @@ from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.server.bodies import Headers, Scope, Send, quality, send_bytes
+from remit.server.refusals import PLACE
 
 BUILT = Path(__file__).parent / "built"
 _INDEX = "/index.html"
+_DOCS = "/docs.html"
 
 # The addresses of programs. Every other one is a page, if a browser asks for it.
-_PROGRAMS = ("/v1/", "/a2a/", "/dialects/", "/mcp", "/metrics", "/openapi.json", "/healthz", "/readyz", "/.well-known/")
+_PROGRAMS = (
+    *("/v1/", "/a2a/", "/dialects/", "/mcp", "/metrics", "/openapi.json", "/healthz", "/readyz", "/.well-known/"),
+    "/docs",  # for everybody, as the description that it shows
+)
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -86,8 +91,13 @@ class ConsolePages:
         is_page = path == "/" or (quality(headers, "text/html") > 0 and not path.startswith("/assets/"))
         return files.get(_INDEX) if is_page else None
 
+    def docs(self) -> ConsoleFile | None:
+        """Return the page that shows the API; None if this installation has none."""
+        return files_in(self._folder, _stamp(self._folder)).get(_DOCS)
+
     async def send(self, scope: Scope, send: Send, file: ConsoleFile, headers: Headers) -> None:
         """Send a file, in the best form that the browser takes; nothing, if the browser has it."""
+        scope[PLACE] = "/assets/{file}" if file.is_hashed else "/{page}"
         encoding, suffix = _best(headers, file)
         content = file.path.with_name(file.path.name + suffix).read_bytes()
         tag = f'"{sha256(content).hexdigest()[:32]}"'.encode()
