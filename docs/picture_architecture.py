@@ -18,6 +18,7 @@ LABELS = {
     "config": "the team file, and a hub made from it",
     "hub": "the Hub class that programs open",
     "server": "HTTP API, A2A and MCP",
+    "client": "of the HTTP API",
     "documents": "what --json prints",
     "relay": "encrypted work between devices",
     "dialects": "translations of other protocols",

@@ -11,6 +11,7 @@ from remit.config.load import parse_text, read_text
 from remit.config.refusal_advice import GoverningKey, RefusedCase, governing_keys
 from remit.config.team import Team
 from remit.config.team_draft import read_draft
+from remit.documents.api_approvals import DeciderRule
 from remit.documents.explaining import Approving, explanation, guard_lines
 from remit.documents.policy import Explanation, GuardLine
 from remit.policy.rules import matching_rule, question_of
@@ -19,7 +20,7 @@ from remit.protocol.envelope import Call, Request
 from remit.protocol.errors import Fault, RemitError
 from remit.runtime.engine import Engine
 from remit.server.delegation_views import Advice
-from remit.server.team_policy import DeciderRule, DraftExplanation, TeamText
+from remit.server.team_policy import DraftExplanation, TeamText
 
 # A longer value is looked up in the file.
 _LONGEST_VALUE = 200

@@ -6,18 +6,19 @@ import secrets
 import sys
 import time
 from collections.abc import MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.trace import place_of
-from remit.server.bodies import Receive, Scope, Send, headers_of
+from remit.server.bodies import Headers, Receive, Scope, Send, headers_of
 from remit.server.refusals import PLACE, REFUSALS, SENDER, Endpoint, Refusals
 
 REQUEST_ID = b"x-request-id"
@@ -121,10 +122,9 @@ class AccessLog:
 def _origin(scope: Scope) -> dict[str, Any]:
     """Return the address and the trace of a request."""
     refusals: Refusals = scope[REFUSALS]
-    try:
+    headers: Headers = {}
+    with suppress(RemitError):  # a header that is sent twice
         headers = headers_of(scope)
-    except RemitError:  # a header that is sent twice
-        headers = {}
     trace = place_of(headers.get("traceparent"))
     return {"address": refusals.address_of(scope, headers), "trace": None if trace is None else trace.trace}
 
@@ -137,8 +137,7 @@ class _LogFile(WatchedFileHandler):
         super().__init__(path, encoding="utf-8")
 
     def _open(self) -> TextIOWrapper:
-        made = open(self.baseFilename, "a", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))  # noqa: SIM115 - the handler closes it
-        return cast("TextIOWrapper", made)
+        return open(self.baseFilename, "a", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

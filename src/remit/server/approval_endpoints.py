@@ -3,15 +3,7 @@
 from functools import partial
 from urllib.parse import unquote
 
-from remit.policy.reception import Permission, Sender
-from remit.protocol.codec import checked, decode
-from remit.protocol.envelope import Request
-from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.protocol.records import Approval, Kind, Record, Refusal
-from remit.runtime.approvers import answer
-from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
-from remit.server.access import ACCESS, may_see, visible
-from remit.server.approval_views import (
+from remit.documents.api_approvals import (
     AnsweredApproval,
     AnswerGiven,
     AnswerOutcome,
@@ -20,9 +12,16 @@ from remit.server.approval_views import (
     ApprovalDetail,
     ApprovalList,
     SeveralAnswers,
-    digest_of,
-    waiting_view,
 )
+from remit.policy.reception import Permission, Sender
+from remit.protocol.codec import checked, decode
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.records import Approval, Kind, Record, Refusal
+from remit.runtime.approvers import answer
+from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
+from remit.server.access import ACCESS, may_see, visible
+from remit.server.approval_views import digest_of, waiting_view
 from remit.server.bodies import Receive, Scope, Send, headers_of, read_as, read_json, send_value
 from remit.server.delegations import Delegations
 from remit.server.parameters import parameter, refuse_unknown

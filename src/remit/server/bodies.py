@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from msgspec import Struct
-
+from remit.documents.api_delegations import FailureBody
 from remit.policy.reception import with_session_of_peer
 from remit.protocol.codec import MAX_BYTES, encode
 from remit.protocol.envelope import Response
@@ -29,14 +28,6 @@ BUSY_MS = 1_000
 
 JSON = b"application/json"
 _JSON_HEADER = (b"content-type", JSON)
-
-
-class FailureBody(Struct, frozen=True, kw_only=True):
-    """Why a request did not become a delegation."""
-
-    fault: Fault
-    summary: str
-    """The same for the user who asked, without names, codes and limits."""
 
 
 def failure_body(why: Fault) -> bytes:

@@ -4,8 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from remit.documents.policy import Guards
-from remit.server.approval_views import (
+from remit.documents.api_approvals import (
     AnswerGiven,
     AnswerOutcomes,
     ApprovalAnswer,
@@ -13,7 +12,8 @@ from remit.server.approval_views import (
     ApprovalList,
     SeveralAnswers,
 )
-from remit.server.bodies import FailureBody
+from remit.documents.api_delegations import FailureBody
+from remit.documents.policy import Guards
 from remit.server.delegation_views import DelegationDetail
 from remit.server.openapi_parts import Document, body, in_path, look, query_parameter, reply
 from remit.server.policy_endpoints import PolicyAnswer, PolicyQuestion, TeamView

@@ -3,9 +3,9 @@
 from functools import partial
 from urllib.parse import unquote
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.documents.api_delegations import Handle, Reason
 from remit.policy.reception import Permission, Sender, peer_name, peer_of
 from remit.protocol.codec import decode, decode_submission
 from remit.protocol.envelope import Request, Response
@@ -32,16 +32,10 @@ from remit.server.bodies import (
     send_response,
     send_value,
 )
-from remit.server.delegations import GONE, Delegations, Handle, handle_of
+from remit.server.delegations import GONE, Delegations, handle_of
 from remit.server.event_endpoints import last_event_of
 from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
-
-
-class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The reason for a cancellation."""
-
-    reason: str = ""
 
 
 class DelegationEndpoints:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from msgspec import Struct
-
+from remit.documents.api_delegations import Handle
 from remit.policy.reception import Permission, Sender
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
@@ -23,20 +22,6 @@ from remit.server.run_waiters import DisconnectWatcher, RunWaiters
 # How long to wait for the outcome after a cancel: the grace time of a callee, and a little for the network.
 CANCEL_WAIT_S = 3.5
 GONE = "the client disconnected"
-
-
-class Handle(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A delegation that has not ended, and where to ask for it again."""
-
-    id: str
-    run: str
-    state: Literal["running", "waiting"]
-    question: str = ""
-    """The question to a person, while it waits for one."""
-    link: str
-    """Where to get its outcome."""
-    events: str
-    """Where to follow its events."""
 
 
 class Delegations:

@@ -4,10 +4,9 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
-
+from remit.documents.api_delegations import AgentList, PublicCard
 from remit.policy.reception import Sender
-from remit.protocol.card import AgentCard, Capability
+from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.runtime.engine import Engine
@@ -18,21 +17,6 @@ from remit.server.delegations import Delegations
 
 MOST = 1_000
 PER_PAGE = 50
-
-
-class PublicCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What others may know of an agent: what it is for, not how it is made."""
-
-    name: str
-    version: str = "1.0"
-    description: str = ""
-    capabilities: tuple[Capability, ...] = ()
-
-
-class AgentList(Struct, frozen=True, kw_only=True):
-    """The agents that the client may ask."""
-
-    agents: tuple[PublicCard, ...]
 
 
 def public(card: AgentCard) -> PublicCard:

@@ -6,6 +6,7 @@ import msgspec
 
 from remit import __version__
 from remit.dialects import NAMES
+from remit.documents.api_delegations import AgentList, FailureBody, Handle, PublicCard, Reason
 from remit.documents.schema import as_others_read, published
 from remit.policy.context import ROLES
 from remit.protocol.codec import VERSIONS
@@ -14,13 +15,9 @@ from remit.protocol.errors import INWARD, TABLE
 from remit.protocol.records import Kind
 from remit.protocol.submission import Submission
 from remit.server.access import access_to
-from remit.server.bodies import FailureBody
 from remit.server.decision_openapi import DECISION_TYPES, decision_paths
-from remit.server.delegation_endpoints import Reason
-from remit.server.delegations import Handle
 from remit.server.figures_openapi import TYPES as FIGURE_TYPES
 from remit.server.figures_openapi import figure_paths
-from remit.server.lookup_endpoints import AgentList, PublicCard
 from remit.server.openapi_fields import described
 from remit.server.openapi_parts import (
     Document,
@@ -62,19 +59,19 @@ _TYPES = (
 _TEMPLATE = "#/components/schemas/{name}"
 
 # The published names of types that have other names in the code.
-_PUBLISHED = {"AgentList": "Agents", "FailureBody": "Failure", "PublicRun": "RunLine", "PublicRunTree": "RunTree"}
+PUBLISHED = {"AgentList": "Agents", "FailureBody": "Failure", "PublicRun": "RunLine", "PublicRunTree": "RunTree"}
 
 
 def document() -> Document:
     """Return the OpenAPI document of the server."""
     schemas, found = msgspec.json.schema_components(_TYPES, ref_template=_TEMPLATE)
-    components = _outward(published(cast("Document", as_others_read(found)), _PUBLISHED))
-    components = described(components, _TYPES, _PUBLISHED)
+    components = _outward(published(cast("Document", as_others_read(found)), PUBLISHED))
+    components = described(components, _TYPES, PUBLISHED)
     # Constraints that are checked after decoding.
     components["Submission"]["properties"]["version"]["enum"] = list(VERSIONS.readable)
     components["ContextFilter"]["properties"]["roles"]["anyOf"][0]["items"] = {"enum": list(ROLES)}
     ref: dict[Any, Any] = {
-        kind: published({"": schema}, _PUBLISHED)[""] for kind, schema in zip(_TYPES, schemas, strict=True)
+        kind: published({"": schema}, PUBLISHED)[""] for kind, schema in zip(_TYPES, schemas, strict=True)
     }
     return {
         "openapi": "3.1.0",

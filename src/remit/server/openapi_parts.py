@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from remit.documents.api_delegations import FailureBody
 from remit.protocol.remit import LONGEST_NAME
-from remit.server.bodies import FailureBody
 
 Document = dict[str, Any]
 

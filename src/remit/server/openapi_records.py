@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from remit.documents.api_sessions import SessionList, SessionView
 from remit.documents.workflows import RunWorkflows
 from remit.protocol.records import Kind
 from remit.server.audit_endpoints import AuditPage, AuditRowView, FoundRecords
 from remit.server.audit_verification import AuditVerification
 from remit.server.openapi_parts import Document, in_path, look, query_parameter, reply
-from remit.server.session_endpoints import SessionList, SessionView
 
 RECORD_TYPES = (AuditPage, AuditRowView, AuditVerification, FoundRecords, RunWorkflows, SessionList, SessionView)
 

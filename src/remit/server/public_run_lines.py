@@ -2,9 +2,8 @@
 
 from msgspec import Struct
 
-from remit.documents.run_search import RunFilter, RunStanding, preview_of
-from remit.protocol.errors import Code
-from remit.protocol.lifecycle import Status
+from remit.documents.api_runs import PublicRun
+from remit.documents.run_search import RunFilter, preview_of
 from remit.protocol.records import Refusal
 from remit.runtime.ports import RunScope, RunSummary, Store
 
@@ -12,49 +11,6 @@ from remit.runtime.ports import RunScope, RunSummary, Store
 MOST_SEARCHED = 2_000
 # As many are read at once: enough that a search is quick, and few enough that their answers fit into memory.
 PAGE = 200
-
-
-class PublicRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run in one line."""
-
-    run: str
-    user: str
-    agent: str
-    objective: str
-    started_ms: int
-    state: RunStanding
-    """`silent`: the process that executes it has shown no sign of life for some seconds."""
-    status: Status | None = None
-    """How it ended."""
-    code: Code | None = None
-    """The error, if it did not succeed."""
-    preview: str = ""
-    """The first 200 characters of its answer."""
-    tokens: int | None = None
-    """Tokens spent, once it has ended."""
-    duration_ms: int | None = None
-    """How long it took, once it has ended."""
-    changed_ms: int = 0
-    """When it ended, or when it began if it has not ended."""
-    questions: int = 0
-    """Questions to people that are not answered yet."""
-    session: str = ""
-    via: str = ""
-    """The hub or client that sent it; empty: it started here."""
-    correlation: str = ""
-    """The correlation id that links it to other runs; else its own id."""
-
-
-class RunList(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Runs, newest first."""
-
-    runs: tuple[PublicRun, ...]
-    searched: int = 0
-    """How many runs were read to find these."""
-    next: str | None = None
-    """The value of `before` for the next page; absent at the end. A page may hold fewer runs than `limit`, or none, and
-    still have a next one: only so many are read for each.
-    """
 
 
 def run_line(summary: RunSummary, questions: int = 0) -> PublicRun:

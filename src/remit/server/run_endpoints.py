@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal, TypeVar
+from typing import TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.documents.delegation_table import DelegationTable
+from remit.documents.api_runs import PublicRunTree, RunAct, RunCancel, RunList, RunResume, RunRetry, RunTable
 from remit.documents.run_search import STANDINGS, RunFilter
 from remit.documents.spend import Pricing
 from remit.policy.reception import Sender
@@ -17,8 +17,7 @@ from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Delegation, Kind, Notice
-from remit.protocol.remit import MAX_INTEGER, Name
+from remit.protocol.records import Kind, Notice
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import RunScope, RunSummary
@@ -30,73 +29,16 @@ from remit.server.compression import send_large
 from remit.server.delegations import Delegations, going_down
 from remit.server.lookup_endpoints import MOST, PER_PAGE
 from remit.server.parameters import parameter, refuse_unknown, words_of
-from remit.server.public_run_lines import PublicRun, RunList, run_line, search, summary_of
+from remit.server.public_run_lines import run_line, search, summary_of
 from remit.server.run_trees import RunTrees
 
 T = TypeVar("T", bound=Struct)
-AtLeastOne = Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
 
 _SEARCHED = (
     *("agent", "before", "code", "correlation", "limit", "q", "since_ms", "state", "status", "until_ms", "user"),
 )
 _ABSENT = -1
 _wall_ms = LoopClock().wall_ms
-
-
-class PublicRunTree(Struct, frozen=True, kw_only=True):
-    """The delegations of a run, and the outcome of each."""
-
-    run: str
-    delegations: tuple[Delegation, ...]
-
-
-class RunTable(Struct, frozen=True, kw_only=True):
-    """A run with its delegations in columns."""
-
-    run: PublicRun
-    seq: int
-    """The number of the newest record that is counted: the value of `after` for the changes since."""
-    now_ms: int
-    """The time at the server, in milliseconds since 1970."""
-    count: int
-    """The number of delegations of the run, also of those that did not change."""
-    currency: str
-    """The currency of all costs, which are estimates."""
-    delegations: DelegationTable
-    """With `after`, only those that changed."""
-
-
-class RunCancel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be cancelled, and why."""
-
-    delegation: Name | None = None
-    """The path of a delegation, to cancel it and everything below it; None: the whole run."""
-    reason: str = ""
-    """The reason. It is recorded."""
-
-
-class RunRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the new run may spend; None: what the first one had. It is never more than the hub grants."""
-
-    deadline_ms: AtLeastOne | None = None
-    max_tokens: AtLeastOne | None = None
-
-
-class RunAct(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an act on a run has led to, without any text of the run."""
-
-    run: str
-    """The run; after a retry, the new run."""
-    outcome: Literal["cancelled", "asked", "over", "retried", "refused", "resuming", "running", "waiting"]
-    """`asked`: the process that executes the run has not confirmed yet. `over`: it had ended before. `refused`: the
-    retry did not start. `running`, `waiting`: there is nothing to resume.
-    """
-    delegation: str = ""
-    """The delegation that was cancelled, if it was not the whole run."""
-    status: Status | None = None
-    """How the run, or the delegation, ended."""
-    code: Code | None = None
-    """Why, if it did not succeed."""
 
 
 class RunEndpoints:
@@ -268,10 +210,6 @@ class RunEndpoints:
     def _note(self, run: str, agent: str, text: str) -> None:
         """Record for operators who did something with a run."""
         self._hub.store.append(Kind.NOTICE, self._wall_ms(), run, run, Notice(delegation=run, agent=agent, text=text))
-
-
-class RunResume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request to resume a run, which says nothing more."""
 
 
 def _stopped(summary: RunSummary, outcome: Response | None) -> RunAct:

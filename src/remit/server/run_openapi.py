@@ -2,15 +2,14 @@
 
 from typing import Any
 
+from remit.documents.api_delegations import FailureBody
+from remit.documents.api_runs import PublicRunTree, RunAct, RunCancel, RunList, RunResume, RunRetry, RunTable
 from remit.documents.run_search import STANDINGS
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
-from remit.server.bodies import FailureBody
 from remit.server.event_endpoints import FORMS, KINDS
 from remit.server.openapi_parts import Document, body, failures, header, in_path, look, query_parameter, reply
-from remit.server.public_run_lines import RunList
-from remit.server.run_endpoints import PublicRunTree, RunAct, RunCancel, RunResume, RunRetry, RunTable
 
 RUN_TYPES = (RunList, PublicRunTree, RunTable, RunCancel, RunRetry, RunResume, RunAct)
 """The types that are read and sent."""

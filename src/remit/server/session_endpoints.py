@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from msgspec import Struct
-
+from remit.documents.api_sessions import SessionLine, SessionList, SessionMessage, SessionView
 from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Note, Request, Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, Refusal
@@ -21,66 +20,6 @@ _PER_PAGE, _MOST = 50, 200
 # A longer text is a document; the run has all of it.
 LONGEST_TEXT = 20_000
 _SAID = frozenset({Kind.STARTED, Kind.DELEGATION, Kind.RESULT, Kind.REFUSED})
-
-
-class SessionLine(Struct, frozen=True, kw_only=True):
-    """A conversation of a user with an agent."""
-
-    session: str
-    user: str
-    agent: str
-    objective: str
-    """The objective of its newest run."""
-    first_ms: int
-    last_ms: int
-    """When its newest run ended, or began if it has not ended."""
-    runs: int
-    messages: int
-    """The number of requests and answers."""
-    run: str
-    """Its newest run."""
-    via: str
-    """The peer or client that sent the newest request; empty if it came from here."""
-
-
-class SessionList(Struct, frozen=True, kw_only=True):
-    """A page of conversations, the one with the newest request first."""
-
-    sessions: tuple[SessionLine, ...]
-    next: int | None
-    """The value of `before` for the next page; None if there is none. A page may be short although there is one."""
-
-
-class SessionMessage(Struct, frozen=True, kw_only=True):
-    """A request or an answer of a conversation, as it is stored: personal values are tokens."""
-
-    seq: int
-    at_ms: int
-    role: Literal["user", "assistant"]
-    name: str
-    """Who speaks: the caller of a request, the agent that answers."""
-    text: str
-    is_cut: bool
-    """Whether the text is longer than what is shown; its delegation has all of it."""
-    run: str
-    delegation: str
-    """The path of the delegation in its run."""
-    status: Status | None
-    """How it ended, for an answer."""
-    code: Code | None
-    """Why it did not succeed."""
-
-
-class SessionView(Struct, frozen=True, kw_only=True):
-    """A conversation: its newest messages, oldest first, and its notes."""
-
-    session: str
-    user: str
-    agent: str
-    messages: tuple[SessionMessage, ...]
-    next: int | None
-    """The value of `before` for the page of earlier messages; None if there are none."""
-    notes: tuple[Note, ...]
 
 
 class SessionEndpoints:

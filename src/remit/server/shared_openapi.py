@@ -7,9 +7,9 @@ from typing import Any, cast
 import msgspec
 
 from remit import __version__
+from remit.documents.api_delegations import FailureBody
 from remit.documents.schema import as_others_read
 from remit.protocol.errors import INWARD
-from remit.server.bodies import FailureBody
 from remit.server.openapi_fields import described
 from remit.server.public_devices import ConnectionView, DeviceView, ProfileView
 from remit.server.public_runs import SharedRunView, UnreadView

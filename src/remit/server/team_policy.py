@@ -5,21 +5,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from remit.documents.api_approvals import DeciderRule
 from remit.documents.policy import Explanation, GuardLine
 from remit.protocol.envelope import Call, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.engine import Engine
 from remit.server.delegation_views import Advice
-
-
-class DeciderRule(Struct, frozen=True, kw_only=True):
-    """The rule of the team that asked."""
-
-    number: int
-    """Its place among the rules of the file, from 1."""
-    then: str
-    file: str
-    line: int | None
 
 
 class DraftExplanation(Struct, frozen=True, kw_only=True):

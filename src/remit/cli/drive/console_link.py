@@ -13,11 +13,11 @@ from remit.config.checks import secret_of
 from remit.config.load import load_team
 from remit.config.serving import TOKEN_FILE
 from remit.config.team import Team
+from remit.documents.api_delegations import FailureBody
 from remit.documents.team import ConsoleLink
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.registry import team_invalid
 from remit.server.access import token_in
-from remit.server.bodies import FailureBody
 from remit.server.public_console import LINKS, OneTimeLink
 
 ANSWER_S = 30.0

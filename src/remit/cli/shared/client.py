@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
 from remit.config.device_process import DeviceProcess, find_process
+from remit.documents.api_delegations import FailureBody
 from remit.documents.shared import SharedDraft
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -17,7 +18,6 @@ from remit.relay.bridge.ports import Mode
 from remit.relay.session.moves import Approve, Event, Reject
 from remit.relay.session.run import Person
 from remit.server.access import token_in
-from remit.server.bodies import FailureBody
 from remit.server.device_endpoints import News, OwnDeviceStatus
 from remit.server.public_console import LINKS, OneTimeLink
 from remit.server.public_devices import DeviceList, DeviceView, Profiles, ProfileView

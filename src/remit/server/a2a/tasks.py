@@ -29,6 +29,7 @@ from remit.dialects.a2a.types import (
     TaskList,
     TaskState,
 )
+from remit.documents.api_delegations import Handle
 from remit.policy.reception import Sender
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, RemitError
@@ -40,7 +41,7 @@ from remit.runtime.sessions import resumed
 from remit.server.a2a.guests import Guests, OpenTasks, is_guest
 from remit.server.a2a.push import Push
 from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, continuation_of, cut, invalid, no_task
-from remit.server.delegations import Delegations, Handle
+from remit.server.delegations import Delegations
 from remit.server.streams import KEEP_ALIVE_S, Following, ends, follow_records, is_open
 from remit.text.narration import hidden_names
 

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from remit.agents.toolbox import schema_for_models
+from remit.documents.api_delegations import FailureBody, PublicCard
 from remit.protocol.codec import convert, text_of
 from remit.protocol.envelope import Artifact, Json, Response
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
@@ -13,8 +14,6 @@ from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
-from remit.server.bodies import FailureBody
-from remit.server.lookup_endpoints import PublicCard
 from remit.text.failures import plain_failure, with_plain_summary
 
 T = TypeVar("T")

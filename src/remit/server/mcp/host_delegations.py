@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from remit.documents.api_delegations import PublicCard
 from remit.policy.reception import Sender
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
@@ -18,7 +19,7 @@ from remit.runtime.ports import Question, RunSummary
 from remit.server.access import visible
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
-from remit.server.lookup_endpoints import PublicCard, public
+from remit.server.lookup_endpoints import public
 from remit.server.mcp.arguments import DelegateTask
 from remit.server.mcp.host_log import LogLine, log_line
 

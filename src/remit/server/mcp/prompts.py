@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import mcp_types as types
 from mcp import MCPError
 
+from remit.documents.api_delegations import PublicCard
 from remit.protocol.codec import text_of
-from remit.server.lookup_endpoints import PublicCard
 
 # The protocol allows no more values in one completion.
 MOST_VALUES = 100
