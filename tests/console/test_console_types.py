@@ -20,3 +20,5 @@ def test_the_types_of_the_console_are_made_from_the_openapi_documents_of_now(tmp
     for name in ("operator.ts", "shared.ts"):
         made, kept = (tmp_path / name).read_text(), (WEB / "src" / "api" / name).read_text()
         assert made == kept, f"web/src/api/{name} is not up to date: run `npm run types` in web/"
+    package = WEB.parent / "clients" / "ts" / "src" / "api.ts"
+    assert (tmp_path / "operator.ts").read_text() == package.read_text(), "run `npm run types` in web/"

@@ -140,7 +140,7 @@ class HubConnection:
 class _Outcome(msgspec.Struct):
     """Fields of which only the outcome of a delegation has both."""
 
-    run: str
+    id: str
     status: str
 
 

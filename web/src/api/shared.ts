@@ -1,4 +1,4 @@
-// Made by `npm run types` from the OpenAPI document. Do not edit.
+// Made by `npm run types` in web/ from the OpenAPI document. Do not edit.
 
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
