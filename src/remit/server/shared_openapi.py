@@ -11,6 +11,7 @@ from remit.documents.api_delegations import FailureBody
 from remit.documents.schema import as_others_read
 from remit.protocol.errors import INWARD
 from remit.server.openapi_fields import described
+from remit.server.openapi_tags import valid
 from remit.server.public_devices import ConnectionView, DeviceView, ProfileView
 from remit.server.public_runs import SharedRunView, UnreadView
 from remit.server.shared_browser import OPEN
@@ -44,6 +45,16 @@ _FAILURES = {
 }
 
 
+# The groups of operations.
+_GROUPS = {
+    "runs": "Runs with shared agents, and the actions on them.",
+    "pairings": "Pairing with another device.",
+    "policies": "What is granted to other devices.",
+    "console": "Sessions of browsers.",
+    "device": "The device, its profiles and connections, and everything that changes.",
+}
+
+
 def shared_document(routes: Iterable[SharedRoute], *, beside_hub: bool = False) -> Document:
     """Return the OpenAPI document of these routes; *beside_hub* links to that of the hub in the same process."""
     routes = list(routes)
@@ -59,6 +70,7 @@ def shared_document(routes: Iterable[SharedRoute], *, beside_hub: bool = False) 
     paths: Document = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, ref)
+    groups = sorted({name for path in paths.values() for each in path.values() for name in each["tags"]})
     more: Document = {"externalDocs": {"url": "/docs", "description": "The API of the hub"}} if beside_hub else {}
     return {
         "openapi": "3.1.0",
@@ -67,11 +79,15 @@ def shared_document(routes: Iterable[SharedRoute], *, beside_hub: bool = False) 
             "title": "Remit on this machine",
             "version": __version__,
             "description": "Runs with shared agents, for programs and browsers of the same user on the same machine.",
+            "contact": {"name": "Remit"},
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
+        "servers": [{"url": "/", "description": "The process that this document comes from."}],
+        "tags": [{"name": name, "description": _GROUPS[name]} for name in groups],
         "security": [{"bearer": []}, {"session": []}],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": valid(components),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "session": {
@@ -90,6 +106,8 @@ def _operation(route: SharedRoute, ref: dict[Any, Any]) -> Document:
     operation: Document = {
         "operationId": route.name,
         "summary": route.summary,
+        "description": route.summary,
+        "tags": [_group(route.path)],
         "parameters": [*map(_in_path, re.findall(r"{(\w+)}", route.path)), *map(_query, route.parameters)],
         "responses": {
             str(route.status): _answer(route, ref),
@@ -106,6 +124,13 @@ def _operation(route: SharedRoute, ref: dict[Any, Any]) -> Document:
     if (route.method, route.path) in OPEN:
         operation["security"] = []
     return operation
+
+
+def _group(path: str) -> str:
+    """Return the group of an address, by its first part after `/v1/shared/`; others are about the device."""
+    _, _, first, *rest = path.split("/")
+    name = rest[0] if first == "shared" and rest else first
+    return name if name in _GROUPS else "device"
 
 
 def _answer(route: SharedRoute, ref: dict[Any, Any]) -> Document:
