@@ -76,7 +76,7 @@ async def test_what_fails_is_an_outcome_and_what_is_refused_is_a_fault(make_hub:
             (stranger.agents(), Code.UNAUTHENTICATED),
             (web.run("none"), Code.NOT_FOUND),
             (web.ask("nobody", user="anna"), Code.AGENT_NOT_FOUND),
-            (web.runs(nonsense=1), Code.MALFORMED_ENVELOPE),
+            (web.runs(state="nonsense"), Code.MALFORMED_ENVELOPE),
             (web.ask("writer", user=""), Code.MALFORMED_ENVELOPE),
         ):
             with pytest.raises(RemitError) as caught:
@@ -98,7 +98,7 @@ async def test_the_events_of_a_run_are_read_to_its_outcome(make_hub: MakeHub) ->
         again = [each async for each in web.events(outcome.run, after=first)]
         stored = [each for each in events if not isinstance(each.body, Delta)]
         assert again == stored[1:]
-        async for each in ops.all_events(after=0, run=outcome.run, kinds=["result"]):
+        async for each in ops.all_events(after=0, run=outcome.run, kinds="result"):
             assert each.outcome == outcome
             break
 

@@ -3,7 +3,7 @@
 import inspect
 import subprocess
 import sys
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -19,7 +19,7 @@ SAMPLES: dict[str, calls.ApiCall[Any]] = {
     "cancel": calls.cancel("a", "b"),
     "agents": calls.agents(),
     "agent": calls.agent("a"),
-    "runs": calls.runs({"limit": 1, "q": None}),
+    "runs": calls.runs({"limit": 1, "q": ""}),
     "run": calls.run("a"),
     "cancel_run": calls.cancel_run("a", None, ""),
     "retry_run": calls.retry_run("a", 1, None),
@@ -62,6 +62,23 @@ def test_every_call_is_an_operation_of_the_document_with_its_types() -> None:
 
 def _published(kind: type) -> str:
     return PUBLISHED.get(kind.__name__, kind.__name__)
+
+
+def test_every_parameter_of_a_query_can_be_given() -> None:
+    paths = document()["paths"]
+    for path, kind, not_here in (
+        ("/v1/runs", calls.RunQuery, set[str]()),
+        ("/v1/approvals", calls.ApprovalQuery, set[str]()),
+        ("/v1/sessions", calls.SessionQuery, set[str]()),
+        ("/v1/sessions/{id}", calls.MessageQuery, set[str]()),
+        ("/v1/events", calls.EventQuery, {"after", "form"}),
+    ):
+        told = {
+            each["name"]: {"string": str, "integer": int}[each["schema"]["type"]]
+            for each in paths[path]["get"]["parameters"]
+            if each["in"] == "query" and each["name"] not in not_here
+        }
+        assert get_type_hints(kind) == told, path
 
 
 def test_names_in_paths_and_queries_are_quoted() -> None:

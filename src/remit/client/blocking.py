@@ -5,8 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from typing import Any, TypeVar, Unpack
 
-from remit.client import calls
-from remit.client.calls import SubmissionOptions
+from remit.client.calls import ApprovalQuery, EventQuery, MessageQuery, RunQuery, SessionQuery, SubmissionOptions
 from remit.client.client import HubClient
 from remit.client.connection import DEFAULT_TIMEOUT_S
 from remit.client.streams import RunEvent
@@ -111,7 +110,7 @@ class SyncHubClient:
         """Return one agent."""
         return self._run(self._client.agent(name))
 
-    def runs(self, **query: calls.Parameter) -> RunList:
+    def runs(self, **query: Unpack[RunQuery]) -> RunList:
         """Return runs, newest first."""
         return self._run(self._client.runs(**query))
 
@@ -131,15 +130,13 @@ class SyncHubClient:
         """Resume a run whose process is gone."""
         return self._run(self._client.resume_run(run))
 
-    def all_events(
-        self, *, after: int | None = None, run: str | None = None, kinds: Sequence[str] = ()
-    ) -> Generator[RunEvent]:
+    def all_events(self, *, after: int | None = None, **query: Unpack[EventQuery]) -> Generator[RunEvent]:
         """Yield the records of all runs that this client may see, without end."""
-        return self._read(self._client.all_events(after=after, run=run, kinds=kinds))
+        return self._read(self._client.all_events(after=after, **query))
 
     # ── approvals, conversations ──────────────────────────────────────────────────────────────────────────────────────
 
-    def approvals(self, **query: calls.Parameter) -> ApprovalList:
+    def approvals(self, **query: Unpack[ApprovalQuery]) -> ApprovalList:
         """Return what waits for a person, and what was answered lately."""
         return self._run(self._client.approvals(**query))
 
@@ -163,11 +160,11 @@ class SyncHubClient:
         """Answer several questions; each has an outcome of its own."""
         return self._run(self._client.answer_several(answers))
 
-    def sessions(self, **query: calls.Parameter) -> SessionList:
+    def sessions(self, **query: Unpack[SessionQuery]) -> SessionList:
         """Return conversations, the one with the newest request first."""
         return self._run(self._client.sessions(**query))
 
-    def session(self, name: str, **query: calls.Parameter) -> SessionView:
+    def session(self, name: str, **query: Unpack[MessageQuery]) -> SessionView:
         """Return a conversation: its newest messages and its notes."""
         return self._run(self._client.session(name, **query))
 

@@ -1,6 +1,6 @@
 """The operations of the HTTP API as values: what is sent, what comes back, and whether it may be sent twice."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -25,8 +25,6 @@ from remit.protocol.remit import Priority
 from remit.protocol.submission import Submission
 
 T = TypeVar("T")
-
-Parameter = str | int | bool | None
 
 
 class SubmissionOptions(TypedDict, total=False):
@@ -53,6 +51,58 @@ class SubmissionOptions(TypedDict, total=False):
     correlation: str | None
     traceparent: str | None
     files: Sequence[File]
+
+
+class RunQuery(TypedDict, total=False):
+    """What runs are searched for; lists are separated by commas."""
+
+    q: str
+    """A part of the id, objective, answer or error message."""
+    user: str
+    agent: str
+    state: str
+    status: str
+    code: str
+    correlation: str
+    since_ms: int
+    until_ms: int
+    before: str
+    """The `next` of the page before."""
+    limit: int
+
+
+class ApprovalQuery(TypedDict, total=False):
+    """How much is listed of what was answered."""
+
+    answered: int
+
+
+class SessionQuery(TypedDict, total=False):
+    """Which conversations are listed."""
+
+    q: str
+    user: str
+    agent: str
+    since: int
+    until: int
+    before: int
+    """The `next` of the page before."""
+    limit: int
+
+
+class MessageQuery(TypedDict, total=False):
+    """Which messages of a conversation are listed."""
+
+    before: int
+    limit: int
+
+
+class EventQuery(TypedDict, total=False):
+    """Which records are followed."""
+
+    run: str
+    kinds: str
+    """Separated by commas."""
 
 
 class ApiCall(Struct, Generic[T], frozen=True, kw_only=True):
@@ -111,7 +161,7 @@ def agent(name: str) -> ApiCall[PublicCard]:
     return _call("GET", "/v1/agents/{name}", PublicCard, name=name)
 
 
-def runs(query: dict[str, Parameter]) -> ApiCall[RunList]:
+def runs(query: RunQuery) -> ApiCall[RunList]:
     """List runs."""
     return _call("GET", "/v1/runs", RunList, query=query)
 
@@ -138,7 +188,7 @@ def resume_run(name: str) -> ApiCall[RunAct]:
     return _call("POST", "/v1/runs/{run}/resume", RunAct, repeatable=True, run=name)
 
 
-def approvals(query: dict[str, Parameter]) -> ApiCall[ApprovalList]:
+def approvals(query: ApprovalQuery) -> ApiCall[ApprovalList]:
     """List questions and answers."""
     return _call("GET", "/v1/approvals", ApprovalList, query=query)
 
@@ -158,12 +208,12 @@ def answer_several(said: Sequence[NamedAnswer]) -> ApiCall[AnswerOutcomes]:
     return _call("POST", "/v1/approvals", AnswerOutcomes, body=SeveralAnswers(answers=tuple(said)))
 
 
-def sessions(query: dict[str, Parameter]) -> ApiCall[SessionList]:
+def sessions(query: SessionQuery) -> ApiCall[SessionList]:
     """List conversations."""
     return _call("GET", "/v1/sessions", SessionList, query=query)
 
 
-def session(name: str, query: dict[str, Parameter]) -> ApiCall[SessionView]:
+def session(name: str, query: MessageQuery) -> ApiCall[SessionView]:
     """Look at one conversation."""
     return _call("GET", "/v1/sessions/{id}", SessionView, query=query, id=name)
 
@@ -173,7 +223,7 @@ def events(name: str) -> ApiCall[None]:
     return _call("GET", "/v1/delegations/{id}/events", None, id=name)
 
 
-def all_events(query: dict[str, Parameter]) -> ApiCall[None]:
+def all_events(query: EventQuery) -> ApiCall[None]:
     """Follow the records of all runs."""
     return _call("GET", "/v1/events", None, query=query)
 
@@ -184,13 +234,13 @@ def _call(
     kind: Any,
     *,
     body: Struct | None = None,
-    query: dict[str, Parameter] | None = None,
+    query: Mapping[str, object] | None = None,
     headers: dict[str, str] | None = None,
     repeatable: bool = False,
     **names: str,
 ) -> ApiCall[Any]:
     path = operation.format_map({name: quote(value, safe="") for name, value in names.items()})
-    given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+    given = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
     return ApiCall(
         method=method,
         operation=operation,
@@ -200,7 +250,3 @@ def _call(
         headers=headers or {},
         repeatable=repeatable or method == "GET",
     )
-
-
-def _text(value: Parameter) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,7 +6,7 @@ from typing import Unpack
 from uuid import uuid4
 
 from remit.client import calls
-from remit.client.calls import SubmissionOptions
+from remit.client.calls import ApprovalQuery, EventQuery, MessageQuery, RunQuery, SessionQuery, SubmissionOptions
 from remit.client.connection import DEFAULT_TIMEOUT_S, HubConnection
 from remit.client.streams import RunEvent, all_events, run_events
 from remit.documents.api_approvals import (
@@ -121,7 +121,7 @@ class HubClient:
         """Return one agent."""
         return await self._connection.result(calls.agent(name))
 
-    async def runs(self, **query: calls.Parameter) -> RunList:
+    async def runs(self, **query: Unpack[RunQuery]) -> RunList:
         """Return runs, newest first. `agent`, `user`, `state`, `q`, `limit` and others select, as in `GET /v1/runs`."""
         return await self._connection.result(calls.runs(query))
 
@@ -141,17 +141,14 @@ class HubClient:
         """Resume a run whose process is gone."""
         return await self._connection.result(calls.resume_run(run))
 
-    async def all_events(
-        self, *, after: int | None = None, run: str | None = None, kinds: Sequence[str] = ()
-    ) -> AsyncGenerator[RunEvent]:
+    async def all_events(self, *, after: int | None = None, **query: Unpack[EventQuery]) -> AsyncGenerator[RunEvent]:
         """Yield the records of all runs that this client may see, without end: from now on, or after a number."""
-        query: dict[str, calls.Parameter] = {"run": run, "kinds": ",".join(kinds) or None}
         async for event in all_events(self._connection, calls.all_events(query), after):
             yield event
 
     # ── approvals, conversations ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def approvals(self, **query: calls.Parameter) -> ApprovalList:
+    async def approvals(self, **query: Unpack[ApprovalQuery]) -> ApprovalList:
         """Return what waits for a person, and what was answered lately."""
         return await self._connection.result(calls.approvals(query))
 
@@ -176,11 +173,11 @@ class HubClient:
         """Answer several questions; each has an outcome of its own."""
         return await self._connection.result(calls.answer_several(answers))
 
-    async def sessions(self, **query: calls.Parameter) -> SessionList:
+    async def sessions(self, **query: Unpack[SessionQuery]) -> SessionList:
         """Return conversations, the one with the newest request first."""
         return await self._connection.result(calls.sessions(query))
 
-    async def session(self, name: str, **query: calls.Parameter) -> SessionView:
+    async def session(self, name: str, **query: Unpack[MessageQuery]) -> SessionView:
         """Return a conversation: its newest messages and its notes."""
         return await self._connection.result(calls.session(name, query))
 

@@ -93,11 +93,14 @@ class AccessLog:
                 await send(message)
                 return
             await send(message)
-            size += len(message.get("body", b""))
+            size += 0 if scope["method"] == "HEAD" else len(message.get("body", b""))
             complete = not message.get("more_body", False) and not left
 
         try:
             await app(scope, receiving, sending)
+        except Exception:
+            status = 500 if status == GONE else status  # as the connection answers
+            raise
         finally:
             self._write(
                 AccessLine(

@@ -28,15 +28,15 @@ class ApiDocs:
 
     async def sends_file(self, scope: Scope, send: Send) -> bool:
         """Send a script, style or picture that the page asks for; return whether the request was for one."""
-        path = scope["raw_path"].decode("ascii")
-        if scope["method"] not in ("GET", "HEAD") or not path.startswith(("/assets/", "/icon.svg")):
+        raw: bytes = scope["raw_path"]
+        if not raw.startswith((b"/assets/", b"/icon.svg")) or scope["method"] not in ("GET", "HEAD"):
             return False
         try:
             headers = headers_of(scope)
         except RemitError as error:
             await send_fault(send, error.fault)
             return True
-        file = self._pages.found(scope["method"], path, headers)
+        file = self._pages.found(scope["method"], raw.decode("ascii"), headers)
         if file is None:
             return False
         await self._pages.send(scope, send, file, headers)
