@@ -1,5 +1,6 @@
 """The page that shows the API: from this server alone, under a strict policy, on every screen."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,13 @@ from aiohttp import ClientSession
 from playwright.async_api import Page, expect
 
 from console_pages import usable_in_both_looks
-from dev_command import dev
 from remit import Brief, Hub
+from remit.server.app import Api
 from remit.server.console.pages import CSP, is_built
 from remit.server.openapi import document
+from remit.server.shared import TOKEN_FILE, BrowserLinks, Changes, serve_shared
 from serving import serving
+from two_sides import two_sides
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="NOT TESTED: the console is not built here")
 
@@ -65,12 +68,19 @@ async def test_only_the_files_of_the_page_are_sent_where_there_is_no_console() -
 
 
 async def test_a_device_shows_both_of_its_apis_to_a_signed_in_browser(page: Page, tmp_path: Path) -> None:
-    with dev(tmp_path, "example") as shown:
-        await page.goto(f"{shown.said['address']}/docs")
-        await page.get_by_role("link", name="Sign in").click()
-        await page.goto(shown.said["link"])
-        await expect(page.get_by_role("navigation")).to_be_visible()
-        await page.goto(f"{shown.said['address']}/docs/shared")
-        await expect(page.get_by_role("heading", name="Remit on this machine", level=1)).to_be_visible()
-        await page.get_by_role("link", name="The API of the hub").click()
-        await expect(page.get_by_role("article", name="POST /v1/delegations", exact=True)).to_be_attached()
+    changes, links, token = Changes(), BrowserLinks(), tmp_path / TOKEN_FILE
+    async with two_sides(tmp_path, changed=changes.changed) as sides, hub_of() as hub:
+        operator = partial(Api, hub)
+        async with serve_shared(sides.host, changes, token=token, links=links, operator=operator) as address:
+            await page.goto(f"{address}/docs")
+            await expect(page.get_by_role("link", name="Sign in")).to_be_visible()
+            await page.goto(links.new())
+            await expect(page.get_by_role("navigation")).to_be_visible()
+            await page.goto(f"{address}/docs/shared")
+            await expect(page.get_by_role("heading", name="Remit on this machine", level=1)).to_be_visible()
+            await page.get_by_role("link", name="The API of the hub").click()
+            await expect(page.get_by_role("article", name="POST /v1/delegations", exact=True)).to_be_attached()
+        async with serve_shared(sides.host, changes, token=token, links=links) as address:
+            await page.goto(links.new())
+            await page.goto(f"{address}/docs")
+            await expect(page.get_by_role("heading", name="Remit on this machine", level=1)).to_be_visible()
