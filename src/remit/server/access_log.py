@@ -43,7 +43,7 @@ class AccessLine(Struct, frozen=True, kw_only=True):
     status: int
     """The status of the response; 499 if the client left before there was one."""
     ms: float
-    """From the first byte of the request to the last of the response; for a stream, how long it was read."""
+    """From the headers of the request to the end of the response; for a stream, how long it was read."""
     bytes: int
     """Size of the response body, as sent."""
     complete: bool

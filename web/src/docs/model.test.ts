@@ -54,6 +54,10 @@ describe("the page of the API", () => {
     expect(parts({ enum: ["a", 1] }, "any")).toEqual(['"a" | 1']);
     expect(limits({ type: "string", minLength: 1, maxLength: 200 })).toBe("1 to 200 characters");
     expect(limits({ type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER })).toBe("");
+    expect(limits({ type: "string", pattern: "^((a|b)(,(a|b))*)?$" })).toBe(
+      "some of a, b, separated by commas",
+    );
+    expect(limits({ type: "string", pattern: "^[0-9]+$" })).toBe("");
   });
 
   it("makes examples that end, and commands that a shell reads", () => {

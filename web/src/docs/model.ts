@@ -126,6 +126,9 @@ export function parts(schema: Schema, anything: string): Part[] {
   return [([] as string[]).concat(schema.type ?? []).join(" or ") || anything];
 }
 
+// Error codes are some fifty, and have a page of their own.
+const MOST_WORDS = 12;
+
 /** Return the limits of a value in words, such as `1 to 200 characters`. */
 export function limits(schema: Schema): string {
   const inner = schema.anyOf?.find((each) => each.type !== "null") ?? schema;
@@ -136,7 +139,11 @@ export function limits(schema: Schema): string {
     if (high === undefined) return least ? `at least ${least}${unit}` : "";
     return least === undefined || least === 0 ? `at most ${high}${unit}` : `${least} to ${high}${unit}`;
   };
+  // A list of known words, separated by commas.
+  const words = /^\^\(\(([^()]+)\)\(,\(\1\)\)\*\)\?\$$/.exec(inner.pattern ?? "")?.[1]?.split("|") ?? [];
+  const shown = words.length > MOST_WORDS ? [...words.slice(0, MOST_WORDS), "…"] : words;
   return [
+    shown.length ? `some of ${shown.join(", ")}, separated by commas` : "",
     range(inner.minimum, inner.maximum, ""),
     range(inner.minLength, inner.maxLength, " characters"),
     range(inner.minItems, inner.maxItems, " items"),
