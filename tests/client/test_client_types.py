@@ -67,7 +67,7 @@ def _published(kind: type) -> str:
 def test_every_parameter_of_a_query_can_be_given() -> None:
     paths = document()["paths"]
     for path, kind, not_here in (
-        ("/v1/runs", calls.RunQuery, set[str]()),
+        ("/v1/runs", calls.RunsQuery, set[str]()),
         ("/v1/approvals", calls.ApprovalQuery, set[str]()),
         ("/v1/sessions", calls.SessionQuery, set[str]()),
         ("/v1/sessions/{id}", calls.MessageQuery, set[str]()),

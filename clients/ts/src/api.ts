@@ -1431,7 +1431,7 @@ export interface components {
         RecordLine: {
             /** @description Time in milliseconds since 1970. */
             at_ms: number;
-            /** @description The content: an envelope, or the fields that `docs/audit.md` lists for this kind. */
+            /** @description The content: an envelope, or the fields that `remit docs audit` lists for this kind. */
             body: unknown;
             /** @description Kind of record. */
             kind: components["schemas"]["Kind"];

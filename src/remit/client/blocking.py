@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from typing import Any, TypeVar, Unpack
 
-from remit.client.calls import ApprovalQuery, EventQuery, MessageQuery, RunQuery, SessionQuery, SubmissionOptions
+from remit.client.calls import ApprovalQuery, EventQuery, MessageQuery, RunsQuery, SessionQuery, SubmissionOptions
 from remit.client.client import HubClient
 from remit.client.connection import DEFAULT_TIMEOUT_S
 from remit.client.streams import RunEvent
@@ -110,7 +110,7 @@ class SyncHubClient:
         """Return one agent."""
         return self._run(self._client.agent(name))
 
-    def runs(self, **query: Unpack[RunQuery]) -> RunList:
+    def runs(self, **query: Unpack[RunsQuery]) -> RunList:
         """Return runs, newest first."""
         return self._run(self._client.runs(**query))
 

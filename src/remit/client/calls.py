@@ -53,7 +53,7 @@ class SubmissionOptions(TypedDict, total=False):
     files: Sequence[File]
 
 
-class RunQuery(TypedDict, total=False):
+class RunsQuery(TypedDict, total=False):
     """What runs are searched for; lists are separated by commas."""
 
     q: str
@@ -161,7 +161,7 @@ def agent(name: str) -> ApiCall[PublicCard]:
     return _call("GET", "/v1/agents/{name}", PublicCard, name=name)
 
 
-def runs(query: RunQuery) -> ApiCall[RunList]:
+def runs(query: RunsQuery) -> ApiCall[RunList]:
     """List runs."""
     return _call("GET", "/v1/runs", RunList, query=query)
 

@@ -6,7 +6,7 @@ from typing import Unpack
 from uuid import uuid4
 
 from remit.client import calls
-from remit.client.calls import ApprovalQuery, EventQuery, MessageQuery, RunQuery, SessionQuery, SubmissionOptions
+from remit.client.calls import ApprovalQuery, EventQuery, MessageQuery, RunsQuery, SessionQuery, SubmissionOptions
 from remit.client.connection import DEFAULT_TIMEOUT_S, HubConnection
 from remit.client.streams import RunEvent, all_events, run_events
 from remit.documents.api_approvals import (
@@ -121,7 +121,7 @@ class HubClient:
         """Return one agent."""
         return await self._connection.result(calls.agent(name))
 
-    async def runs(self, **query: Unpack[RunQuery]) -> RunList:
+    async def runs(self, **query: Unpack[RunsQuery]) -> RunList:
         """Return runs, newest first. `agent`, `user`, `state`, `q`, `limit` and others select, as in `GET /v1/runs`."""
         return await self._connection.result(calls.runs(query))
 
