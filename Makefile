@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs screenshots lock lock-frameworks lock-model lock-deploy clean
+.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -135,6 +135,15 @@ build: $(VENV)/.ready $(VENV)-release/.ready ## Build the sdist and the wheel in
 docs: $(VENV)/.ready ## Make the pages anew that are made from the code
 	@$(BIN)/python docs/generate.py
 
+# Of which version; without it, that of the code. Each is a folder of site/.
+VERSION ?=
+
+site: .venv-site/.locked ## Build the documentation as a site into site/, and fail on any broken link (VERSION=)
+	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/python docs/site_build.py $(VERSION)
+
+site-serve: .venv-site/.locked ## Show the site at http://127.0.0.1:8000/, and build it anew with every change
+	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs serve --strict
+
 screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
 	@PYTHONPATH=tests $(BIN)/python docs/console_pictures.py
@@ -157,8 +166,12 @@ lock-deploy: $(VENV)-lock/.ready ## The same for the checks of `make test-deploy
 	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group test --group deploy --quiet $(UPGRADE) --output-file requirements-deploy.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-deploy'
 
+lock-site: $(VENV)-lock/.ready ## The same for what builds the site
+	@$(VENV)-lock/bin/uv pip compile --group site --quiet $(UPGRADE) --output-file requirements-site.lock \
+		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-site'
+
 clean: ## Remove environments, caches and results of runs
-	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/mcp_conformance/node_modules tests/acp_agents/node_modules web/node_modules src/remit/server/console/built .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/mcp_conformance/node_modules tests/acp_agents/node_modules web/node_modules src/remit/server/console/built .remit dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The tests start some hundred processes. Where Python is told to write no bytecode, each would compile anew all
@@ -211,7 +224,7 @@ $(VENV)/.chromium-ready: tests/chromium_install.py $(VENV)/.locked
 tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json tests/a2a_install.py $(VENV)/.ready
 	@$(BIN)/python tests/a2a_install.py tests/acp_agents
 
-.venv-frameworks/.locked .venv-crewai/.locked .venv-deploy/.locked: .venv-%/.locked: requirements-%.lock
+.venv-frameworks/.locked .venv-crewai/.locked .venv-deploy/.locked .venv-site/.locked: .venv-%/.locked: requirements-%.lock
 	$(call new_venv,.venv-$*)
 	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes --no-deps -r $<
 	@touch $@
