@@ -44,7 +44,10 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Give mkdocs the text that it understands."""
     uri = page.file.src_uri
     text = for_site(markdown, _places.get(uri, f"docs/{uri}"))
-    return _with_cards(text) if uri == "index.md" else text
+    if uri != "index.md":
+        return text
+    page.meta["hide"] = ["navigation"]  # the page is the navigation
+    return _with_cards(text)
 
 
 def _with_cards(text: str) -> str:
