@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from remit.documents.schema import outputs_schema
@@ -35,28 +35,31 @@ def _title(name: str, definition: dict[str, Any]) -> str:
 
 
 def _section(title: str, definition: dict[str, Any], titles: Mapping[str, str]) -> str:
+    def link(part: str) -> str:
+        return f"[{part}](#{re.sub(r'[^a-z0-9-]', '', titles[part].lower())})"
+
     head = f"\n## {title}\n\n{definition.get('description', '')}\n\n"
     if "properties" not in definition:
-        return f"{head}One of: {_takes(definition, titles)}.\n"
+        return f"{head}One of: {kind_text(definition, link)}.\n"
     rows = [
-        f"| `{name}` | {_takes(field, titles)} | {field.get('description', '')} |"
+        f"| `{name}` | {kind_text(field, link)} | {field.get('description', '')} |"
         for name, field in definition["properties"].items()
         if name != "schema"
     ]
     return head + "\n".join(("| field | is | meaning |", "|---|---|---|", *rows)) + "\n"
 
 
-def _takes(kind: dict[str, Any], titles: Mapping[str, str]) -> str:
+def kind_text(kind: dict[str, Any], link: Callable[[str], str]) -> str:
+    """Return what a JSON Schema says of a value, in words; *link* leads to a definition."""
     match kind:
         case {"$ref": str(name)}:
-            part = name.rpartition("/")[2]
-            return f"[{part}](#{re.sub(r'[^a-z0-9-]', '', titles[part].lower())})"
+            return link(name.rpartition("/")[2])
         case {"enum": values}:
             return ", ".join(f"`{json.dumps(each)}`" for each in values)
         case {"anyOf": options}:
-            return " or ".join(_takes(each, titles) for each in options)
+            return " or ".join(kind_text(each, link) for each in options)
         case {"type": "array", "items": items} if items:
-            return f"list of {_takes(items, titles)}"
+            return f"list of {kind_text(items, link)}"
         case {"type": "array"}:
             return "list"
         case {"type": str(name)}:

@@ -7,11 +7,11 @@ from remit.telemetry.exporter import FLUSH_S, MAX_BYTES
 from remit.telemetry.sinks import TIMEOUT_S
 
 HEAD = """\
-# Tracing and metrics
+# Tracing
 
 Every run is a trace, and every delegation a span in it, also where it leads through several hubs. The spans and the
-figures of a hub go to an OpenTelemetry collector, and from there to whatever shows traces: Jaeger, Tempo, Langfuse,
-Datadog and others. It needs the extra `otel`: `pip install 'remit[otel]'`.
+figures of a hub ([Metrics](metrics.md)) go to an OpenTelemetry collector, and from there to whatever shows traces:
+Jaeger, Tempo, Langfuse, Datadog and others. It needs the extra `otel`: `pip install 'remit[otel]'`.
 
 ## In a team file
 
@@ -165,19 +165,22 @@ not sampled; `bench/telemetry.py` measures both. Without `[telemetry]` nothing i
 
 | variable | what it says |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT` | where the collector is, if `endpoint` does not say it |
-| `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the whole address for spans, likewise |
-| `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` | the whole address for metrics, likewise |
-| `OTEL_EXPORTER_OTLP_HEADERS` | headers for a collector that the environment names; for no other |
-| `OTEL_EXPORTER_OTLP_CERTIFICATE` | a file of certificates by which the collector is known |
-| `OTEL_EXPORTER_OTLP_PROTOCOL` | must be `http/protobuf`, if it is set and the environment names the collector |
-| `OTEL_SERVICE_NAME` | the service, if `service` does not say it |
-| `OTEL_RESOURCE_ATTRIBUTES` | further attributes of everything that is sent |
 """
+
+VARIABLES = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "where the collector is, if `endpoint` does not say it",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the whole address for spans, likewise",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "the whole address for metrics, likewise",
+    "OTEL_EXPORTER_OTLP_HEADERS": "headers for a collector that the environment names; for no other",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": "a file of certificates by which the collector is known",
+    "OTEL_EXPORTER_OTLP_PROTOCOL": "must be `http/protobuf`, if it is set and the environment names the collector",
+    "OTEL_SERVICE_NAME": "the service, if `service` does not say it",
+    "OTEL_RESOURCE_ATTRIBUTES": "further attributes of everything that is sent",
+}
 
 
 def tracing_page() -> str:
-    """Return the page about tracing and metrics."""
+    """Return the page about tracing."""
     return HEAD + "\n".join(
         (
             _table("### Spans", "operation", names.OPERATIONS),
@@ -185,8 +188,7 @@ def tracing_page() -> str:
             _table("### Only with `content`", "attribute", names.CONTENT),
             _table("### Events", "event", names.EVENTS),
             _table("### Attributes of events", "attribute", names.EVENT_ATTRIBUTES),
-            _table("### Metrics", "metric", names.METRICS),
-            TAIL,
+            TAIL + "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items()),
         )
     )
 

@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 
 import click
 import pytest
 
-from doc_pages import page_text
+from doc_pages import ROOT, page_text
+from page_python import TOPICS, heading
 from remit.cli.main import COMMANDS, main
+from remit.config.file_trust import VARIABLE as TRUST_VARIABLE
+from remit.config.load import VARIABLE as TEAM_VARIABLE
+from remit.config.overrides import NAME as NAME_VARIABLE
 from remit.config.team import team_schema
 from remit.detectors.pipeline import KINDS
 from remit.protocol.card import AgentCard, Capability
@@ -15,6 +20,8 @@ from remit.protocol.deprecation import Renamed
 from remit.protocol.records import Kind
 from remit.runtime.brief import Brief
 from remit.runtime.delegation.guards import GUARDS, LAST
+from remit.server.openapi import document
+from remit.telemetry.names import METRICS
 
 
 def commands(parent: click.Context | None = None) -> Iterator[click.Context]:
@@ -30,6 +37,7 @@ def commands(parent: click.Context | None = None) -> Iterator[click.Context]:
 
 
 ALL = list(commands())
+PUBLIC_MODULES = ("remit", "remit.testing")
 
 
 def test_every_guard_is_in_the_table_of_guards_in_its_order() -> None:
@@ -80,3 +88,41 @@ def test_what_a_brief_offers_is_on_the_page_about_agents() -> None:
     members = {**dict.fromkeys(Brief.__slots__), **vars(Brief)}
     offered = [name for name, each in members.items() if not name.startswith("_") and not isinstance(each, Renamed)]
     assert {name for name in offered if f"brief.{name}" not in text} == set()
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_every_public_name_is_on_one_page_of_the_python_api(module: str) -> None:
+    """A new one is added to a topic in docs/page_python.py."""
+    named = [name for topic in TOPICS.values() if topic.module == module for name in topic.names.split()]
+    assert sorted(named) == sorted(import_module(module).__all__)
+    pages = "".join(page_text(page) for page in TOPICS)
+    assert [name for name in named if f"\n## {heading(name)}\n" not in pages] == []
+
+
+def test_everything_about_a_public_name_is_explained() -> None:
+    """Every name, field, property and method has its text."""
+    silent = [line for page in TOPICS for line in page_text(page).splitlines() if re.fullmatch(r"\| `.*\|\s+\|", line)]
+    assert silent == []
+    for page in ("python", *TOPICS):
+        alone = r"^(#+ .+)\n\n(?=#|\Z)|^(### .+)\n\n```py\n(?:.+\n)+?```\n+(?=#|\Z)"  # a heading; a signature
+        assert re.findall(alone, page_text(page), re.MULTILINE) == []
+
+
+def test_every_variable_that_is_read_is_on_the_page_of_variables() -> None:
+    text = page_text("environment")
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "src" / "remit").rglob("*.py"))
+    read = set(re.findall(r'\benviron(?:\.get\(|\[)"([A-Z][A-Z_]+)"', code)) | {
+        TEAM_VARIABLE,
+        TRUST_VARIABLE,
+        NAME_VARIABLE,
+    }
+    of_examples = {"RECEIPTS_DESK"}
+    assert {name for name in read - of_examples if f"`{name}`" not in text} == set()
+
+
+def test_every_kind_of_event_every_metric_and_every_endpoint_has_its_row() -> None:
+    assert [kind for kind in Kind if f"\n## {kind}\n" not in page_text("events")] == []
+    assert [name for name in METRICS if f"| `{name}` |" not in page_text("metrics")] == []
+    described: dict[str, dict[str, object]] = document()["paths"]
+    endpoints = [f"{method.upper()} {path}" for path, methods in described.items() for method in methods]
+    assert [each for each in endpoints if each[:4] != "PARA" and f"| `{each}` |" not in page_text("http")] == []

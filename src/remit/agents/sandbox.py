@@ -28,8 +28,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reads: tuple[str, ...] = ()
+    """Files and folders that it may read."""
     writes: tuple[str, ...] = ()
+    """Files and folders that it may write."""
     network: tuple[str, ...] = ()
+    """Hosts that it may reach."""
 
 
 class SandboxRights(msgspec.Struct, frozen=True, kw_only=True):

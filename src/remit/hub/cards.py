@@ -104,6 +104,7 @@ class AgentOptions(CardOptions, total=False):
     """Options of an agent that runs in this hub."""
 
     description: str | None
+    """What it is for; None: the docstring of its code."""
     tools: Collection[str]
     may_call: Collection[str]
     allow_sub_agent_calls: bool | None
@@ -111,10 +112,14 @@ class AgentOptions(CardOptions, total=False):
     concurrency: int | None
     resumable: bool
     route: bool
+    """Whether it is decided for each request if it answers itself, or another agent that it may call."""
     isolation: Literal["task", "process"]
     env: Collection[str]
+    """Variables of the environment that its process gets, besides `PATH` and the like."""
     sandbox: "Sandbox | bool"
+    """What its process can access; True: nothing but its own folder."""
     prompt: str
+    """Instructions, which its code finds in the brief."""
 
 
 class RemoteOptions(CardOptions, total=False):

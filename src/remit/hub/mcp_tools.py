@@ -21,16 +21,27 @@ class McpOptions(TypedDict, total=False):
     """Options of an MCP server."""
 
     url: str | None
+    """Its address, if it is not a command."""
     env: Mapping[str, str] | None
+    """Variables of its process, besides `PATH`, `HOME` and the like."""
     folder: Path | str | None
+    """The folder that it is started in."""
     token: str | None
+    """The token for its address."""
     safe_to_repeat: Collection[str]
+    """Tools that may be used again after a restart."""
     sees: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]]
+    """Kinds of personal data that its tools get raw: all tools, or by tool, or by argument."""
     prefix: str | None
+    """The prefix of its tools' names; None: its name."""
     time_ms: int | None
+    """The time of one use."""
     max_output: int | None
+    """The most characters of one result."""
     pins: Path | str | None
+    """The file in which its tools' descriptions are kept, to notice changes."""
     files: bool
+    """Whether results are objects with `content` and `files`."""
 
 
 class HubMcpServers:

@@ -20,18 +20,21 @@ class TelemetryOptions(TypedDict, total=False):
     """Options of a hub's spans and metrics."""
 
     headers: Mapping[str, str] | None
+    """Headers for the collector."""
     service: str | None
+    """The name of the service; default: that of the hub."""
     content: bool
-    """Default: False."""
+    """Whether texts are sent, redacted; default: False."""
     sample: float
-    """Default: 1.0, every run."""
+    """The share of runs that are traced; default: 1.0, every run."""
     metrics: bool
-    """Default: True."""
+    """Whether metrics are sent; default: True."""
     every_s: float
     """How often metrics are sent; default: 60 seconds."""
     exporter: "SpanExporter | None"
+    """An exporter of OpenTelemetry's SDK, instead of an address."""
     environ: Mapping[str, str]
-    """Default: the environment of this process."""
+    """Variables; default: the environment of this process."""
 
 
 class HubTelemetry:

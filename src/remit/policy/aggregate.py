@@ -289,12 +289,15 @@ class Blend(Struct, frozen=True, kw_only=True):
     request: str = ""
     """The user's request, in the user's words."""
     components: tuple[Component, ...]
+    """What each agent contributed."""
     conflicts: tuple[Conflict, ...] = ()
+    """Where they contradict each other."""
     glossary: Mapping[str, str] = {}
     """The one term for each variant."""
 
     @property
     def prompt(self) -> str:
+        """Instructions and material in one text."""
         return f"{self.instructions}\n\n{self.material}"
 
     @property

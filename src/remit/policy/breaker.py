@@ -39,12 +39,18 @@ class BreakerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """When to open and for how long."""
 
     failures_in_a_row: int = 5
+    """It opens after this many failures in a row."""
     failure_share: float = 0.5
+    """It also opens if this share of the calls in a window fails."""
     # A failure rate of fewer calls than this says nothing.
     at_least_calls: int = 20
+    """The share counts from this many calls in a window."""
     window_s: float = 60.0
+    """The length of a window, in seconds."""
     open_s: float = 30.0
+    """How long it stays open before a probe; the second time in a row twice as long, and so on."""
     max_open_s: float = 300.0
+    """The longest that it stays open before a probe."""
 
 
 class Breaker(Struct, frozen=True, kw_only=True):

@@ -10,9 +10,12 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of every delegation of a hub, unless an agent, a capability or a caller sets less."""
 
     max_depth: int = MAX_DEPTH
+    """How deep delegations may go below the agent that the user calls."""
     # Real chains seldom pass four; ten leaves room for a planner that calls planners.
     max_chain: int = 10
+    """The most agents between the user and a callee."""
     max_fan_out: int = 3
+    """The most delegations of one agent at once."""
     # A run has 300 s. A model answers in 0.3 s at best, so an agent can get 1,000 answers one after another, and three
     # times as many with three in flight at once. Only code that calls code in a loop reaches these limits.
     max_agent_delegations: int = 1_000
@@ -23,12 +26,17 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_record_bytes: int = 64 * 1_048_576
     """The most bytes that the records of one run may take in the store."""
     root_time_ms: int = ROOT_TIME_MS
+    """The time of a run."""
     delegation_time_ms: int = 30_000
+    """The time of a delegation, unless its caller sets it."""
     root_tokens: int = ROOT_TOKENS
+    """The tokens of a run."""
     user_tokens_per_day: int | None = None
     """The most tokens of one user's runs in a day (UTC), on all hubs that share a store."""
     delegation_tokens: int = 8_000
+    """The tokens of a delegation, unless its caller sets them."""
     context_tokens: int = CONTEXT_TOKENS
+    """The most tokens of conversation that a callee is shown."""
     max_result_bytes: int = 1_048_576
     """The most bytes of one answer."""
     max_progress: int = 1_000
@@ -36,6 +44,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     grace_ms: int = 3_000
     """How long a cancelled callee may take to clean up before it is abandoned."""
     approval_timeout_ms: int = 600_000
+    """How long a person has to answer."""
     authority: Authority = "own"
     """Whether agents are by default limited to the tools and targets of their caller."""
     shared_scopes: frozenset[str] = frozenset({"public"})

@@ -40,11 +40,11 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     `{{word}}` stands for `{word}` itself.
     """
 
-    name: StepName
-    agent: Name | None = None
-    capability: Name | None = None
-    objective: Text = ""
-    input: Json = None
+    name: StepName  # Its name, unique in the workflow.
+    agent: Name | None = None  # The agent to ask; None: whoever offers the capability.
+    capability: Name | None = None  # The capability to ask for.
+    objective: Text = ""  # What to ask for.
+    input: Json = None  # The input, with references.
     after: tuple[StepAfter, ...] = ()
     """Steps that must have ended before, besides those that it refers to; `a?`: however `a` ended."""
     when: Annotated[str, Meta(max_length=MAX_CONDITION)] | None = None
@@ -53,8 +53,8 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """Agents that are asked in turn if it fails."""
     attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 1
     """How often one agent is asked, if its fault says that a retry may help."""
-    time_ms: Count | None = None
-    tokens: Count | None = None
+    time_ms: Count | None = None  # The time for it.
+    tokens: Count | None = None  # The tokens for it.
     share: Share | None = None
     """Its share of the workflow's tokens."""
     optional: bool = False
@@ -63,7 +63,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The value of references to this step if it was skipped, or failed and steps continue without it."""
     title: str = ""
     """The progress text for the user while it runs."""
-    context: ContextFilter | None = None
+    context: ContextFilter | None = None  # Which part of the conversation it sees.
     files: bool = False
     """Whether its callee gets the files of the workflow's request."""
 
@@ -71,14 +71,14 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 class Workflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Steps, in the order of their results in the answer."""
 
-    name: Name
-    description: str = ""
-    steps: tuple[Step, ...]
+    name: Name  # Its name; it is called like an agent.
+    description: str = ""  # What it is for.
+    steps: tuple[Step, ...]  # Its steps.
     result: StepName | None = None
     """The step whose result is the workflow's; without one, all results are combined."""
     compare: tuple[StepName, ...] = ()
     """Steps that check each other: where their results contradict each other, the answer says so."""
-    examples: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()  # Requests that it is for.
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):

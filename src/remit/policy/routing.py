@@ -70,14 +70,19 @@ class Ranked(Struct, frozen=True, kw_only=True):
     """A candidate's rank and the reasons for it, for people to read."""
 
     name: str
+    """The agent."""
     quality: float
     """The probability of a success; one half if nothing is known."""
     latency_ms: int
+    """Its usual time for an answer."""
     tokens: int
+    """Its usual tokens for an answer."""
     in_flight: int
+    """How many calls it works on."""
     ago_ms: int | None = None
     """How long ago it was last heard of; None: never, as far as is known."""
     why: str
+    """The reasons, in a sentence."""
 
 
 def mean(successes: float, failures: float) -> float:

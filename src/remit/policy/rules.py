@@ -20,10 +20,15 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """A rule for matching calls: every given pattern must match, and `*` matches anything in a name."""
 
     then: Literal["allow", "ask", "refuse"]
+    """What happens to a matching call."""
     from_: Pattern = field(default="*", name="from")
+    """The caller: an agent, or `user`."""
     to: Pattern = "*"
+    """The callee."""
     capability: Pattern | None = None
+    """The requested capability; None: any."""
     user: Pattern = "*"
+    """The user of the run."""
     mentions: tuple[Pattern, ...] = ()
     """Words of which at least one stands in the objective or the input, in any case and however disguised."""
     say: str = ""

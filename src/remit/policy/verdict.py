@@ -21,6 +21,7 @@ class Rewrite(Struct, frozen=True):
     """Allowed in this form."""
 
     request: Request
+    """The request to go on with: other content, the same route, never a larger remit."""
     struck: Mapping[str, str | int] = {}
     """The raw values that were removed, by their tokens."""
 
@@ -29,29 +30,36 @@ class Refuse(Struct, frozen=True):
     """Not allowed, and why."""
 
     fault: Fault
+    """The reason."""
 
 
 class Ask(Struct, frozen=True):
     """A person must agree first."""
 
     question: str
+    """The question to the person."""
     editable: frozenset[str] = frozenset()
     """The fields that the person may edit before approving: `objective`, `input`."""
 
 
 Verdict = Allow | Rewrite | Refuse | Ask
+"""What a guard returns."""
 
 ALLOW = Allow()
+"""The verdict that lets a request pass as it is."""
 
 
 class Finding(NamedTuple):
     """A match of personal data or a secret in a text, with its kind."""
 
     start: int
+    """Where it begins in the text."""
     end: int
+    """Where it ends."""
     kind: str
     """In capitals: `EMAIL`, `CREDIT_CARD`."""
     score: float = 1.0
+    """How certain it is, from 0 to 1."""
 
 
 # A page of a customer list has hundreds. Each costs 0.1 ms and a row of the store.
@@ -84,11 +92,15 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     held: Remit | None = None
     """The caller's own remit."""
     limits: Limits = Limits()
+    """The limits of the hub."""
     agents: Collection[str] = ()
+    """The names of all agents."""
     versions: tuple[str, ...] = VERSIONS.readable
+    """The versions of the envelope that can be read."""
     asked_tools: frozenset[str] | None = None
     """The tools that the caller allows the callee."""
     session_user: str | None = None
+    """The user of the request's session, if it has one."""
     session_agent: str | None = None
     """The owner of the request's session, if it has one."""
     at_once: int = 1
@@ -104,7 +116,9 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     overrun: bool = False
     """Whether someone in this run has spent more than was granted."""
     rate_wait_ms: int = 0
+    """How long the rate limit asks to wait; 0: not at all."""
     breaker_wait_ms: int = 0
+    """How long the circuit breaker asks to wait; 0: not at all."""
     approved: frozenset[str] = frozenset()
     """The questions that a person has approved."""
     sealing: Sealing | None = None
@@ -114,6 +128,7 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
 
 
 Guard = Callable[[Request, Facts], Verdict]
+"""Judges a request by itself and by facts; it awaits nothing, and reads no clock."""
 
 
 def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | Refuse | Ask:

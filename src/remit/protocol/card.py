@@ -24,7 +24,9 @@ class Rate(Struct, frozen=True, forbid_unknown_fields=True):
     """How often an agent may be called: *calls* in each window of *seconds*."""
 
     calls: Annotated[int, Meta(ge=1)]
+    """The most calls in a window."""
     seconds: Annotated[float, Meta(gt=0)]
+    """The length of a window."""
 
 
 if TYPE_CHECKING:
@@ -41,8 +43,11 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Something an agent can do, by code."""
 
     code: Name
+    """Its code: `TAX_DEDUCTIBLE`."""
     version: str = "1.0"
+    """Its version."""
     description: str = ""
+    """What it does, for callers and models."""
     if TYPE_CHECKING:
         input_schema: SchemaField = SchemaField()
         result_schema: SchemaField = SchemaField()
@@ -50,8 +55,11 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         input_schema: Schema | None = None
         result_schema: Schema | None = None
     time_ms: Count | None = None
+    """The time of a call, unless the caller sets less."""
     tokens: Count | None = None
+    """The tokens of a call, unless the caller sets less."""
     read_only: bool = False
+    """Whether it changes nothing."""
     cache_ms: Count | None = None
     """How long an answer may be reused; only for `read_only` capabilities."""
     cache_similar: bool = False
@@ -61,6 +69,7 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     hedge_ms: Count | None = None
     """After how long a second agent with this capability is called too, if the first has not answered by then."""
     examples: tuple[str, ...] = ()
+    """Requests that it is for, in the words of users."""
     confirm: Confirmation | None = None
     """When a user has to agree; None: never if it is `read_only`, else as the orchestrator says."""
     sees: Names = frozenset()
@@ -102,9 +111,13 @@ class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """A function that agents may use, with the schema of its arguments."""
 
     name: Name
+    """Its name."""
     description: str = ""
+    """What it does, for models."""
     input_schema: Schema
+    """The JSON Schema of its arguments."""
     safe_to_repeat: bool = False
+    """Whether it may be used again after a restart."""
     sees: Sees = frozenset()
     """The kinds of personal data that it gets raw, set by its team; its agents get tokens, also in its results."""
 
@@ -121,15 +134,21 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """An agent's name and abilities, and the limits that its team sets."""
 
     name: Name
+    """Its name in the team."""
     version: str = "1.0"
+    """Its version."""
     description: str = ""
+    """What it is for, for callers and models."""
     capabilities: tuple[Capability, ...] = ()
+    """What it can do."""
     tools: Names = frozenset()
+    """The tools that it may use."""
     sees: Names = frozenset()
     """Kinds of personal data that it may see raw, in requests to it and in answers to it."""
     prompt: str = ""
     """The instructions that its team gives it; its code finds them in the brief."""
     may_call: Names = frozenset()
+    """The agents that it may call; `*`: all."""
     allow_sub_agent_calls: bool | None = None
     """None: as `may_call` implies. True without `may_call`: it may call everyone. False forbids every call."""
     max_sub_agent_depth: Count | None = None
@@ -139,13 +158,19 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     passes_on: bool = False
     """Whether it acts for its caller, as a workflow does: its callees have the caller's authority."""
     concurrency: Annotated[int, Meta(ge=1)] = CONCURRENCY
+    """The most calls at once."""
     queue: Count = QUEUE
+    """The most calls that wait for a slot."""
     rate: Rate | None = None
+    """How often it may be called."""
     time_ms: Count | None = None
+    """The time of a call, unless the caller sets less."""
     tokens: Count | None = None
+    """The tokens of a call, unless the caller sets less."""
     resumable: bool = False
     """Whether its code may be run again after a restart, with finished steps answered from the journal."""
     isolation: Literal["task", "process"] = "task"
+    """Whether its code runs in the hub or in a process of its own."""
 
     @property
     def callees(self) -> frozenset[str]:

@@ -50,9 +50,9 @@ _USABLE = (Status.SUCCESS, Status.PARTIAL)
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A document or record, and its owner."""
 
-    owner_scope: Name
-    source_id: Name
-    relevance: Share | None = None
+    owner_scope: Name  # Its owner: a user, or a shared scope.
+    source_id: Name  # Its id at its owner.
+    relevance: Share | None = None  # How much it matters here, from 0 to 1.
 
 
 Forwarded = Literal["result", "artifacts"]
@@ -62,21 +62,22 @@ Forwarded = Literal["result", "artifacts"]
 class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A piece of structured data that belongs to an answer."""
 
-    type: Literal["table", "json", "url", "id", "file"]
-    value: Json
-    label: str = ""
+    type: Literal["table", "json", "url", "id", "file"]  # The form of its value.
+    value: Json  # The data.
+    label: str = ""  # A title for people.
 
 
 class Usage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Tokens spent by a callee and all below it; `overrun` is what went beyond its grant."""
 
-    prompt: Count = 0
-    completion: Count = 0
-    overrun: Count = 0
-    estimated: bool = False
+    prompt: Count = 0  # Input tokens.
+    completion: Count = 0  # Output tokens.
+    overrun: Count = 0  # Tokens beyond the grant.
+    estimated: bool = False  # Whether the numbers are an estimate.
 
     @property
     def total(self) -> int:
+        """Input and output tokens together."""
         return self.prompt + self.completion
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -97,15 +98,15 @@ class Handoff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """The session in which the conversation so far is kept."""
     position: str = ""
     """The position in the workflow: "Step 3 of 5 (Financial Analysis)"."""
-    prior_agents: tuple[Name, ...] = ()
-    prior_outputs: dict[str, Json] = {}
-    decisions: tuple[str, ...] = ()
-    constraints: dict[str, Json] = {}
-    findings: tuple[str, ...] = ()
-    data: dict[str, Json] = {}
-    assumptions: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-    references: tuple[Source, ...] = ()
+    prior_agents: tuple[Name, ...] = ()  # The agents that worked on it before.
+    prior_outputs: dict[str, Json] = {}  # Their results, by agent.
+    decisions: tuple[str, ...] = ()  # What was decided and must hold.
+    constraints: dict[str, Json] = {}  # Conditions that the answer must meet.
+    findings: tuple[str, ...] = ()  # What was found so far.
+    data: dict[str, Json] = {}  # Structured data for the callee.
+    assumptions: tuple[str, ...] = ()  # What is assumed and was not checked.
+    facts: tuple[str, ...] = ()  # What is known for certain.
+    references: tuple[Source, ...] = ()  # Documents and records that it refers to.
 
 
 Known = Literal["none", "decisions", "all"]
@@ -115,15 +116,17 @@ Known = Literal["none", "decisions", "all"]
 class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Which part of the caller's conversation the callee may see; an empty one asks for the newest that fit."""
 
-    last_messages: Count | None = None
-    roles: Names | None = None
+    last_messages: Count | None = None  # At most this many, the newest.
+    roles: Names | None = None  # Only messages of these roles.
     keywords: Annotated[tuple[Keyword, ...], Meta(max_length=100)] | None = None
-    include_summary: bool = False
-    include_workspace: bool = False
+    """Only messages with one of these words."""
+    include_summary: bool = False  # Whether a summary of the conversation is added.
+    include_workspace: bool = False  # Whether the workspace is described.
     workspace_files: Annotated[tuple[FilePath, ...], Meta(max_length=100)] | None = None
+    """Only these files of the workspace."""
     include_contents: bool = False
     """Whether the content of the named files is shown, as far as there is room, and not only their names."""
-    max_age_seconds: Count | None = None
+    max_age_seconds: Count | None = None  # Only messages that are not older.
     known: Known | None = None
     """Which notes of the conversation the callee may see, never more than its caller may. None: an agent that is called
     by another sees none; the agent that the user talks to sees all notes of its own session."""
@@ -132,12 +135,12 @@ class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One message of a conversation."""
 
-    role: Literal["user", "assistant"]
-    text: str
+    role: Literal["user", "assistant"]  # Whether the user or an agent wrote it.
+    text: str  # What was said.
     name: str = ""
     """Its author: `user`, or an agent."""
-    tokens: Count = 0
-    at_ms: Count = 0
+    tokens: Count = 0  # Its length in tokens.
+    at_ms: Count = 0  # When it was said, in milliseconds since 1970.
     seq: Count = 0
     """The number of the record that holds its text, which is stored once. 0: it has none here."""
     delegation: str = ""
@@ -147,8 +150,8 @@ class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 class Note(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """A known fact of a conversation, so that no agent asks for it or works it out again."""
 
-    kind: Literal["fact", "decision", "constraint", "answer"]
-    text: str
+    kind: Literal["fact", "decision", "constraint", "answer"]  # What kind of statement it is.
+    text: str  # The statement.
     by: str = ""
     """The agent that stated it; empty: the user."""
 
@@ -156,10 +159,10 @@ class Note(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a callee sees of the conversation in which it is called: no tool calls, no reasoning, nothing twice."""
 
-    messages: tuple[Message, ...] = ()
-    summary: str = ""
-    workspace: str = ""
-    known: tuple[Note, ...] = ()
+    messages: tuple[Message, ...] = ()  # The messages that the filter selected.
+    summary: str = ""  # The summary of the conversation.
+    workspace: str = ""  # The description of the workspace.
+    known: tuple[Note, ...] = ()  # The notes that it may see.
     seen: tuple[Count, ...] = ()
     """Numbers of messages that are left out because the callee's session was shown them before."""
     tokens: Count = 0
@@ -189,34 +192,34 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     Each limit left at None takes the default of the capability, the callee or the team; none can exceed what is left.
     """
 
-    target: Name | None = None
-    objective: Text = ""
-    input: Json = None
-    capability: Name | None = None
-    session: Name | None = None
-    max_tokens: Count | None = None
+    target: Name | None = None  # The agent to call; None: whoever offers the capability.
+    objective: Text = ""  # The objective: a short goal.
+    input: Json = None  # The full message or the capability's inputs.
+    capability: Name | None = None  # The code of the capability.
+    session: Name | None = None  # The callee's session; None starts a new one.
+    max_tokens: Count | None = None  # The most tokens that it may spend.
     spare_tokens: Count | None = None
     """The tokens to spare for each other call that its caller may make at once.
 
     Used where nobody sets the tokens of this call: it then gets a fair share of what its caller has left. None: it gets
     the default.
     """
-    deadline_ms: Count | None = None
-    max_depth: Count | None = None
-    context_tokens: Count | None = None
-    tools: Names | None = None
-    targets: Names | None = None
-    may_delegate: bool = True
-    priority: Priority | None = None
-    context: ContextFilter | None = None
-    handoff: Handoff | None = None
+    deadline_ms: Count | None = None  # The time that it has, in milliseconds.
+    max_depth: Count | None = None  # How deep delegations below it may go.
+    context_tokens: Count | None = None  # The most tokens of conversation that it is shown.
+    tools: Names | None = None  # The tools that it may use; None: all of its own.
+    targets: Names | None = None  # The agents that it and those below it may call; None: all that it may.
+    may_delegate: bool = True  # Whether it may call others.
+    priority: Priority | None = None  # Its place in queues; never above its caller's.
+    context: ContextFilter | None = None  # Which part of the conversation the callee sees.
+    handoff: Handoff | None = None  # What the callee is told about the work so far.
     files: Files = ()
     """Files for the callee; it gets no others, also not those of its caller."""
-    hints: tuple[str, ...] = ()
-    reason: str = ""
-    refined_by: Name | None = None
-    correlation: str | None = None
-    retry_of: Name | None = None
+    hints: tuple[str, ...] = ()  # Short remarks for the callee.
+    reason: str = ""  # Why this callee is asked; recorded, and part of traces.
+    refined_by: Name | None = None  # Who rephrased the request.
+    correlation: str | None = None  # An id of your own, which comes back in the record.
+    retry_of: Name | None = None  # The request that this one repeats.
     step: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_~-]{0,99}\Z")] | None = None
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
@@ -224,11 +227,11 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A request of an agent, or a person, to another agent, within a remit."""
 
-    version: str
-    id: Name
-    origin: Name
-    target: Name
-    remit: Remit
+    version: str  # The version of the envelope.
+    id: Name  # Its id, unique for its sender.
+    origin: Name  # The caller: `user`, or an agent.
+    target: Name  # The agent that is asked.
+    remit: Remit  # What the callee may do and spend.
     objective: Text = ""
     """The objective: a short goal."""
     input: Json = None
@@ -240,7 +243,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """The delegation, and so the span, that asked for this one."""
     session: Name | None = None
     """The callee's session; None starts a new one."""
-    parent_session: Name | None = None
+    parent_session: Name | None = None  # The caller's session.
     handoff: Handoff | None = None
     context: ContextFilter | None = None
     view: View | None = None
@@ -296,20 +299,20 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     name.
     """
 
-    result: Json = None
-    summary: str = ""
-    confidence: Share | None = None
-    artifacts: tuple[Artifact, ...] = ()
-    new_facts: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
-    usage: Usage | None = None
-    requires_followup: bool = False
-    warnings: tuple[str, ...] = ()
-    finished: tuple[str, ...] = ()
+    result: Json = None  # The result: any JSON value.
+    summary: str = ""  # The result in a sentence.
+    confidence: Share | None = None  # How sure the agent is, from 0 to 1.
+    artifacts: tuple[Artifact, ...] = ()  # Structured data that belongs to the result.
+    new_facts: tuple[str, ...] = ()  # What became known; kept with the conversation.
+    sources: tuple[Source, ...] = ()  # Documents and records that it rests on.
+    usage: Usage | None = None  # Tokens spent, if the agent counts them itself.
+    requires_followup: bool = False  # Whether somebody has to come back to it.
+    warnings: tuple[str, ...] = ()  # What the caller should be careful about.
+    finished: tuple[str, ...] = ()  # Requested parts that are in the result.
     unfinished: tuple[str, ...] = ()
     """Requested parts that are not in the result; naming any makes the answer partial."""
-    calls: tuple[Call, ...] = ()
-    metadata: dict[str, Json] = {}
+    calls: tuple[Call, ...] = ()  # Agents that should do the work instead.
+    metadata: dict[str, Json] = {}  # Further values for the caller.
     strategy: Strategy = Strategy.MERGE_ALL
     """How the answers of several `calls` become one."""
     files: Files = ()
@@ -319,12 +322,12 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """The outcome of a request: always a value, whatever happened."""
 
-    version: str
+    version: str  # The version of the envelope.
     id: Name
     """The id of the request."""
-    target: Name
-    status: Status
-    run: Name = ""
+    target: Name  # The agent that was asked.
+    status: Status  # How it ended.
+    run: Name = ""  # The id of the run, for `remit runs show`.
     session: Name | None = None
     """The session of the callee's conversation."""
     result: Json = None
@@ -333,21 +336,21 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     artifacts: tuple[Artifact, ...] = ()
     new_facts: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
-    usage: Usage = Usage()
-    duration_ms: Count = 0
-    queued_ms: Count = 0
+    usage: Usage = Usage()  # Tokens spent by the callee and all below it.
+    duration_ms: Count = 0  # How long it took, in milliseconds, with the time in a queue.
+    queued_ms: Count = 0  # How much of it was in a queue.
     waited_ms: Count = 0
     """How long its clock was stopped while a person was asked."""
     requires_followup: bool = False
-    fault: Fault | None = None
-    tool_calls: tuple[str, ...] = ()
+    fault: Fault | None = None  # What went wrong, unless it is a success.
+    tool_calls: tuple[str, ...] = ()  # The tools that were used, in order.
     warnings: tuple[str, ...] = ()
     finished: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     path: tuple[Name, ...] = ()
     """The agents that the answer passed through, if the callee handed the request over."""
-    agent_version: str = "1.0"
-    capability_version: str | None = None
+    agent_version: str = "1.0"  # The version of the agent that answered.
+    capability_version: str | None = None  # The version of the capability.
     cache: Literal["none", "miss", "hit", "similar"] = "none"
     """Whether the cache was consulted, and what it found: the same request, or one that asks for the same."""
     metadata: dict[str, Json] = {}

@@ -35,16 +35,22 @@ class Problem(Struct, frozen=True, forbid_unknown_fields=True):
     """One invalid field: its place and what was expected there."""
 
     path: str
+    """The field, as a dotted path."""
     message: str
+    """What is wrong with it."""
 
 
 class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
     """A line of a program on the stack when an exception was raised."""
 
     file: str
+    """The file."""
     line: int
+    """The number of the line."""
     function: str
+    """The function."""
     code: str = ""
+    """The line itself."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}, in {self.function}" + (f": {self.code}" if self.code else "")
@@ -54,6 +60,7 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     """Where in an agent's own code an exception was raised. Only the agent's own hub shows it."""
 
     agent: str
+    """The agent whose code raised it."""
     tool: str = ""
     """The tool in which it was raised, if it was one."""
     error: str = ""
@@ -76,11 +83,17 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     """An error as a value: it travels in a response and is never raised between agents."""
 
     code: Code
+    """The error code."""
     message: str
+    """What happened, in a sentence."""
     recoverable: bool = False
+    """Whether trying again can help."""
     suggestion: str = ""
+    """What to do."""
     problems: tuple[Problem, ...] = ()
+    """Each invalid field."""
     retry_after_ms: int | None = None
+    """When to try again, in milliseconds from now."""
     foreign: str | None = None
     """The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`)."""
     origin: Origin | None = None

@@ -76,10 +76,13 @@ class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """
 
     name: FileName
+    """Its name, without a folder."""
     media_type: MediaType = OCTETS
+    """Its media type."""
     data: FileContent | None = None
     """The content; base64 in JSON."""
     url: FileUrl | None = None
+    """Where it is; never fetched by a hub."""
 
     def __post_init__(self) -> None:
         if (self.data is None) is (self.url is None):

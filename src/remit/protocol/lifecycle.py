@@ -7,11 +7,17 @@ class Status(StrEnum):
     """How a delegation ended."""
 
     SUCCESS = "success"
+    """All of it was done."""
     PARTIAL = "partial"
+    """Part of it was done; `unfinished` says what was not."""
     FAILED = "failed"
+    """It failed."""
     TIMEOUT = "timeout"
+    """Its time ran out."""
     REFUSED = "refused"
+    """It was not started."""
     CANCELLED = "cancelled"
+    """It was cancelled."""
 
 
 class DelegationState(StrEnum):

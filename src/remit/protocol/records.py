@@ -19,15 +19,15 @@ from remit.protocol.remit import Name
 class Kind(StrEnum):
     """The kind of a record; a run's event stream is its records in order."""
 
-    STARTED = "started"
-    DELEGATION = "delegation"
-    PROGRESS = "progress"
-    TOOL = "tool"
-    NOTICE = "notice"
-    RESULT = "result"
-    REFUSED = "refused"
-    APPROVAL = "approval"
-    SHARED = "shared"
+    STARTED = "started"  # A run began: the request of the user, or of another hub.
+    DELEGATION = "delegation"  # A delegation began.
+    PROGRESS = "progress"  # An agent reports progress, or its plan.
+    TOOL = "tool"  # An agent used a tool, or was denied it.
+    NOTICE = "notice"  # A notice to the operator.
+    RESULT = "result"  # A delegation ended; the last one of a run ends the run.
+    REFUSED = "refused"  # A request was refused before it started.
+    APPROVAL = "approval"  # A person was asked, or has answered.
+    SHARED = "shared"  # A step of a run between agents of two devices.
     BREAK = "break"
     """The chain of signatures is broken here, as reported by the hub that found it."""
     REMOVED = "removed"
@@ -39,33 +39,33 @@ class Kind(StrEnum):
 class Delta(Struct, frozen=True, kw_only=True):
     """A piece of an agent's streamed answer."""
 
-    delegation: Name
-    agent: Name
-    text: str
+    delegation: Name  # The path of the delegation.
+    agent: Name  # The agent that answers.
+    text: str  # The piece.
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
     """A request that never started, and why."""
 
-    request: Request
-    response: Response
+    request: Request  # The request.
+    response: Response  # Its outcome, with the fault.
 
 
 class PlannedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step that an agent plans to delegate. The delegation of each attempt has its name in its path."""
 
-    name: Name
-    title: str = ""
+    name: Name  # Its name in the plan.
+    title: str = ""  # Its progress text for the user.
     agent: Name | None = None
     """The agent that will be asked; None: whoever offers the capability."""
-    capability: Name | None = None
+    capability: Name | None = None  # The capability that is asked for.
     after: tuple[Name, ...] = ()
     """The steps that must have ended before."""
     when: str = ""
     """The condition under which it is done."""
     optional: bool = False
     """Whether the plan can succeed without it."""
-    attempts: int = 1
+    attempts: int = 1  # How often one agent is asked.
     fallback: tuple[Name, ...] = ()
     """Agents that are asked in turn if it fails."""
 
@@ -73,7 +73,7 @@ class PlannedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StepPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The steps that an agent plans, or what has become of them since it said so."""
 
-    steps: tuple[PlannedStep, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()  # The steps, in the order of the plan.
     skipped: dict[Name, str] = {}
     """Steps that will not be done, and why."""
 
@@ -81,53 +81,53 @@ class StepPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent's progress report."""
 
-    delegation: Name
-    agent: Name
-    text: str
-    finished: tuple[str, ...] = ()
-    unfinished: tuple[str, ...] = ()
-    plan: StepPlan | None = None
+    delegation: Name  # The path of the delegation.
+    agent: Name  # The agent that reports.
+    text: str  # The report.
+    finished: tuple[str, ...] = ()  # Parts that are done.
+    unfinished: tuple[str, ...] = ()  # Parts that are not.
+    plan: StepPlan | None = None  # The steps that it plans.
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent used a tool, or was denied it."""
 
-    delegation: Name
-    agent: Name
-    tool: Name
-    input: Json = None
-    duration_ms: int = 0
+    delegation: Name  # The path of the delegation.
+    agent: Name  # The agent that used it.
+    tool: Name  # The name of the tool.
+    input: Json = None  # Its arguments, redacted.
+    duration_ms: int = 0  # How long it took.
     begun: bool = False
     """Recorded before the use, for a tool that is not safe to repeat."""
     replayed: bool = False
     """Answered from the journal after a restart."""
     revealed: tuple[Name, ...] = ()
     """Kinds of personal data that the tool got raw, while its agent has tokens."""
-    fault: Fault | None = None
+    fault: Fault | None = None  # What went wrong, if it failed or was denied.
 
 
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A notice to the operator about a delegation: it overran, did not stop, came late, or was resumed."""
 
-    delegation: Name
-    agent: Name
-    text: str
-    code: Code | None = None
+    delegation: Name  # The path of the delegation.
+    agent: Name  # The agent that it is about.
+    text: str  # The notice.
+    code: Code | None = None  # Its error code, if it has one.
 
 
 class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question to a person whether a delegation may continue, or the answer."""
 
-    delegation: Name
+    delegation: Name  # The path of the delegation.
     agent: Name
     """The agent that would be called."""
-    id: Name
-    question: str
+    id: Name  # The id of the question, for `remit pending`.
+    question: str  # The question.
     agreed: bool | None = None
     """None: nobody has answered yet."""
     by: str = ""
     """Who answered: the name of a person, or of the policy that answered for them."""
-    reason: str = ""
+    reason: str = ""  # The reason that the person gives.
     edited: tuple[str, ...] = ()
     """The person's edits before approval."""
 
@@ -137,8 +137,8 @@ class SharedFile(Struct, frozen=True, kw_only=True):
 
     name: str
     """A digest of its name."""
-    media_type: str
-    size: int
+    media_type: str  # Its media type.
+    size: int  # Its size in bytes.
 
 
 class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -154,8 +154,8 @@ class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The user; on the sharing side, as the other device reports it."""
     event: str
     """The event: an event of a run, or `asked`, `answered`, `declined`."""
-    turn: int = 0
-    mode: str = ""
+    turn: int = 0  # The number of the turn.
+    mode: str = ""  # The mode of the profile.
     state: str = ""
     """The state of the run after it."""
     active_ms: int = 0
@@ -170,11 +170,11 @@ class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The means by which they did it: `chat`, `pending`, `api`."""
     origin: str = ""
     """On the sharing side: the device where the task began."""
-    hops: int = 0
+    hops: int = 0  # How many devices the task has passed.
     task: str = ""
     """On the sharing side: the hub's run for it."""
-    code: str = ""
-    failure: str = ""
+    code: str = ""  # The error code, if it failed.
+    failure: str = ""  # What went wrong.
     files: tuple[SharedFile, ...] = ()
     """The files of the message of this step."""
 
@@ -184,7 +184,7 @@ class ChainBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     finding: str
     """The name of the finding: `key changed`, `checkpoint missing`, …"""
-    text: str
+    text: str  # The finding in a sentence.
     old_key: str = ""
     """The public key that signed before; empty if it is not known."""
     new_key: str = ""
@@ -198,12 +198,12 @@ class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     and the last row, one after another.
     """
 
-    why: Literal["pruned", "erased"]
+    why: Literal["pruned", "erased"]  # The reason: retention, or the erasure of a user.
     rule: str
     """The rule that removed them: `messages 90d, records 400d`."""
     first: int
     """The first row of the segment."""
-    last: int
+    last: int  # The last row of the segment.
     before: str
     """The digest of the row before the segment, in hexadecimal."""
     after: str
@@ -216,9 +216,9 @@ class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The digest of what is kept of the outlined rows."""
     subject: str = ""
     """A keyed digest of the erased user's name; empty if nobody was erased."""
-    at_ms: int
-    key: str
-    signature: str = ""
+    at_ms: int  # When, in milliseconds since 1970.
+    key: str  # The public key that signed it.
+    signature: str = ""  # The signature.
 
 
 Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | SharedStep | ChainBreak | Removal | Delta
@@ -242,13 +242,13 @@ BODIES: dict[Kind, type[Body]] = {
 class Record(Struct, frozen=True, kw_only=True):
     """One row of the record: numbered, in order, and immutable once it is committed."""
 
-    seq: int
-    kind: Kind
-    at_ms: int
-    run: Name
+    seq: int  # Its number, without gaps from 1; 0: live only.
+    kind: Kind  # Which kind its body is.
+    at_ms: int  # When, in milliseconds since 1970.
+    run: Name  # The run that it belongs to.
     session: Name
     """The callee's session, whose conversation it is part of."""
-    body: Body
+    body: Body  # What happened.
 
 
 _DECODERS = {kind: Decoder(body) for kind, body in BODIES.items()}
@@ -326,20 +326,20 @@ def outline(body: Body) -> Body | None:
 class Delegation(Struct, frozen=True, kw_only=True):
     """One delegation: caller, callee, objective, and outcome (None: in progress)."""
 
-    id: Name
-    parent: Name | None
-    origin: Name
-    target: Name
-    user: Name
-    objective: str
-    depth: int
-    started_ms: int
-    status: Status | None = None
-    preview: str = ""
-    duration_ms: int = 0
-    usage: Usage = Usage()
-    tool_calls: tuple[str, ...] = ()
-    fault: Fault | None = None
+    id: Name  # Its path in the run.
+    parent: Name | None  # The path of its caller's delegation; None: the root.
+    origin: Name  # The caller: `user`, or an agent.
+    target: Name  # The agent that was asked.
+    user: Name  # The user of the run.
+    objective: str  # The objective, redacted.
+    depth: int  # How deep it is; the root has 0.
+    started_ms: int  # When it began, in milliseconds since 1970.
+    status: Status | None = None  # How it ended; None: in progress.
+    preview: str = ""  # The start of the result.
+    duration_ms: int = 0  # How long it took.
+    usage: Usage = Usage()  # Tokens spent by the callee and all below it.
+    tool_calls: tuple[str, ...] = ()  # The tools that were used, in order.
+    fault: Fault | None = None  # What went wrong.
 
 
 def delegations(records: Iterable[Record]) -> list[Delegation]:

@@ -28,8 +28,11 @@ class Priority(StrEnum):
     """The order in which requests to a busy agent are served."""
 
     HIGH = "HIGH"
+    """First in queues."""
     NORMAL = "NORMAL"
+    """The default."""
     LOW = "LOW"
+    """Last in queues."""
 
 
 URGENCY: dict[Priority, int] = {Priority.LOW: 0, Priority.NORMAL: 1, Priority.HIGH: 2}
@@ -44,16 +47,27 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """
 
     user: Name
+    """The user for whom everything is done."""
     depth: Count
+    """How deep the callee is; the agent that the user calls has 0."""
     max_depth: Count
+    """How deep delegations may go."""
     time_ms: Count
+    """The time that is left, in milliseconds."""
     tokens: Count
+    """The tokens that may be spent."""
     chain: Chain = ()
+    """The agents between the user and the callee, as `agent@hub`."""
     context_tokens: Count = CONTEXT_TOKENS
+    """The most tokens of conversation that the callee is shown."""
     tools: Names | None = None
+    """The tools that it may use; None: no bound."""
     targets: Names | None = None
+    """The agents that may be called; None: no bound."""
     may_delegate: bool = True
+    """Whether the callee may call others."""
     priority: Priority = Priority.NORMAL
+    """Its place in queues."""
 
     def narrow(
         self,

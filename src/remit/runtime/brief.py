@@ -151,6 +151,7 @@ class Brief:
 
     def __init__(self, request: Request, tools: frozenset[str], backend: BriefBackend, prompt: str = "") -> None:
         self.request = request
+        """The request as it came, with its remit."""
         self.tools = tools
         """The tools that both the card and the remit name; no others can be used."""
         self.prompt = prompt
@@ -159,14 +160,17 @@ class Brief:
 
     @property
     def remit(self) -> Remit:
+        """What it may do and spend."""
         return self.request.remit
 
     @property
     def user(self) -> str:
+        """The user of the run."""
         return self.request.remit.user
 
     @property
     def objective(self) -> str:
+        """The objective."""
         return self.request.objective
 
     @property

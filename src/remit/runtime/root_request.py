@@ -20,9 +20,12 @@ class AskOptions(TypedDict, total=False):
     """The options of a request besides agent, text and user."""
 
     input: Json
+    """The full message or the inputs of the capability."""
     capability: str | None
     session: str | None
+    """The session to continue; None starts a new one."""
     request_id: str | None
+    """An id of your own: a request that is repeated with it is answered once."""
     max_tokens: int | None
     deadline_ms: int | None
     max_depth: int | None
@@ -36,7 +39,9 @@ class AskOptions(TypedDict, total=False):
     correlation: str | None
     retry_of: str | None
     traceparent: str | None
+    """The place in a trace that your program began (W3C)."""
     files: Sequence[File]
+    """Files for the agent."""
 
 
 def root_request(

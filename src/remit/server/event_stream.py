@@ -30,9 +30,11 @@ class RunChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run that has new records."""
 
     run: str
+    """The id of the run."""
     seq: int
     """The number of the newest of them."""
     at_ms: int
+    """When it was recorded, in milliseconds since 1970."""
     records: int
     """How many they are."""
     began: bool = False
@@ -52,7 +54,9 @@ class StreamGap(Struct, frozen=True, kw_only=True):
     """A reader of changes fell far behind: many runs have changed, and it must read the list again."""
 
     after: int
+    """The last record that the reader has."""
     seq: int
+    """The stream goes on after this record."""
 
 
 class RecordTail:

@@ -143,9 +143,11 @@ class ManualClock:
         self._taken_back: set[int] = set()
 
     def now(self) -> float:
+        """Return the time in seconds, as the loop's clock counts it."""
         return self._now
 
     def wall_ms(self) -> int:
+        """Return the time in milliseconds since 1970."""
         return self._wall_ms + round((self._now - self._start) * 1_000)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:

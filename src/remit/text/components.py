@@ -21,7 +21,9 @@ class Component(Struct, frozen=True):
     name: str
     """The agent that gave it; never shown to a user."""
     result: Json = None
+    """What it contributed."""
     confidence: float | None = None
+    """How sure it is, from 0 to 1."""
     title: str = ""
     """Its topic in plain language: the heading under which a user reads it."""
     question: str = ""
@@ -34,7 +36,9 @@ class ReportedValue(NamedTuple):
     """A value, and the components that give it."""
 
     value: Json
+    """The value."""
     names: tuple[str, ...]
+    """The components that give it."""
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
@@ -43,7 +47,9 @@ class Conflict(Struct, frozen=True, kw_only=True):
     path: str
     """A place in the results (`flights[AF12].departure`), or the words that both texts use for it (`train leaves`)."""
     severity: Severity
+    """How serious it is."""
     values: tuple[ReportedValue, ...]
+    """Each value, with who gives it."""
     preferred: Json = None
     """The value of the most confident source; None if none is."""
     question: str | None = None

@@ -78,9 +78,13 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     """The result of verification; *unprotected* rows follow the last checkpoint, where a cut would not be noticed."""
 
     rows: int
+    """How many rows were read."""
     checkpoints: int
+    """How many signed checkpoints were checked."""
     unprotected: int
+    """How many rows no checkpoint protects yet."""
     findings: tuple[AuditFinding, ...] = ()
+    """What is wrong; none: nothing is."""
     keys: tuple[str, ...] = ()
     """The signer: compare it with a note kept elsewhere if the key file itself may have been replaced."""
     anchors: int = 0
@@ -94,6 +98,7 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
+        """Whether nothing is wrong."""
         return not self.findings
 
     @property

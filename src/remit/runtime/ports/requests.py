@@ -16,10 +16,13 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     id: str
     """Stable: the same question about the same delegation has the same id, also after a restart."""
     text: str
+    """The question."""
     request: Request
+    """The request that it is about."""
     editable: frozenset[str] = frozenset()
     """The fields that the person may edit before approving: `objective`, `input`."""
     asked_ms: int
+    """When it was asked, in milliseconds since 1970."""
     expires_ms: int
     """The last moment to answer, in milliseconds since 1970."""
 
@@ -28,8 +31,11 @@ class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """A person's decision, and who made it."""
 
     agreed: bool
+    """Whether the request may continue."""
     by: str
+    """Who answered."""
     reason: str = ""
+    """Why."""
     edits: dict[str, Json] = {}
     """The edited fields and their new values: `objective`, `input`."""
 
