@@ -168,13 +168,13 @@ def _section(text: ClassText | FunctionText | ValueText) -> str:
 
 def _class(text: ClassText) -> Iterator[str]:
     """Yield the parts of a class."""
-    yield f"{text.meaning}\n" if text.meaning else ""
+    yield f"{_prose(text.meaning)}\n" if text.meaning else ""
     if text.name in ELSEWHERE:
         yield f"{ELSEWHERE[text.name]}\n"
         return
     if text.init is not None and text.name not in MADE_BY_RUNTIME:
         yield _code(text.init.signature.replace("def __init__(", f"{text.name}(", 1).removesuffix(": ..."))
-        yield f"{text.init.meaning}\n" if text.init.meaning else ""
+        yield f"{_prose(text.init.meaning)}\n" if text.init.meaning else ""
     if text.name in STORES:
         yield "Give it to a hub: `Hub(store=…)`. Its methods are those of the port `Store`, which the hub calls.\n"
         return
@@ -201,7 +201,7 @@ def _place(kind: str, method: str) -> int:
 
 def _function(text: FunctionText) -> str:
     further = f"\n*options* are those of [{text.options}](#{_anchor(text.options)}).\n" if text.options else ""
-    meaning = f"\n{text.meaning}\n" if text.meaning else ""
+    meaning = f"\n{_prose(text.meaning)}\n" if text.meaning else ""
     return f"{_code(text.signature)}{meaning}{further}"
 
 
@@ -258,6 +258,20 @@ def _quoted(code: str) -> str:
 
 def _escaped(code: str) -> str:
     return _quoted(code).replace("|", "\\|")
+
+
+def _prose(docstring: str) -> str:
+    """Return a docstring in which a paragraph about three parameters or more is a list of them."""
+    return "\n\n".join(_listed(paragraph) for paragraph in docstring.split("\n\n"))
+
+
+def _listed(paragraph: str) -> str:
+    sentences = re.split(r"(?<=[.;]) (?=\*\w+\* )", " ".join(paragraph.split()))
+    before = sentences.pop(0) if not sentences[0].startswith("*") else ""
+    if len(sentences) < 3 or paragraph.startswith(" "):
+        return paragraph
+    items = "\n".join(f"- {each.removesuffix(';')}" for each in sentences)
+    return f"{before}\n\n{items}" if before else items
 
 
 def _cell(text: str) -> str:

@@ -72,16 +72,16 @@ ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
 class Hub(OldHubNames, Engine):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
-    *store* is a store, the path of an SQLite file (default: `.remit/hub.db`), or the address of a PostgreSQL database
-    that several hubs share. *durability* says what an answer
-    survives once it is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds
-    personal data that agents must not see in each other's requests; True stands for the detectors that come with
-    Remit. *authority* is the field of `Limits` with that name: with `"caller"` no agent can use a tool or ask an agent
-    on behalf of a caller that could not, unless its own `authority` is `"own"`. *approver* answers when a guard asks;
-    `"inbox"` leaves the question in the store for `remit pending` or `hub.decide`. *token_counter* counts the tokens of
-    a text (default: exactly with the extra `tokens`, else by an estimate). *workspace* is the folder that callees may
-    be told of. *summarizer* makes better summaries of conversations than those made without a model.
-    *shared* says that other hubs share the store: rate limits, breakers and rankings then hold over all of them.
+    *name* is its name in chains and records. *store* is a store, the path of an SQLite file (default: `.remit/hub.db`),
+    or the address of a PostgreSQL database that several hubs share. *durability* says what an answer survives once it
+    is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds personal data that agents
+    must not see in each other's requests; True stands for the detectors that come with Remit. *limits* hold for every
+    delegation. *guards* judge it after Remit's own. *authority* is that of `Limits`: with `"caller"` no agent can use a
+    tool or ask an agent on behalf of a caller that could not, unless its own `authority` is `"own"`. *approver* answers
+    when a guard asks; `"inbox"` leaves the question in the store for `remit pending` or `hub.decide`. *token_counter*
+    counts the tokens of a text (default: exactly with the extra `tokens`, else by an estimate). *workspace* is the
+    folder that callees may be told of. *summarizer* makes summaries of conversations, better than those made without a
+    model. *shared* says that other hubs share the store: rate limits, breakers and rankings hold over all of them.
     """
 
     _ignored: Path | None = None
