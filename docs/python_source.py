@@ -244,7 +244,14 @@ class _Plain(ast.NodeTransformer):
 
 
 def _written(kind: object) -> str:
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("typing.", "")
+    """Return a type as it is written, without the limits of `Annotated`."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _written(parts[0])
+    if kind is Ellipsis:
+        return "..."
+    name = getattr(origin or kind, "__name__", str(kind))
+    return f"{name}[{', '.join(map(_written, parts))}]" if parts else name
 
 
 def _type(node: ast.expr, home: ModuleType) -> str:

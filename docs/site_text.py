@@ -85,7 +85,7 @@ def _prose(text: str, place: str) -> str:
     code: list[str] = []
 
     def keep(found: re.Match[str]) -> str:
-        code.append(found[0])
+        code.append(found[0].replace("\\|", "|"))  # GitHub reads the escape in a table's code, Python-Markdown shows it
         return f"\x00{len(code) - 1}\x00"
 
     def lead(found: re.Match[str]) -> str:

@@ -69,6 +69,7 @@ def test_a_heading_is_a_tab_or_a_group_and_a_listed_link_a_page() -> None:
         ("README.md", "![p](docs/images/p.png) [h](docs/how-to/a.md)", "![p](../images/p.png) [h](../how-to/a.md)"),
         ("docs/a.md", "```python a.py\n[x](../y.py)\n```", '```python title="a.py"\n[x](../y.py)\n```'),
         ("docs/a.md", "```console no-run needs a.py\n$ x\n```", "```console\n$ x\n```"),
+        ("docs/a.md", "| `str \\| None` | a \\| b |", "| `str | None` | a \\| b |"),
         ("docs/a.md", "```python model\nx\n```", "```python\nx\n```"),
         ("docs/a.md", "Some:\n- a\n- b\n\n- c\n  d\n- e\n", "Some:\n\n- a\n- b\n\n- c\n  d\n- e\n"),
     ],
