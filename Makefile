@@ -142,7 +142,7 @@ site: .venv-site/.locked ## Build the documentation as a site into site/, and fa
 	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/python docs/site_build.py $(VERSION)
 
 site-serve: .venv-site/.locked ## Show the site at http://127.0.0.1:8000/, and build it anew with every change
-	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs serve --strict
+	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs serve
 
 screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py

@@ -46,9 +46,10 @@ def write_front(folder: Path) -> None:
 
 if __name__ == "__main__":
     version = sys.argv[1] if sys.argv[1:] else version_in_code()
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(SITE / version)]
-    done = subprocess.run(command, cwd=ROOT, check=False)
+    # Not `--quiet`: with it, mkdocs does not count its warnings either, and builds whatever is wrong.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(SITE / version)]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(done.returncode)
+        sys.exit("".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("INFO")))
     write_front(SITE)
     sys.stdout.write(f"Built {(SITE / version / 'index.html').relative_to(ROOT)}\n")

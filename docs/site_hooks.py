@@ -24,11 +24,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages at the root of the repository, and every file that a page links to."""
+    _places.clear()  # of the build before, while the site is served
     texts = {f"docs/{file.src_uri}": file.content_string for file in files.documentation_pages()}
     waiting = [*PROJECT_PAGES, *(link for place, text in texts.items() for link in links_outside(text, place))]
     while waiting:
         place = waiting.pop()
-        if site_place(place) in _places:
+        if site_place(place) in _places or not (ROOT / place).exists():  # mkdocs says which link is broken
             continue
         _places[site_place(place)] = place
         written = place.endswith(".md")
