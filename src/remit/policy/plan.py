@@ -69,7 +69,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class Workflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Steps, in the order of their results in the answer."""
+    """Delegations that belong together, called like an agent; the steps are in the order of their results."""
 
     name: Name  # Its name; it is called like an agent.
     description: str = ""  # What it is for.

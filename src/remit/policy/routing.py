@@ -67,7 +67,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Ranked(Struct, frozen=True, kw_only=True):
-    """A candidate's rank and the reasons for it, for people to read."""
+    """The place of an agent in the ranking for a capability, with the reasons."""
 
     name: str
     """The agent."""

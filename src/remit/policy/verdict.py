@@ -14,11 +14,11 @@ from remit.protocol.remit import Remit
 
 
 class Allow(Struct, frozen=True):
-    """No objection."""
+    """A verdict: no objection."""
 
 
 class Rewrite(Struct, frozen=True):
-    """Allowed in this form."""
+    """A verdict: allowed in this form."""
 
     request: Request
     """The request to go on with: other content, the same route, never a larger remit."""
@@ -27,14 +27,14 @@ class Rewrite(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """Not allowed, and why."""
+    """A verdict: not allowed, and why."""
 
     fault: Fault
     """The reason."""
 
 
 class Ask(Struct, frozen=True):
-    """A person must agree first."""
+    """A verdict: a person must agree first."""
 
     question: str
     """The question to the person."""

@@ -21,7 +21,7 @@ PUT_AGAIN = 50
 
 
 async def deny(_: Question) -> Decision:
-    """Refuse everything."""
+    """Refuse everything: the approver of a team in which nobody is asked."""
     return Decision(agreed=False, by="the team", reason="nobody is asked in this team")
 
 
