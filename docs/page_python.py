@@ -1,12 +1,10 @@
 """The pages of the Python API, from the source: every public name, grouped by topic."""
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from types import ModuleType
 
 from python_source import ClassText, FieldText, FunctionText, ValueText, read_class, read_name
 from remit.hub.cards import AgentOptions, RemoteOptions
@@ -147,13 +145,8 @@ def topic_page(page: str) -> str:
 
 @cache
 def _read(name: str, module: str) -> ClassText | FunctionText | ValueText:
-    return read_name(name, _home(name, module))
-
-
-def _home(name: str, module: str) -> ModuleType:
-    public = import_module(module)
-    homes: Mapping[str, str] = getattr(public, "_HOME", {})
-    return import_module(homes[name]) if name in homes else sys.modules[getattr(public, name).__module__]
+    homes: Mapping[str, str] = getattr(import_module(module), "_HOME", {})  # `remit` loads its names when they are used
+    return read_name(name, import_module(homes.get(name, module)))
 
 
 def _section(text: ClassText | FunctionText | ValueText) -> str:
