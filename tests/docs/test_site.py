@@ -102,3 +102,13 @@ def test_the_site_is_named_after_the_version_and_asks_no_other_host() -> None:
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert "font: false" in settings
     assert "://" not in settings + (DOCS / "site.css").read_text(encoding="utf-8")
+
+
+def test_whatever_mkdocs_can_check_is_a_warning_and_a_warning_fails_the_build() -> None:
+    checks = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nvalidation:\n")[1]
+    assert set(re.findall(r"\w+: (\w+)", checks)) == {"warn"}
+    kinds = ("omitted_files", "not_found", "absolute_links", "anchors", "unrecognized_links")
+    assert [kind for kind in kinds if f"{kind}: " not in checks] == []
+    build = (DOCS / "site_build.py").read_text(encoding="utf-8")
+    assert '"--strict"' in build
+    assert '"--quiet"' not in build

@@ -189,6 +189,7 @@ class RemitError(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
         self.fault = fault
+        """What went wrong, and what to do."""
 
     def __str__(self) -> str:
         lines = [f"{self.fault.code}: {self.fault.message}"]
