@@ -45,6 +45,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Give mkdocs the text that it understands."""
     uri = page.file.src_uri
     text = for_site(markdown, _places.get(uri, f"docs/{uri}"))
+    if uri.startswith("reference/python"):
+        page.meta["search"] = {"boost": 0.5}  # a page that explains a word is found before one that only has it
     if uri != "index.md":
         return text
     page.meta["hide"] = ["navigation"]  # the page is the navigation
