@@ -7,6 +7,14 @@ from functools import cache
 from importlib import import_module
 
 from python_source import ClassText, FieldText, FunctionText, ValueText, read_class, read_name
+from remit.client.calls import (
+    ApprovalQuery,
+    EventQuery,
+    MessageQuery,
+    RunsQuery,
+    SessionQuery,
+    SubmissionOptions,
+)
 from remit.hub.cards import AgentOptions, RemoteOptions
 from remit.hub.mcp_tools import McpOptions
 from remit.hub.telemetry import TelemetryOptions
@@ -77,6 +85,13 @@ TOPICS = {
         intro="Fakes and conformance suites for your own tests: see [Testing](../how-to/testing.md).",
         names="MemoryStore ManualClock AgentConformance Behaviour StoreConformance TransportConformance",
         module="remit.testing",
+    ),
+    "python-client": Topic(
+        title="Python: the client",
+        intro="A program without a hub asks one over HTTP: see [The Python client](../how-to/client.md).",
+        names="HubClient SyncHubClient RunEvent DEFAULT_TIMEOUT_S",
+        module="remit.client",
+        options=(SubmissionOptions, RunsQuery, ApprovalQuery, SessionQuery, MessageQuery, EventQuery),
     ),
 }
 

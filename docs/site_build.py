@@ -1,6 +1,7 @@
 """Builds the site of one version into site/VERSION, beside those of other versions: `make site`."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "site"
+
+VERSION = "SITE_VERSION"
+"""The variable that tells the hooks of mkdocs which version is built."""
 
 # The newest version is what the address of the site leads to.
 FRONT = """\
@@ -48,7 +52,8 @@ if __name__ == "__main__":
     version = sys.argv[1] if sys.argv[1:] else version_in_code()
     # Not `--quiet`: with it, mkdocs does not count its warnings either, and builds whatever is wrong.
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(SITE / version)]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    variables = {**os.environ, VERSION: version}
+    done = subprocess.run(command, cwd=ROOT, env=variables, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit("".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("INFO")))
     write_front(SITE)

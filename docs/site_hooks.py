@@ -1,11 +1,13 @@
 """What mkdocs asks while it builds the site: the navigation, the pages beside docs/, and the text of each page."""
 
+import os
 import tomllib
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from site_build import VERSION
 from site_nav import DOCS, PROJECT_PAGES, navigation
 from site_text import ROOT, for_site, links_outside, site_place, source_page
 
@@ -14,11 +16,13 @@ _places: dict[str, str] = {}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Take the navigation from docs/index.md, and addresses from pyproject.toml, if it has any."""
+    """Take the navigation from docs/index.md, and the addresses from pyproject.toml, where they are named."""
     config.nav = navigation((DOCS / "index.md").read_text(encoding="utf-8"))
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
-    config.site_url = urls.get("Documentation", "")
-    config.repo_url = urls.get("Repository", urls.get("Source", ""))
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    addresses = settings["tool"]["remit"]["addresses"]
+    site, version = addresses["documentation"].rstrip("/"), os.environ.get(VERSION)
+    config.site_url = f"{site}/{f'{version}/' if version else ''}" if site else ""
+    config.repo_url = addresses["source"] or None
     return config
 
 

@@ -37,7 +37,7 @@ def commands(parent: click.Context | None = None) -> Iterator[click.Context]:
 
 
 ALL = list(commands())
-PUBLIC_MODULES = ("remit", "remit.testing")
+PUBLIC_MODULES = ("remit", "remit.client", "remit.testing")
 
 
 def test_every_guard_is_in_the_table_of_guards_in_its_order() -> None:

@@ -33,24 +33,39 @@ class SubmissionOptions(TypedDict, total=False):
     user: str | None
     """The user to ask for; None: the only one of the client."""
     input: Json
+    """Data for the agent."""
     capability: str | None
+    """What is asked for by name, if the agent offers several."""
     session: str | None
+    """The conversation that it belongs to."""
     request_id: str | None
     """The id under which the request is carried out once; None: a new one."""
     max_tokens: int | None
+    """Tokens of the run; None: as many as the hub grants."""
     deadline_ms: int | None
     """How long the run may take."""
     max_depth: int | None
+    """How many levels of delegation may follow."""
     tools: Collection[str] | None
+    """The tools that may be used; None: all that the agent has."""
     targets: Collection[str] | None
+    """The agents that may be called; None: all that the agent may call."""
     may_delegate: bool
+    """Whether the agent may call others."""
     priority: Priority
+    """Its place among waiting requests."""
     handoff: Handoff | None
+    """What was done before, for an agent that takes over."""
     context: ContextFilter | None
+    """Which earlier messages the agent is shown."""
     hints: tuple[str, ...]
+    """Words that help to choose an agent."""
     correlation: str | None
+    """An id of your own, by which runs can be found."""
     traceparent: str | None
+    """The W3C trace that it belongs to."""
     files: Sequence[File]
+    """Files for the agent."""
 
 
 class RunsQuery(TypedDict, total=False):
@@ -59,48 +74,67 @@ class RunsQuery(TypedDict, total=False):
     q: str
     """A part of the id, objective, answer or error message."""
     user: str
+    """The user of the run."""
     agent: str
+    """The agent that was asked first."""
     state: str
+    """Whether it is running or finished."""
     status: str
+    """How it ended."""
     code: str
+    """The code of its error."""
     correlation: str
+    """The id that its caller gave it."""
     since_ms: int
+    """Started at or after this time, in milliseconds since 1970."""
     until_ms: int
+    """Started before this time."""
     before: str
     """The `next` of the page before."""
     limit: int
+    """How many at most."""
 
 
 class ApprovalQuery(TypedDict, total=False):
     """How much is listed of what was answered."""
 
     answered: int
+    """How many answered questions are listed besides those that wait."""
 
 
 class SessionQuery(TypedDict, total=False):
     """Which conversations are listed."""
 
     q: str
+    """A part of the last objective or of the id."""
     user: str
+    """The user of the conversation."""
     agent: str
+    """The agent of the conversation."""
     since: int
+    """Changed at or after this time, in milliseconds since 1970."""
     until: int
+    """Changed before this time."""
     before: int
     """The `next` of the page before."""
     limit: int
+    """How many at most."""
 
 
 class MessageQuery(TypedDict, total=False):
     """Which messages of a conversation are listed."""
 
     before: int
+    """The `next` of the page before."""
     limit: int
+    """How many at most."""
 
 
 class EventQuery(TypedDict, total=False):
     """Which records are followed."""
 
     run: str
+    """The run whose records are followed; without it, those of all runs."""
     kinds: str
     """Separated by commas."""
 

@@ -24,8 +24,11 @@ class RunEvent(Struct, frozen=True, kw_only=True):
     number: int | None
     """Its number in the record; None for a part of an answer (`delta`), which is not stored."""
     kind: Kind
+    """What it is about."""
     run: str
+    """The run that it belongs to."""
     at_ms: int
+    """When it happened, in milliseconds since 1970."""
     body: Body
     """What happened, by its kind: a `Request`, `Progress`, `Delta`, `Approval`, `Response` and so on."""
 
