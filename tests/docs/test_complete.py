@@ -78,8 +78,8 @@ def test_every_command_explains_itself_with_an_example(context: click.Context) -
 
 
 @pytest.mark.parametrize("card", [AgentCard, Capability])
-def test_what_a_card_says_is_on_the_page_about_agents(card: type[AgentCard | Capability]) -> None:
-    text = page_text("agents") + page_text("redaction")
+def test_what_a_card_says_is_on_the_pages_about_agents(card: type[AgentCard | Capability]) -> None:
+    text = "".join(map(page_text, ("agents", "capabilities", "tools", "redaction")))
     assert {field for field in card.__struct_fields__ if not re.search(rf"\b{field}\b", text)} == set()
 
 
