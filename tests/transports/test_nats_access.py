@@ -179,8 +179,8 @@ async def test_credentials_of_an_account_and_new_ones_after_they_expired(
 
 
 def worker_permissions(team: str, *agents: str) -> str:
-    """The permissions of a worker, as the page many-machines lists them."""
-    page = page_text("many-machines")
+    """The permissions of a worker, as the page bus-security lists them."""
+    page = page_text("bus-security")
     block = page.split("```conf\n", 1)[1].split("```", 1)[0]
     assert "offer.researcher" in block
     lines: list[str] = []
