@@ -52,8 +52,8 @@ def test_every_section_and_key_of_a_team_file_is_on_its_page() -> None:
     assert {key for key in keys if not re.search(rf"[`\[{{ ]{key}\b", text)} == set()
 
 
-def test_every_kind_of_data_is_on_the_page_about_redaction() -> None:
-    text = page_text("redaction")
+def test_every_kind_of_data_is_on_the_page_about_detection() -> None:
+    text = page_text("detection")
     assert {kind for kind in KINDS if f"`{kind}`" not in text} == set()
 
 
