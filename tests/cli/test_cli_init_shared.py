@@ -48,8 +48,8 @@ def test_a_machine_without_agents_has_the_example() -> None:
 
 
 def test_each_known_agent_is_found_by_its_program_and_started_as_the_page_says(tmp_path: Path) -> None:
-    """The commands are those of the page local-agents, which were tried."""
-    page = page_text("local-agents")
+    """The commands are those of the page acp-agents, which were tried."""
+    page = page_text("acp-agents")
     for known in KNOWN:
         command = known.commands[0]
         path = machine(tmp_path / command[0], command[0])

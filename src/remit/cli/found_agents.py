@@ -14,7 +14,7 @@ _ROUNDS = 20
 
 
 class AcpProgram(Struct, frozen=True, kw_only=True):
-    """An agent that speaks the Agent Client Protocol, as `docs/how-to/local-agents.md` describes it."""
+    """An agent that speaks the Agent Client Protocol, as `docs/how-to/acp-agents.md` describes it."""
 
     name: str
     commands: tuple[tuple[str, ...], ...]
