@@ -343,8 +343,8 @@ def export(
     Each row has seq, kind, at_ms, run, session, body, previous and digest. The digest is the SHA-256 of: the previous
     digest (`previous`, 32 bytes), seq as 8 bytes, and the SHA-256 of the content, which is the MessagePack of the array
     [kind, at_ms, run, session] and the body text in UTF-8. `previous` of row 1 is 32 zero bytes. A checkpoint follows
-    the row that it signs (Ed25519); see `remit docs audit`. With --run or --profile no checkpoints are written, and
-    each row can be verified by itself.
+    the row that it signs (Ed25519); see `remit docs verification`. With --run or --profile no checkpoints are written,
+    and each row can be verified by itself.
 
     \b
     Example:

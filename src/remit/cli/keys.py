@@ -37,7 +37,7 @@ class KeyFiles(NamedTuple):
 def keys() -> None:
     """Manage the keys of this hub and of its peers.
 
-    A hub proves its identity to other hubs with its key. See `remit docs credentials` for what that prevents.
+    A hub proves its identity to other hubs with its key. See `remit docs credential-checks` for what that prevents.
 
     \b
     Example:

@@ -167,7 +167,7 @@ def relay(
     Prometheus. A renewed certificate is loaded within a minute.
 
     With --store, several gateways with the same name over the same database are one gateway: devices may connect to any
-    of them, and any can be killed. See "Several gateways" in `remit docs relay-gateway`.
+    of them, and any can be killed. See "Several gateways" in `remit docs relay-gateway-reference`.
 
     \b
     Example:

@@ -295,7 +295,7 @@ def restore(
     """Put the store of the backup FILE in place, and verify it. Stop the hubs first.
 
     What was recorded after the backup is lost, and what was handed out since then is fenced: see
-    `remit docs operations`.
+    `remit docs backup`.
 
     \b
     Example:

@@ -293,7 +293,7 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
 
 
 class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag="remit.audit-row/1"):
-    """A row as it was hashed; see `remit docs audit` for how to verify it. Printed by `remit audit export`."""
+    """A row as it was hashed; see `remit docs verification` for how to verify it. Printed by `remit audit export`."""
 
     seq: Annotated[int, Meta(description="Row number.")]
     kind: Annotated[str, Meta(description="Kind of record.")]

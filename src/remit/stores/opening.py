@@ -129,7 +129,7 @@ class Opening(Struct, frozen=True, kw_only=True):
             checkpoints.begin(connection, transaction.seq, now_ms)
         for each in breaks:
             _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", self.path, each.finding, each.text)
-        _log.error("%s: the break is on record; see `remit audit verify` and `remit docs audit`", self.path)
+        _log.error("%s: the break is on record; see `remit audit verify` and `remit docs verification`", self.path)
         checkpoints.committed(transaction.seq)
         try:
             checkpoints.seal(connection, now_ms)

@@ -107,7 +107,7 @@ class AgentSection(Section, frozen=True, kw_only=True):
     ] = None
     card: Annotated[
         Url | None,
-        Meta(description="The URL of the agent card, for an agent that speaks A2A; see `remit docs a2a`."),
+        Meta(description="The URL of the agent card, for an agent that speaks A2A; see `remit docs a2a-agents`."),
     ] = None
     card_token: Annotated[Secret | None, Meta(description="The token for the A2A agent, if it requires one.")] = None
     card_keys: Annotated[
@@ -212,7 +212,7 @@ class AgentSection(Section, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Whether the operating system keeps its process from files, network and other "
-            "processes; see `remit docs agents`."
+            "processes; see `remit docs isolation`."
         ),
     ] = False
     reads: Annotated[
@@ -335,7 +335,7 @@ class ToolSection(Section, frozen=True, kw_only=True):
 
 
 class McpSection(Section, frozen=True, kw_only=True):
-    """An MCP server whose tools agents may use, as `NAME.TOOL`; see `remit docs mcp`. It has `command` or `url`."""
+    """An MCP server, by `command` or `url`, with tools for agents, as `NAME.TOOL`; see `remit docs mcp-servers`."""
 
     command: Annotated[
         Annotated[str, Meta(min_length=1)] | None,

@@ -183,7 +183,7 @@ class ProfileSection(Section, frozen=True, kw_only=True):
         Literal["none", "read"],
         Meta(
             description="Whether an ACP program may `read` files of the team file's folder through Remit; see "
-            "`remit docs local-agents`."
+            "`remit docs acp-agents`."
         ),
     ] = "none"
     allow_shared_agent_calls: Annotated[

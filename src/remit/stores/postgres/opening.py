@@ -64,7 +64,9 @@ class DatabaseOpening(Struct, frozen=True, kw_only=True):
         """Report what did not agree, and return it as records."""
         for each in breaks:
             _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", self.address.name, each.finding, each.text)
-        _log.error("%s: the break is on record; see `remit audit verify` and `remit docs audit`", self.address.name)
+        _log.error(
+            "%s: the break is on record; see `remit audit verify` and `remit docs verification`", self.address.name
+        )
         return [(Kind.BREAK, now_ms, STORE, STORE, each) for each in breaks]
 
     async def _open_key(self, connection: PgConnection) -> CheckpointKey:
