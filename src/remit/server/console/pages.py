@@ -1,5 +1,6 @@
 """The files of the console's page, as they were built into this package."""
 
+import gzip
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.server.bodies import Headers, Scope, Send, quality, send_bytes
+from remit.runtime.aside import aside
+from remit.server.bodies import Headers, Scope, Send, quality, quality_of_coding, send_bytes
 from remit.server.refusals import PLACE
 
 BUILT = Path(__file__).parent / "built"
@@ -32,7 +34,9 @@ _TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".webmanifest": "application/manifest+json",
 }
-_ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
+_COMPRESSED = (".html", ".js", ".css", ".svg", ".json", ".txt", ".webmanifest")
+# A smaller file fits into one packet anyway.
+_WORTH_IT = 1_000
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -59,8 +63,10 @@ class ConsoleFile(Struct, frozen=True, kw_only=True):
 
     path: Path
     type: str
-    encodings: tuple[tuple[str, str], ...]
-    """The compressed forms that lie beside it."""
+    changed_ns: int
+    """When it was built."""
+    is_compressible: bool
+    """Whether it is sent compressed to browsers that take that."""
     is_hashed: bool
     """Whether its name changes with its content."""
 
@@ -98,15 +104,15 @@ class ConsolePages:
     async def send(self, scope: Scope, send: Send, file: ConsoleFile, headers: Headers) -> None:
         """Send a file, in the best form that the browser takes; nothing, if the browser has it."""
         scope[PLACE] = "/assets/{file}" if file.is_hashed else "/{page}"
-        encoding, suffix = _best(headers, file)
-        content = file.path.with_name(file.path.name + suffix).read_bytes()
+        is_compressed = file.is_compressible and quality_of_coding(headers, "gzip") > 0
+        content = await aside.run(_compressed, file.path, file.changed_ns) if is_compressed else file.path.read_bytes()
         tag = f'"{sha256(content).hexdigest()[:32]}"'.encode()
         common = (*HEADERS, _FOR_EVER if file.is_hashed else _ANEW, (b"etag", tag), (b"vary", b"accept-encoding"))
         if tag.decode() in (each.strip().removeprefix("W/") for each in headers.get("if-none-match", "").split(",")):
             await send({"type": "http.response.start", "status": 304, "headers": list(common)})
             await send({"type": "http.response.body", "body": b""})
             return
-        more = ((b"content-encoding", encoding.encode()),) if encoding else ()
+        more = ((b"content-encoding", b"gzip"),) if is_compressed else ()
         sent = (*common, *more, (b"content-type", file.type.encode()))
         if scope["method"] == "HEAD":
             length = (b"content-length", str(len(content)).encode())
@@ -127,7 +133,8 @@ def files_in(folder: Path, stamp: int) -> dict[str, ConsoleFile]:  # noqa: ARG00
         found[f"/{place.as_posix()}"] = ConsoleFile(
             path=path,
             type=_TYPES[path.suffix],
-            encodings=tuple(each for each in _ENCODINGS if path.with_name(path.name + each[1]).is_file()),
+            changed_ns=(about := path.stat()).st_mtime_ns,
+            is_compressible=path.suffix in _COMPRESSED and about.st_size >= _WORTH_IT,
             is_hashed=place.parts[0] == "assets",
         )
     return found
@@ -140,11 +147,7 @@ def _stamp(folder: Path) -> int:
         return 0
 
 
-def _best(headers: Headers, file: ConsoleFile) -> tuple[str, str]:
-    """Return the encoding to send and the suffix of its file; both empty: as it is."""
-    accepted: set[str] = set()
-    for each in headers.get("accept-encoding", "").lower().split(","):
-        name, _, weight = each.strip().partition(";")
-        if weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000"):
-            accepted.add(name.strip())
-    return next((each for each in file.encodings if each[0] in accepted), ("", ""))
+@lru_cache(maxsize=128)
+def _compressed(path: Path, changed_ns: int) -> bytes:  # noqa: ARG001 - another build is compressed anew
+    """Return a file as gzip: made once, since a build has some dozen files, and the package stays small."""
+    return gzip.compress(path.read_bytes(), 9, mtime=0)
