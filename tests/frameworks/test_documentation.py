@@ -1,4 +1,4 @@
-"""Every example in the page frameworks runs as it stands there, but for its model: that is one from the tests here."""
+"""Every example with a framework runs as its page shows it, but for its model: that is one from the tests here."""
 
 import sys
 from importlib import import_module
@@ -8,16 +8,21 @@ from typing import Any
 
 import pytest
 
-from doc_pages import page_path
-from docs.test_examples import Block, blocks
+from docs.test_examples import PAGES, Block, blocks
 from frameworks.conftest import NEEDED, installed
 from frameworks.suite import Say, Seen, Use
 
-PAGE = page_path("frameworks")
 MARK = "framework:"
 FILES = {file.removeprefix("test_").removesuffix(".py"): package for file, package in NEEDED.items()}
+# Frameworks whose examples have no model.
+FILES |= {"fastapi": "fastapi"}
 
-ALL = [(block, block.marks[-1].removeprefix(MARK)) for block in blocks(PAGE) if block.language == "python"]
+ALL = [
+    (block, block.marks[-1].removeprefix(MARK))
+    for page in PAGES
+    for block in blocks(page)
+    if block.marks and block.marks[-1].startswith(MARK)
+]
 HERE = [pytest.param(block, name, id=str(block)) for block, name in ALL if installed(FILES[name])]
 
 
@@ -58,6 +63,8 @@ def put_in(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, path, made)
 
     match name:
+        case "fastapi":
+            pass
         case "pydantic_ai":
             monkeypatch.setattr("pydantic_ai.models.infer_model", given)
         case "openai_agents":

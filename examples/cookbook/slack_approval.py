@@ -1,0 +1,59 @@
+"""Ask in a Slack channel before money is paid: the question has two buttons, and a signed click answers it."""
+
+import asyncio
+import hmac
+import json
+import os
+import time
+from urllib.parse import parse_qs
+
+import aiohttp
+from aiohttp import test_utils, web
+
+from remit import Brief, Decision, Hub, InboxApprover, Question, Rule, guard_of
+from remit.testing import MemoryStore
+from scripted import scripted_channel, slack_signature
+
+SECRET = b"the signing secret of your Slack app"
+store = MemoryStore()  # with a store on disk the question outlives a restart
+
+
+async def ask_slack(question: Question) -> Decision:
+    await store.put(question)  # before anybody can click
+    text = {"type": "mrkdwn", "text": f"{question.text} {question.request.input}"}
+    names = {word: {"type": "plain_text", "text": word} for word in ("approve", "reject")}
+    buttons = [{"type": "button", "action_id": word, "value": question.id, "text": names[word]} for word in names]
+    message = {"blocks": [{"type": "section", "text": text}, {"type": "actions", "elements": buttons}]}
+    async with aiohttp.request("POST", os.environ["SLACK_WEBHOOK"], json=message, raise_for_status=True):
+        return await InboxApprover(store)(question)
+
+
+async def clicked(request: web.BaseRequest) -> web.Response:
+    body, sent = await request.read(), request.headers["X-Slack-Request-Timestamp"]
+    is_signed = hmac.compare_digest(slack_signature(SECRET, sent, body), request.headers["X-Slack-Signature"])
+    if not is_signed or abs(time.time() - int(sent)) > 300:
+        raise web.HTTPForbidden
+    payload = json.loads(parse_qs(body.decode())["payload"][0])
+    (click,) = payload["actions"]
+    await hub.decide(click["value"], agreed=click["action_id"] == "approve", by=payload["user"]["username"])
+    return web.Response()
+
+
+async def cashier(brief: Brief) -> str:
+    return f"paid {brief.input}"
+
+
+hub = Hub(store=store, guards=[guard_of([Rule(then="ask", to="cashier", say="Pay this?")])], approver=ask_slack)
+hub.add("cashier", cashier)
+
+
+async def main() -> None:
+    async with test_utils.RawTestServer(clicked) as server, hub:
+        with scripted_channel("Pay this? 5 euros", SECRET, str(server.make_url("/"))) as url:
+            os.environ["SLACK_WEBHOOK"] = url
+            for amount in ("5 euros", "5000 euros"):
+                response = await hub.ask("cashier", user="ada", input=amount)
+                print(response.fault.message if response.fault else response.result)
+
+
+asyncio.run(main())
