@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ fix: $(VENV)/.ready ## Repair what can be repaired: lint and formatting
 
 bench: $(VENV)/.ready ## Measure, compare with the goals, write bench/results.json
 	@$(BIN)/python bench/run.py
+
+bench-peers: $(VENV)/.ready ## Measure other frameworks beside Remit, each in an environment of its own; some minutes
+	@$(BIN)/python bench/peers/run.py
 
 pytest: $(VENV)/.ready ## Run the tests alone
 	@$(compile)

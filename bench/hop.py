@@ -1,8 +1,8 @@
 """One delegation in process, with every guard and record, against a bare task under a time-out.
 
 The floor is `asyncio.create_task` with `wait_for` around the same coroutine. CPU time of all threads counts, the
-store's writer among them; each run ends when its records are committed. Frameworks that are installed beside Remit are
-printed too: what one request to a sub-agent costs there, with a model that answers at once (`peers.py`).
+store's writer among them; each run ends when its records are committed. `peers/run.py` measures other
+frameworks.
 """
 
 import asyncio
@@ -12,13 +12,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from harness import Figure, at_most, cpu_seconds, main, rss_mb
-from peers import Ask, installed
 from remit import Hub
 from team import flat_hub
 
 COUNT = 5_000
 ROUNDS = 5
-PEER_COUNT = 200
 # Long enough for the store's writer to finish what it has begun, so that the floor is measured without it.
 SETTLE_S = 0.1
 
@@ -68,7 +66,7 @@ async def compare(folder: Path) -> list[Figure]:
             }
         )
         memory = rss_mb()
-    figures = [
+    return [
         Figure(name="hop: one after another", value=found["hop"], floor=found["bare"], unit="µs", bound=at_most(2.8)),
         Figure(
             name="hop: 100 at once",
@@ -79,22 +77,6 @@ async def compare(folder: Path) -> list[Figure]:
         ),
         Figure(name="hop: resident memory", value=memory, unit="MB", bound=at_most(45)),
     ]
-    for name, ask in installed().items():
-        figures.append(Figure(name=f"hop: {name}", value=await peer(ask), floor=found["bare"], unit="µs"))
-    return figures
-
-
-async def peer(ask: Ask) -> float:
-    """Return the least CPU microseconds of one request to a sub-agent of a framework."""
-    await ask()  # loads what it needs
-    best = float("inf")
-    for _ in range(ROUNDS):
-        gc.collect()
-        start = cpu_seconds()
-        for _ in range(PEER_COUNT):
-            await ask()
-        best = min(best, (cpu_seconds() - start) / PEER_COUNT * 1e6)
-    return best
 
 
 def measure() -> list[Figure]:

@@ -13,7 +13,7 @@ from harness import Figure, table
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
 # Those that train, or take half an hour, are run by themselves.
-NOT_BENCHMARKS = {"conversations", "harness", "peers", "run", "team", "train_clarity", "years"}
+NOT_BENCHMARKS = {"conversations", "harness", "run", "team", "train_clarity", "years"}
 
 
 class Result(msgspec.Struct, frozen=True):

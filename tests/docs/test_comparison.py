@@ -1,0 +1,38 @@
+"""The comparison page shows the figures that were measured."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+from doc_pages import ROOT, page_text
+
+PEERS = ROOT / "bench" / "peers"
+
+
+def run_module() -> Any:
+    found = importlib.util.spec_from_file_location("peers_run", PEERS / "run.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_are_those_of_the_kept_figures() -> None:
+    text = page_text("comparison")
+    figures = json.loads((PEERS / "results.json").read_text(encoding="utf-8"))
+    assert run_module().page(text, figures) == text
+
+
+def test_every_peer_was_measured_in_the_version_that_is_named() -> None:
+    module, figures = run_module(), json.loads((PEERS / "results.json").read_text(encoding="utf-8"))
+    assert figures.keys() - {"python"} == module.PEERS.keys()
+    for name, (packages, _) in module.PEERS.items():
+        named = {package.partition("[")[0].partition("==")[0]: package.partition("==")[2] for package in packages}
+        assert named.items() <= figures[name]["versions"].items()
+
+
+def test_every_peer_has_its_script() -> None:
+    scripts = {path.stem for path in Path(PEERS).glob("peer_*.py")}
+    assert scripts == {f"peer_{name.replace('-', '_')}" for name in run_module().PEERS}
