@@ -56,19 +56,22 @@ class NotEndedError(Exception):
     """Raised where a loop would go on."""
 
 
-async def median_us(ask: Ask, repeats: int) -> dict[str, float]:
-    """Return the median time of one delegation and of a bare task, taken in turns."""
+async def bare() -> object:
+    """Run a task under a time-out, which is the least that a delegation does."""
 
     async def constant() -> str:
         return "constant"
 
-    async def bare() -> object:
-        return await asyncio.wait_for(asyncio.create_task(constant()), 30)
+    return await asyncio.wait_for(asyncio.create_task(constant()), 30)
 
-    await ask()  # loads what it needs
-    taken: dict[str, list[float]] = {"hop_us": [], "floor_us": []}
+
+async def medians_us(runs: dict[str, Ask], repeats: int) -> dict[str, float]:
+    """Return the median time of each, taken in turns."""
+    for run in runs.values():
+        await run()  # loads what it needs
+    taken: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
-        for name, run in (("hop_us", ask), ("floor_us", bare)):
+        for name, run in runs.items():
             start = time.perf_counter()
             await run()
             taken[name].append((time.perf_counter() - start) * 1e6)
@@ -202,13 +205,14 @@ async def measure(peer: Peer, module: str) -> Figures:
     hop: Figures = {}
 
     async def measured(ask: Ask) -> None:
-        hop.update(await median_us(ask, peer.REPEATS))
+        hop.update(await medians_us({"hop_us": ask, "floor_us": bare}, peer.REPEATS))
 
     await peer.hop(measured)
     return {
         "versions": {package: importlib.metadata.version(package) for package in peer.PACKAGES},
         "memory_mb": getattr(peer, "memory_mb", memory_mb)(),
         **hop,
+        **(await peer.more() if hasattr(peer, "more") else {}),  # pyright: ignore
         "faults": {
             name: {"means": peer.MEANS[name], **figures}
             for name, figures in {

@@ -1,17 +1,18 @@
-"""Remit, with its store on disk, every guard and every record."""
+"""Remit, with its store on disk, every guard and every record; it needs the extra `llm`."""
 
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from measuring import BUDGET, CALLS, COST, DEADLINE_S, TEXT, Ask, main
+from measuring import BUDGET, CALLS, COST, DEADLINE_S, TEXT, Ask, main, medians_us
 
 from remit import Answer, Brief, Hub, Limits, Response, Step, Workflow
 from remit.testing import MemoryStore
 
 PACKAGES = ("remit",)
 REPEATS = 1_000
+MORE_REPEATS = 300
 MEANS = {
     "loop": "guards, by default",
     "budget": "`max_tokens`",
@@ -42,6 +43,32 @@ async def hop(measured: Callable[[Ask], Awaitable[None]]) -> None:
         hub.add("boss", boss, may_call=["worker"])
         async with hub:
             (await hub.ask("boss", "Go", user="u")).unwrap()
+
+
+async def more() -> dict[str, float]:
+    """Measure an agent of pydantic-ai as it is, and the same agent asked by another in a hub."""
+    from pydantic_ai import Agent
+    from pydantic_ai.models.test import TestModel
+
+    agent, found = Agent(TestModel(custom_output_text="constant")), dict[str, float]()
+    with tempfile.TemporaryDirectory() as folder:
+        limits = Limits(max_agent_delegations=PLENTY, max_delegations=PLENTY, root_tokens=PLENTY)
+        hub = Hub(store=Path(folder) / "hub.db", limits=limits)
+
+        async def boss(brief: Brief) -> None:
+            numbers = iter(range(PLENTY))
+
+            async def ask() -> Response:
+                return await brief.delegate("worker", objective=f"errand {next(numbers)}")
+
+            runs = {"agent_in_hub_us": ask, "agent_alone_us": lambda: agent.run("x")}
+            found.update(await medians_us(runs, MORE_REPEATS))
+
+        hub.add("worker", agent)
+        hub.add("boss", boss, may_call=["worker"])
+        async with hub:
+            (await hub.ask("boss", "Go", user="u")).unwrap()
+    return found
 
 
 async def loop(turn: Callable[[], None]) -> None:

@@ -121,6 +121,12 @@ def tables(found: dict[str, Any]) -> str:
         else:
             cells = "not measured | | "
         lines.append(f"| {TITLES[name]} | {peer['import_ms']:,.0f} | {peer['memory_mb']:,.0f} | {cells} |")
+    if "agent_in_hub_us" in (remit := peers.get("remit", {})):
+        alone, within = remit["agent_alone_us"], remit["agent_in_hub_us"]
+        lines += [
+            "",
+            f"The same agent of pydantic-ai took {alone:,.0f} µs alone and {within:,.0f} µs as an agent of a hub.",
+        ]
     for fault, title, said in (
         ("loop", "Two agents ask each other endlessly", _loop),
         ("budget", "Ten calls of 300 tokens, 1,000 to spend", _budget),
