@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remit.policy.limits import Limits
 from remit.policy.lineage import chain, cycle, depth, fan_out, loop, nesting, version
@@ -69,6 +70,13 @@ def test_an_agent_that_is_in_the_chain_is_not_asked_again() -> None:
     assert loop(request, FACTS) == refuse(
         Code.LOOP_DETECTED, "tag is already in the chain: prime@hub -> tag@hub -> byte@hub -> tag@hub"
     )
+
+
+def test_an_agent_may_be_called_below_itself_if_its_card_says_so() -> None:
+    request = a_request(remit=a_remit(chain=("prime@hub", "tag@hub")))
+    assert FACTS.target is not None
+    assert loop(request, replace(FACTS, target=replace(FACTS.target, recursive=True))) == ALLOW
+    assert loop(request, replace(FACTS, target=None)) != ALLOW
 
 
 def test_an_agent_of_the_same_name_on_another_hub_is_another_agent() -> None:

@@ -170,6 +170,7 @@ _OF_CODE = {
     "may_call",
     "allow_sub_agent_calls",
     "max_sub_agent_depth",
+    "recursive",
     "resumable",
     "route",
     "isolation",

@@ -345,7 +345,7 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 
 # What a running hub can apply: these sections, and these keys of agents.
 _SECTIONS = ("limits", "budgets", "breaker", "rules")
-_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time", "tokens")
+_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "recursive", "authority", "rate", "time", "tokens", "draws")
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):

@@ -137,6 +137,7 @@ class Team(TeamFile, frozen=True, kw_only=True):
             root_tokens=budgets.run_tokens,
             user_tokens_per_day=budgets.per_user_per_day,
             delegation_tokens=budgets.delegation_tokens,
+            overrun=budgets.overrun,
             context_tokens=budgets.context_tokens,
             max_result_bytes=limits.max_result_bytes,
             max_progress=limits.max_progress,

@@ -19,8 +19,8 @@ from remit.runtime.preview import TeamChange
 # What of a draft counts: these sections, and these keys of agents and capabilities that the hub has.
 _SECTIONS = ("limits", "budgets", "breaker", "rules", "approvals")
 _OF_AGENTS = (
-    *("may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "authority"),
-    *("rate", "time", "tokens", "tools", "sees"),
+    *("may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "recursive", "authority"),
+    *("rate", "time", "tokens", "draws", "tools", "sees"),
 )
 _OF_CAPABILITIES = ("time", "tokens", "read_only", "sees", "sees_fields")
 
@@ -88,10 +88,12 @@ def _cards(hub: Engine, old: Team, now: Team) -> Iterator[AgentCard]:
                 may_call=agent.may_call,
                 allow_sub_agent_calls=agent.allow_sub_agent_calls,
                 max_sub_agent_depth=agent.max_sub_agent_depth,
+                recursive=agent.recursive,
                 authority=agent.authority,
                 rate=agent.rate,
                 time_ms=optional_ms(agent.time),
                 tokens=agent.tokens,
+                draws=agent.draws,
                 tools=agent.tools & tools,
                 sees=agent.sees,
             )

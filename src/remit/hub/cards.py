@@ -97,6 +97,7 @@ class CardOptions(TypedDict, total=False):
     rate: Rate | None
     time_ms: int | None
     tokens: int | None
+    draws: bool
     sees: Collection[str]
 
 
@@ -109,6 +110,7 @@ class AgentOptions(CardOptions, total=False):
     may_call: Collection[str]
     allow_sub_agent_calls: bool | None
     max_sub_agent_depth: int | None
+    recursive: bool
     concurrency: int | None
     resumable: bool
     route: bool

@@ -1,9 +1,13 @@
 """The limits that a team sets; every default in one place."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from remit.protocol.card import Authority
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_DEPTH, ROOT_TIME_MS, ROOT_TOKENS
+
+Overrun = Literal["run", "call"]
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +39,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most tokens of one user's runs in a day (UTC), on all hubs that share a store."""
     delegation_tokens: int = 8_000
     """The tokens of a delegation, unless its caller sets them."""
+    overrun: Overrun = "run"
+    """What is stopped when an agent spends more than it was granted: the whole run, or that call alone."""
     context_tokens: int = CONTEXT_TOKENS
     """The most tokens of conversation that a callee is shown."""
     max_result_bytes: int = 1_048_576

@@ -37,8 +37,8 @@ def chain(request: Request, facts: Facts) -> Verdict:
 
 
 def loop(request: Request, facts: Facts) -> Verdict:
-    """The callee is not in the chain already."""
-    if facts.address not in request.remit.chain:
+    """The callee is not in the chain already, unless it may be called below itself."""
+    if facts.address not in request.remit.chain or (facts.target is not None and facts.target.recursive):
         return ALLOW
     return refuse(
         Code.LOOP_DETECTED,

@@ -153,6 +153,8 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """None: as `may_call` implies. True without `may_call`: it may call everyone. False forbids every call."""
     max_sub_agent_depth: Count | None = None
     """How many levels of delegation may follow below this agent."""
+    recursive: bool = False
+    """Whether it may be called below itself, as a kind of agent that calls others of its kind; depth still ends it."""
     authority: Authority | None = None
     """Whether it is limited to the tools and targets of its caller; None: the default of its hub."""
     passes_on: bool = False
@@ -167,6 +169,8 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The time of a call, unless the caller sets less."""
     tokens: Count | None = None
     """The tokens of a call, unless the caller sets less."""
+    draws: bool = False
+    """Whether it goes on with its caller's tokens once its own are spent, as long as the caller has any left."""
     resumable: bool = False
     """Whether its code may be run again after a restart, with finished steps answered from the journal."""
     isolation: Literal["task", "process"] = "task"

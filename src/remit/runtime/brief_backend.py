@@ -170,13 +170,13 @@ class LocalBriefBackend:
                     f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted",
                 )
             )
-        return frame.left
+        return frame.reach
 
     def time_left_ms(self) -> int:
         return max(0, self._frame.time_left_ms(self._dispatch.parts.clock.now()))
 
     def tokens_left(self) -> int:
-        return max(0, self._frame.left)
+        return max(0, self._frame.reach)
 
     def original_request(self) -> str:
         root = self._frame.run.request

@@ -289,6 +289,8 @@ class Frame:
     """The other one of a hedged pair."""
     overtaken: bool = False
     """Whether it was stopped because the other one of its pair was faster."""
+    drawn: int = 0
+    """Tokens taken from the caller beyond the grant."""
     hedges: int = 0
     """The number of hedged pairs among its delegations; each pair counts as one delegation."""
 
@@ -313,6 +315,25 @@ class Frame:
     def left(self) -> int:
         """Tokens that are neither spent nor reserved."""
         return self.granted - self.prompt - self.completion - self.reserved
+
+    @property
+    def reach(self) -> int:
+        """Tokens that it can grant: what is left, and what its callers have left if it may draw on them."""
+        if self.parent is None or not self.card.draws:
+            return self.left
+        return self.left + max(0, self.parent.reach)
+
+    def draw(self, tokens: int) -> None:
+        """Take tokens from the caller, which takes what it lacks from its own; as many as are there."""
+        parent = self.parent
+        if parent is None or not self.card.draws:
+            return
+        if tokens > parent.left:
+            parent.draw(tokens - parent.left)
+        taken = max(0, min(tokens, parent.left))
+        parent.reserved += taken
+        self.granted += taken
+        self.drawn += taken
 
     @property
     def overrun(self) -> int:
@@ -345,6 +366,8 @@ class Frame:
         self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
         self.completion = min(self.completion + usage.completion, MAX_INTEGER)
         self.estimated = self.estimated or usage.estimated
+        if self.left < 0:
+            self.draw(-self.left)
 
     def note_fault_below(self, why: Fault) -> None:
         """Remember how one of its delegations failed."""

@@ -89,6 +89,8 @@ class Ledger:
         """Reserve the grant of a delegation and count it as in flight."""
         card, parent = frame.card, frame.parent
         if parent is not None:
+            if frame.granted > parent.left:
+                parent.draw(frame.granted - parent.left)
             assert frame.granted <= parent.left, "a grant is cut from what is left, and nothing awaits in between"
             parent.reserved += frame.granted
             if (children := parent.children) is None:

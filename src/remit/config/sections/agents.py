@@ -152,6 +152,9 @@ class AgentSection(Section, frozen=True, kw_only=True):
     max_sub_agent_depth: Annotated[Count | None, Meta(description="Maximum levels of delegation below the agent.")] = (
         _CARD.max_sub_agent_depth
     )
+    recursive: Annotated[
+        bool, Meta(description="Whether the agent may be called below itself; the limits on depth still hold.")
+    ] = _CARD.recursive
     authority: Annotated[
         Authority | None,
         Meta(
@@ -180,6 +183,10 @@ class AgentSection(Section, frozen=True, kw_only=True):
     tokens: Annotated[
         Count | None, Meta(description="Tokens for one request (default: the caller's or the budget's).")
     ] = _CARD.tokens
+    draws: Annotated[
+        bool,
+        Meta(description="Whether it goes on with its caller's tokens, if any, once its own are spent."),
+    ] = _CARD.draws
     resumable: Annotated[
         bool,
         Meta(

@@ -23,7 +23,7 @@ from remit.config.values import (
     optional_ms,
 )
 from remit.policy.breaker import BreakerSettings
-from remit.policy.limits import Limits
+from remit.policy.limits import Limits, Overrun
 from remit.policy.plan import Share
 from remit.policy.prices import Price
 from remit.policy.rules import Editable, Pattern, Rule
@@ -150,6 +150,13 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
     delegation_tokens: Annotated[Count, Meta(description="Tokens of a delegation if the caller sets none.")] = (
         _LIMITS.delegation_tokens
     )
+    overrun: Annotated[
+        Overrun,
+        Meta(
+            description="What stops when an agent spends more than it was granted: with `run` nothing more starts in "
+            "its run, with `call` that call alone ends."
+        ),
+    ] = _LIMITS.overrun
     context_tokens: Annotated[Count, Meta(description="Tokens of the conversation that a callee is shown.")] = (
         _LIMITS.context_tokens
     )

@@ -53,7 +53,7 @@ class Admission:
             record_bytes=parts.store.sizes.get(run.id, 0),
             at_once=attempt.at_once or parent.in_flight() + 1,
             repeated=repeated,
-            overrun=run.overrun,
+            overrun=run.overrun and parts.limits.overrun == "run",
             # A request that was admitted before a restart is only continued.
             rate_wait_ms=ledger.rate_wait_ms(card, attempt.now) if card and card.rate and not goes_on else 0,
             breaker_wait_ms=0 if goes_on else ledger.breaker_wait_ms(request.target, attempt.now),

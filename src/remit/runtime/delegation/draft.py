@@ -148,8 +148,8 @@ def granted(parent: Frame, call: Call, card: AgentCard | None, limits: Limits) -
         tokens = limits.delegation_tokens
         if call.spare_tokens is not None:
             slots, spare = limits.max_fan_out - parent.in_flight(), max(tokens, call.spare_tokens)
-            tokens = fair_share(parent.left, tokens, slots=slots, spare=spare)
-    return grant_tokens(tokens, parent.left)
+            tokens = fair_share(parent.reach, tokens, slots=slots, spare=spare)
+    return grant_tokens(tokens, parent.reach)
 
 
 def _time_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int:

@@ -176,6 +176,8 @@ class Settlement:
             response = replace(response, warnings=(*response.warnings, *frame.warnings))
         if frame.used:
             response = replace(response, usage=frame.usage())
+        if frame.drawn:
+            self.recording.notice(frame, f"{frame.card.name} took {frame.drawn} more tokens from its caller")
         if response.usage.overrun:
             message = f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted"
             if response.ok:
