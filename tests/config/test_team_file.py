@@ -10,8 +10,9 @@ from textwrap import dedent
 import pytest
 
 from remit import Code, Problem, RemitError
-from remit.config.load import find_team, load_team
+from remit.config.load import load_team
 from remit.config.team import Team
+from remit.config.team_search import find_team
 
 KEY = "00" * 32
 

@@ -17,7 +17,7 @@ from openai_server import OpenAIServer, call, say
 from remit import RemitError
 from remit.agents import entailment
 from remit.classifiers import embeddings
-from remit.cli.places import cards_of
+from remit.cli.teams import cards_of
 from remit.config.composition import hub_of, reload
 from remit.config.load import load_team
 from remit.config.team import Team

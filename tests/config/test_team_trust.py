@@ -10,7 +10,8 @@ import pytest
 from command_line import environment, make_team, remit
 from remit import RemitError
 from remit.config.file_trust import is_trusted, trusted
-from remit.config.load import find_team, load_team
+from remit.config.load import load_team
+from remit.config.team_search import find_team
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no owners as Unix has them")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -22,7 +22,6 @@ from remit.text.intent import (
     Phrases,
     Planned,
     Routed,
-    Thresholds,
     Unclear,
     Unknown,
     Vague,
@@ -32,6 +31,7 @@ from remit.text.intent import (
 )
 from remit.text.planning import plan
 from remit.text.request_plan import MOST_PARTS
+from remit.text.thresholds import Thresholds
 
 PROJECT = Label(target="ANL", description="Project revenue and costs")
 WRITE = Label(target="DOC", description="Write a report. Takes a template and an outline.")

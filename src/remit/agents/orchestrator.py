@@ -38,7 +38,6 @@ from remit.text.field_questions import question_for
 from remit.text.field_replies import agrees, asks_for_something
 from remit.text.intent import (
     PHRASES,
-    THRESHOLDS,
     Choose,
     Confirm,
     Decision,
@@ -46,7 +45,6 @@ from remit.text.intent import (
     Label,
     Planned,
     Routed,
-    Thresholds,
     Unclear,
     Unknown,
     Vague,
@@ -57,6 +55,7 @@ from remit.text.intent import (
 from remit.text.plan_words import given_up
 from remit.text.planning import plan
 from remit.text.replies import chosen, fields, wanted
+from remit.text.thresholds import THRESHOLDS, Thresholds
 
 _NO = re.compile(
     r"\W*(?:n|no|nope|nein|non|(?:neither|none)(?: of (?:these|those|them))?|(?:nichts|kein(?:e|er|es|s)?)(?: davon)?)"

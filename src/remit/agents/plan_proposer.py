@@ -17,10 +17,11 @@ from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
-from remit.text.intent import Decision, Label, Planned, Thresholds
+from remit.text.intent import Decision, Label, Planned
 from remit.text.model_intent import request
 from remit.text.model_plan import checked, judged_plan
 from remit.text.plan_prompt import has_several_parts, plan_instructions, plan_schema
+from remit.text.thresholds import Thresholds
 
 log = logging.getLogger("remit")
 

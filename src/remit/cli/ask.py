@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from remit.cli.completion_words import session_ids
-from remit.cli.drive.order import Order, read_task
 from remit.cli.options import Duration, json_option, jsonl_option, team_options
 
 
@@ -58,7 +57,8 @@ def ask(
     if as_json and as_jsonl:
         raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.foreground import carry_out
-    from remit.cli.places import current_user, team_path
+    from remit.cli.drive.order import Order, read_task
+    from remit.cli.teams import current_user, team_path
     from remit.config.load import load_team
 
     path = team_path(team_file).absolute()

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.completion_words import recorded_profiles, run_ids
 from remit.cli.options import json_option, jsonl_option, store_option, team_options
 from remit.cli.show.screen import clock_time, many, print_json, print_text
@@ -35,7 +36,7 @@ profile_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def audit() -> None:
     """Read, verify and export the audit record.
 
@@ -290,7 +291,8 @@ def tail(
 
 
 def _profiles(team_file: Path | None, overrides: tuple[str, ...]) -> list[str]:
-    from remit.config.load import find_team, load_team
+    from remit.config.load import load_team
+    from remit.config.team_search import find_team
 
     found = find_team(team_file)
     if found is None:
@@ -300,7 +302,7 @@ def _profiles(team_file: Path | None, overrides: tuple[str, ...]) -> list[str]:
 
 
 def _print(record: Record, *, as_jsonl: bool) -> None:
-    from remit.cli.show.report import short
+    from remit.cli.show.run_list import short
     from remit.documents.runs import record_line
 
     if as_jsonl:

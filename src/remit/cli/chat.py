@@ -6,7 +6,6 @@ from typing import NoReturn, get_args
 import click
 
 from remit.cli.completion_words import chat_names, device_names, offered_agents, session_ids, shared_run_ids
-from remit.cli.drive.order import Order
 from remit.cli.options import Duration, json_option, jsonl_option, team_options
 from remit.relay.bridge.ports import Mode
 
@@ -128,8 +127,8 @@ def chat(
         raise click.BadParameter("must not be empty", param_hint="--objective")
     if as_json and as_jsonl:
         raise click.UsageError("--json (one document at the end) and --jsonl (one per line) cannot be combined")
-    from remit.cli.places import team_path
     from remit.cli.shared.hold import SharedOrder, chat_with_shared_agent
+    from remit.cli.teams import team_path
 
     order = SharedOrder(
         profile=agent,
@@ -177,9 +176,10 @@ def _alone(
 ) -> NoReturn:
     import msgspec
 
-    from remit.cli.places import current_user, team_path
+    from remit.cli.drive.order import Order
     from remit.cli.talk.conversation import new_session
     from remit.cli.talk.hold import chat_with_agent
+    from remit.cli.teams import current_user, team_path
     from remit.protocol.remit import NAME_RULE, Name
 
     try:

@@ -4,6 +4,7 @@ A person waits at the keyboard for each: no function here raises, and none impor
 """
 
 import re
+import time
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,8 +14,6 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
-
-from remit.cli.show.screen import now_ms
 
 # A longer list is not readable.
 MOST = 50
@@ -201,7 +200,7 @@ def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
     """Return the newest runs."""
     from remit.stores.reader import runs
 
-    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms()))
+    found = _read(ctx, runs(None, incomplete or None, MOST, _now_ms()))
     return [_run_item(each) for each in found]
 
 
@@ -210,7 +209,7 @@ def open_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     """Return the newest runs that have not ended."""
     from remit.stores.reader import runs
 
-    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms()))
+    found = _read(ctx, runs(None, incomplete or None, MOST, _now_ms()))
     return [_run_item(each) for each in found if each.response is None]
 
 
@@ -227,7 +226,7 @@ def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
     agent = ctx.params.get("agent") or next(iter(ctx.args), None)
 
     def query(connection: Any) -> list[Any]:
-        newest = runs(None, None, MOST, now_ms())(connection)
+        newest = runs(None, None, MOST, _now_ms())(connection)
         return [
             (records(each.run, None, 0, 1)(connection)[0].session, each)
             for each in newest
@@ -252,7 +251,7 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
         return [run.pending for run in waiting(state)]
 
     found = [
-        *_read(ctx, lambda connection: pending(connection, now_ms()))[:MOST],
+        *_read(ctx, lambda connection: pending(connection, _now_ms()))[:MOST],
         *_read_device(ctx, drafts)[:MOST],
     ]
     return [CompletionItem(each.id, help=_short(each.text)) for each in found if each.id.startswith(incomplete)]
@@ -317,13 +316,17 @@ def _tables(ctx: click.Context, section: str) -> dict[str, Any]:
 
 def _team(ctx: click.Context) -> dict[str, Any]:
     """Return the content of the team file, without validation."""
-    from remit.config.load import find_team
+    from remit.config.team_search import find_team
 
     with suppress(Exception):  # an unfinished team file may be invalid
         file = find_team(ctx.params.get("team_file"))
         if file is not None:
             return {**tomllib.loads(Path(file).read_text(encoding="utf-8")), _FOLDER: Path(file).parent}
     return {}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _short(text: object) -> str:

@@ -57,7 +57,7 @@ def dev(
     from remit.cli.drive import running
     from remit.cli.drive.dev import DevOrder, run_dev
     from remit.cli.drive.running import data_only, logging_to
-    from remit.config.load import find_team
+    from remit.config.team_search import find_team
 
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         order = DevOrder(

@@ -44,8 +44,8 @@ def group(
       remit devices group reviewers --remove
     """
     from remit.cli.device_documents import known_device
-    from remit.cli.places import team_path
     from remit.cli.show.screen import print_json
+    from remit.cli.teams import team_path
     from remit.config.device import find_device, using_device
     from remit.config.load import load_team
     from remit.documents.shared import DeviceGroup

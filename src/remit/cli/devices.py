@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.completion_words import devices_and_groups, granted_agents, granted_profiles, known_devices
 from remit.cli.device_documents import device_shown, known_device
 from remit.cli.device_groups import group, print_groups
@@ -27,7 +28,7 @@ class UnmatchedError(click.ClickException):
     exit_code = 4
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def devices() -> None:
     """Pair this device with others, and set what they may do.
 
@@ -317,7 +318,7 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
 
 
 def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
-    from remit.cli.places import team_path
+    from remit.cli.teams import team_path
     from remit.config.load import load_team
 
     return load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)

@@ -19,9 +19,10 @@ from remit.cli.places import DEFAULT_STORE, relative_path
 from remit.cli.show.screen import many
 from remit.config.checks import secrets_of, unset
 from remit.config.line_numbers import dotted
-from remit.config.load import find_team, load_team
+from remit.config.load import load_team
 from remit.config.peers import unencrypted, unservable
 from remit.config.team import Team
+from remit.config.team_search import find_team
 from remit.documents.team import Check
 from remit.protocol.errors import RemitError
 from remit.text.terminal import speaks_unicode

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.options import json_option, team_options
 from remit.config.file_trust import make_private
 
@@ -33,7 +34,7 @@ class KeyFiles(NamedTuple):
     team: Team | None
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def keys() -> None:
     """Manage the keys of this hub and of its peers.
 
@@ -238,8 +239,9 @@ def _still_known(files: KeyFiles, name: str, lines: list[str]) -> str:
 
 
 def _files(team_file: Path | None, overrides: tuple[str, ...]) -> KeyFiles:
-    from remit.config.load import find_team, load_team
+    from remit.config.load import load_team
     from remit.config.sections.peers import IdentitySection
+    from remit.config.team_search import find_team
 
     found = find_team(team_file)
     team = None if found is None else load_team(found, overrides=overrides, secrets=False, code=False)

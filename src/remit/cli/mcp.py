@@ -52,7 +52,7 @@ def mcp(
     from remit.cli.drive import running
     from remit.cli.drive.mcp import installed, introduce, list_tools, serve_host, stdin_only
     from remit.cli.drive.running import data_only, logging_to
-    from remit.cli.places import current_user, importing, team_path
+    from remit.cli.teams import current_user, importing, team_path
     from remit.config.load import load_team
 
     if as_json and server is None:

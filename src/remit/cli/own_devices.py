@@ -34,8 +34,8 @@ def own(device: str, remove: bool, team_file: Path | None, overrides: tuple[str,
       remit devices own my-laptop --remove
     """
     from remit.cli.device_documents import known_device
-    from remit.cli.places import team_path
     from remit.cli.show.screen import print_json
+    from remit.cli.teams import team_path
     from remit.config.device import find_device, using_device
     from remit.config.load import load_team
     from remit.documents.shared import DeviceChanged

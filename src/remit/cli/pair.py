@@ -121,8 +121,9 @@ def pair(
 
 
 def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
-    from remit.cli.places import team_path
-    from remit.config.load import find_team, load_team
+    from remit.cli.teams import team_path
+    from remit.config.load import load_team
+    from remit.config.team_search import find_team
     from remit.protocol.errors import Code, RemitError, fault
 
     if find_team(team_file) is None:

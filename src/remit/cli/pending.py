@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.completion_words import question_ids
 from remit.cli.options import json_option, jsonl_option, same_team, store_option, team_options
 from remit.cli.show.pending_print import Asked, document_of, fields_of, id_of, question_of, row_of, short_id
@@ -27,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WATCH_S = 0.5
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def pending() -> None:
     """Approve or reject what agents ask permission for.
 
@@ -244,7 +245,8 @@ def approve(
       remit pending approve 3f09c1.1-5be0a7f2 --edit 'objective=Pay 20 euros'
       remit pending approve 8b41d2.p3 --edit 'text=Shall we meet on Monday?'
     """
-    from remit.cli.places import current_user, store_file
+    from remit.cli.places import store_file
+    from remit.cli.teams import current_user
 
     changes = dict(map(_edit, edits))
     decision = Decision(agreed=True, by=name or current_user(), reason=reason, edits=changes)
@@ -269,7 +271,8 @@ def reject(
     Example:
       remit pending reject 3f09c1.1-5be0a7f2 --reason "not this month"
     """
-    from remit.cli.places import current_user, store_file
+    from remit.cli.places import store_file
+    from remit.cli.teams import current_user
 
     decision = Decision(agreed=False, by=name or current_user(), reason=reason)
     path = store_file(store_path, team_file, overrides)

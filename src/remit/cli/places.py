@@ -1,9 +1,10 @@
-"""Finds and opens the team file and the store of a command."""
+"""Finds and opens the store of a command.
 
-import getpass
-import sys
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, redirect_stdout
+Commands that only read the record start quickly: what they do not need is imported where it is used.
+"""
+
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,18 +13,12 @@ import click
 import msgspec
 
 from remit.cli.store_view import DatabasePlace, Place, SqliteView, StoreView, place_of
-from remit.config.checks import secrets_of
-from remit.config.load import find_team, load_team, salvaged
-from remit.config.team import Team
-from remit.protocol.card import AgentCard
+from remit.config.team_search import find_team, recorded_store
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
-from remit.protocol.problems import did_you_mean
 from remit.runtime.ports import Store, StoreError
 from remit.stores import STORE_PATH
-from remit.stores.checkpoints import key_path
 from remit.stores.connection import connect_reader, translate
 from remit.stores.schema import check_version
-from remit.stores.sqlite import SqliteStore
 from remit.stores.user_keys import show_plain
 
 if TYPE_CHECKING:
@@ -35,33 +30,6 @@ DEFAULT_STORE = Path(STORE_PATH)
 BUSY_SECONDS = 5
 
 
-def team_path(team_file: Path | None) -> Path:
-    """Return the team file: the given one, else the nearest, or raise a `RemitError` if there is none."""
-    found = find_team(team_file)
-    if found is None:
-        raise RemitError(
-            fault(
-                Code.TEAM_INVALID,
-                "no team file remit.toml here or in a parent folder",
-                suggestion="Create one with `remit init`, or give one with --team.",
-            )
-        )
-    return found
-
-
-@contextmanager
-def importing() -> Generator[None]:
-    """Import the code of agents; its output goes to stderr, because stdout is data."""
-    with redirect_stdout(sys.stderr):
-        yield
-
-
-def team_of(team_file: Path | None, overrides: Sequence[str]) -> Team:
-    """Return the team of a command, with its code found; secrets that only a run needs may be missing."""
-    with importing():
-        return load_team(team_path(team_file), overrides=overrides, secrets=False)
-
-
 def store_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Place:
     """Return the store of a command: the given one, else the team's, else the one in this folder."""
     if store_path is not None:
@@ -69,6 +37,10 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
     found = find_team(team_file)
     if found is None:
         return DEFAULT_STORE
+    if (recorded := recorded_store(found, overrides=overrides)) is not None:
+        return relative_path(recorded)
+    from remit.config.load import load_team, salvaged
+
     try:
         return relative_path(place_of(load_team(found, overrides=overrides, secrets=False, code=False)))
     except RemitError as error:
@@ -81,49 +53,6 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
         why = error.fault
         advice = in_sentences(why.suggestion, "Or give the store with --store.")
         raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
-
-
-def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
-    """Return the key with which the team, if there is one, encrypts redacted values."""
-    from remit.config.composition import vault_key_of  # imports more than most commands need
-
-    found = find_team(team_file)
-    if found is None:
-        return None
-    try:
-        return vault_key_of(load_team(found, overrides=overrides, secrets=False, code=False))
-    except RemitError:
-        part = salvaged(found, overrides=overrides)
-        if part is None:
-            raise
-        return vault_key_of(part)
-
-
-def cards_of(team: Team) -> dict[str, AgentCard]:
-    """Return the cards of a team's agents as a hub would have them; no hub is opened, so no secret is needed."""
-    from remit.config.composition import hub_of  # imports more than most commands need
-
-    with importing():
-        return hub_of(team, environ=placeholder_secrets(team)).cards
-
-
-def placeholder_secrets(team: Team) -> dict[str, str]:
-    """Return values in place of the secrets of a team whose hub is not opened."""
-    return {reference.removeprefix("$"): "0" * 64 for _, reference in secrets_of(team)}
-
-
-def known_agent(name: str, known: Iterable[str]) -> str:
-    """Return the name of an existing agent, or raise a `RemitError` that lists those that exist."""
-    if name in known:
-        return name
-    near = did_you_mean(name, known) or f"; known agents: {', '.join(known) or 'none'}"
-    raise RemitError(
-        fault(
-            Code.AGENT_NOT_FOUND,
-            f"no such agent `{name}`{near}",
-            suggestion="List them with `remit agents list`.",
-        )
-    )
 
 
 P = TypeVar("P", bound=Place)
@@ -173,9 +102,11 @@ def reading(path: Place) -> Generator[StoreView]:
 async def writing(path: Place) -> AsyncGenerator[Store]:
     """Open an existing store for writing, beside other processes."""
     if isinstance(path, Path):
+        from remit.stores.sqlite import SqliteStore
+
         store: Store = SqliteStore(existing(path), make_key=False)
     else:
-        from remit.config.stores import store_of  # imports more than most commands need
+        from remit.config.stores import store_of
 
         store = store_of(path.team, make_key=False)
     await store.open()
@@ -192,7 +123,7 @@ def opened_upkeep(path: Place) -> Generator["StoreUpkeep"]:
         with _database_upkeep(path) as upkeep:
             yield upkeep
         return
-    from remit.stores.upkeep import Upkeep  # imports more than most commands need
+    from remit.stores.upkeep import Upkeep
 
     try:
         upkeep = Upkeep(existing(path))
@@ -222,6 +153,7 @@ def _needs_driver() -> StoreError:
 def _database_upkeep(place: DatabasePlace) -> Generator["PgUpkeep"]:
     try:
         from remit.cli.postgres_view import address_of
+        from remit.stores.checkpoints import key_path
         from remit.stores.postgres.upkeep import PgUpkeep
     except ImportError as error:
         raise _needs_driver() from error
@@ -230,11 +162,3 @@ def _database_upkeep(place: DatabasePlace) -> Generator["PgUpkeep"]:
         yield upkeep
     finally:
         upkeep.close()
-
-
-def current_user() -> str:
-    """Return the current user's name."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no such user, and no variable with the name
-        return "someone"

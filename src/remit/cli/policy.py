@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.completion_words import agent_names, agents_and_user
-from remit.cli.drive.order import read_task
 from remit.cli.options import Duration, json_option, team_options
 from remit.cli.show.screen import many, print_fields, print_json, print_table, print_text, spoken, styled
 from remit.documents.policy import Explanation, Guards, Placing
@@ -13,7 +13,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def policy() -> None:
     """Explain what each guard decides about a request.
 
@@ -34,9 +34,9 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
     Example:
       remit policy guards
     """
-    from remit.cli.places import team_of
+    from remit.cli.teams import team_of
     from remit.cli.verdicts import team_guards
-    from remit.config.load import find_team
+    from remit.config.team_search import find_team
 
     team = team_of(team_file, overrides) if find_team(team_file) else None
     lines = team_guards(team)
@@ -95,7 +95,8 @@ def explain(
       remit policy explain user assistant "Write to ann@example.org" --json
       remit policy explain assistant tax "What can be claimed?" --capability CLAIM --input @receipts.json
     """
-    from remit.cli.places import known_agent, team_of
+    from remit.cli.drive.order import read_task
+    from remit.cli.teams import known_agent, team_of
     from remit.cli.verdicts import explained
 
     text, value = read_task(objective, given, capability)

@@ -31,7 +31,8 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
     """
     import asyncio
 
-    from remit.cli.places import relative_path, store_file, team_of
+    from remit.cli.places import relative_path, store_file
+    from remit.cli.teams import team_of
 
     team = team_of(team_file, overrides)
     path = store_path or store_file(None, team.file, overrides)
@@ -45,7 +46,8 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
 
 
 async def _tell(path: "Place") -> int:
-    from remit.cli.places import current_user, writing
+    from remit.cli.places import writing
+    from remit.cli.teams import current_user
 
     async with writing(path) as store:
         return await store.control("", "reload", current_user(), "")

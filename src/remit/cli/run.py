@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from remit.cli.completion_words import agent_names, session_ids
-from remit.cli.drive.order import Order, read_task
 from remit.cli.options import Duration, json_option, jsonl_option, team_options
 
 
@@ -91,7 +90,8 @@ def run(
             "--detach and --save cannot be combined; use `remit runs answer RUN --wait --save FOLDER`"
         )
     from remit.cli.drive.files import read_files
-    from remit.cli.places import current_user, team_path
+    from remit.cli.drive.order import Order, read_task
+    from remit.cli.teams import current_user, team_path
 
     text, value = read_task(task, given_input, capability)
     order = Order(

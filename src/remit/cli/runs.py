@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.completion_words import open_run_ids, run_ids
 from remit.cli.options import Duration, json_option, jsonl_option, store_option, team_options
 
@@ -18,7 +19,7 @@ def store_options(command: Any) -> Any:
     return store_option(team_options(command))
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def runs() -> None:
     """List, show, watch, cancel and resume runs.
 
@@ -64,8 +65,7 @@ def list_runs(
       remit runs list --correlation order-17
     """
     from remit.cli.places import reading, store_file
-    from remit.cli.show.records_view import standing
-    from remit.cli.show.runs_print import print_runs, run_line
+    from remit.cli.show.run_list import print_runs, run_line, standing
     from remit.cli.show.screen import print_json
     from remit.documents.runs import Runs
 
@@ -146,8 +146,9 @@ def answer(
       remit runs answer last --wait
     """
     from remit.cli.drive.watch import give_answer
-    from remit.cli.places import reading, store_file, vault_key
+    from remit.cli.places import reading, store_file
     from remit.cli.show.records_view import find_run
+    from remit.cli.teams import vault_key
 
     path = store_file(store_path, team_file, overrides)
     with reading(path) as view:
@@ -270,8 +271,8 @@ def resume(
       remit runs resume last --json
     """
     from remit.cli.drive.resume import resume as take_up
-    from remit.cli.places import team_path
     from remit.cli.store_view import place_of
+    from remit.cli.teams import team_path
     from remit.config.load import load_team
 
     team = load_team(team_path(team_file), overrides=overrides, serving=False)
@@ -316,8 +317,8 @@ def retry(
     if as_json and as_jsonl:
         raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.foreground import carry_out
-    from remit.cli.drive.order import order_again
-    from remit.cli.places import team_path
+    from remit.cli.drive.order_again import order_again
+    from remit.cli.teams import team_path
     from remit.config.load import load_team
 
     team = load_team(team_path(team_file), overrides=overrides, serving=False)

@@ -77,7 +77,7 @@ def serve(
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
     from remit.cli.drive.serving import run_server
-    from remit.cli.places import importing, team_path
+    from remit.cli.teams import importing, team_path
     from remit.config.load import load_team
     from remit.server.server import fast_loop
 

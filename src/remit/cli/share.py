@@ -49,8 +49,8 @@ def share(
     """
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
-    from remit.cli.places import importing, team_path
     from remit.cli.shared.sharing import Documents, chosen, run_sharing
+    from remit.cli.teams import importing, team_path
     from remit.config.load import load_team
 
     if devices and agent is None:

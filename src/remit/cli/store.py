@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.options import json_option, store_option, team_options
 from remit.cli.show.screen import many, print_json
 from remit.documents.store import ArchiveCheck, ArchiveResult, BackupResult, PruneResult, RestoreResult
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from remit.stores.upkeep_port import StoreUpkeep
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def store() -> None:
     """Prune, archive, back up, restore and copy the store.
 
@@ -400,7 +401,8 @@ def copy(
 
 
 def _retention(keep: str | None, team_file: Path | None, overrides: Sequence[str]) -> "Retention":
-    from remit.config.load import find_team, load_team
+    from remit.config.load import load_team
+    from remit.config.team_search import find_team
     from remit.config.values import duration_ms
     from remit.stores.retention import Retention
 

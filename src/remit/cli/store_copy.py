@@ -8,11 +8,13 @@ from types import TracebackType
 
 import click
 
-from remit.cli.places import DEFAULT_STORE, relative_path, team_path
+from remit.cli.places import DEFAULT_STORE, relative_path
 from remit.cli.show.screen import many, print_text
+from remit.cli.teams import team_path
 from remit.config.checks import secret_of
-from remit.config.load import find_team, load_team
+from remit.config.load import load_team
 from remit.config.team import Team
+from remit.config.team_search import find_team
 from remit.documents.store import StoreCopy
 from remit.runtime.registry import team_invalid
 from remit.stores import POSTGRES

@@ -3,11 +3,8 @@
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from msgspec import Struct
-
-from remit.config.team import Team
 from remit.protocol.records import Record
 from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
 from remit.runtime.ports import Question, RunSummary
@@ -16,11 +13,14 @@ from remit.stores import audit, checkpoints, inbox, reader
 from remit.stores.audit import Linked
 from remit.stores.connection import SqliteConnection
 
+if TYPE_CHECKING:  # whoever has a team has imported it; a reader of the record need not wait for it
+    from remit.config.team import Team
 
-class DatabasePlace(Struct, frozen=True):
+
+class DatabasePlace(NamedTuple):
     """The database of a team."""
 
-    team: Team
+    team: "Team"
 
     @property
     def file(self) -> Path:
@@ -37,7 +37,7 @@ Place = Path | DatabasePlace
 """Where a store is: an SQLite file, or a database."""
 
 
-def place_of(team: Team) -> Place:
+def place_of(team: "Team") -> Place:
     """Return where the store of a team is."""
     return team.store_path if team.store.url is None else DatabasePlace(team)
 

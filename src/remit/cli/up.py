@@ -68,7 +68,7 @@ def up(
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} cannot be combined")
     if prints and not installs:
         raise click.UsageError("--print needs --install")
-    from remit.cli.places import team_path
+    from remit.cli.teams import team_path
     from remit.config.load import load_team
 
     path = team_path(team_file)
@@ -90,8 +90,8 @@ def up(
         raise SystemExit(up_control.detach(order, as_json=as_json))
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
-    from remit.cli.places import importing
     from remit.cli.shared.up_run import run_device
+    from remit.cli.teams import importing
 
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
         with importing():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remit.cli.command_groups import SubcommandGroup
 from remit.cli.options import json_option, store_option, team_options
 from remit.cli.show.screen import many, print_json
 from remit.documents.store import EraseResult
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from remit.cli.store_view import Place
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def users() -> None:
     """Export or erase what is kept about a user.
 
@@ -123,7 +124,7 @@ def erase(
 
 def _keys(place: "Place", team_file: Path | None, overrides: Sequence[str]) -> HubKeys:
     """Return the keys with which the hub of a store encrypts redacted values."""
-    from remit.cli.places import vault_key
+    from remit.cli.teams import vault_key
     from remit.runtime.signing import read_key
     from remit.stores.checkpoints import key_path
     from remit.stores.vault import secret

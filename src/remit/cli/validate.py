@@ -32,7 +32,8 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
       remit validate --code
       remit validate --team other.toml --set limits.max_depth=3
     """
-    from remit.cli.places import relative_path, team_path
+    from remit.cli.places import relative_path
+    from remit.cli.teams import team_path
 
     file = relative_path(team_path(team_file).absolute())
     found = _validated(file, overrides, code=code)
@@ -56,7 +57,7 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
 
 
 def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
-    from remit.cli.places import importing
+    from remit.cli.teams import importing
     from remit.config.composition import hub_of
     from remit.config.load import load_team, located
     from remit.config.team_warnings import tools_in_source, warnings_about

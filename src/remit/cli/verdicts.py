@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from remit.cli.places import importing, placeholder_secrets, reading
+from remit.cli.places import reading
 from remit.cli.store_view import place_of
+from remit.cli.teams import importing, placeholder_secrets
 from remit.config.composition import guards_of, hub_of
 from remit.config.team import Team
 from remit.documents.explaining import Approving, explanation, guard_lines
@@ -21,7 +22,7 @@ from remit.runtime.track_record import NEWEST, tracks
 from remit.text.classification import ScoredCapability
 from remit.text.handling import WHY, Case, Route
 from remit.text.handling import place as decide_place
-from remit.text.intent import THRESHOLDS
+from remit.text.thresholds import THRESHOLDS
 
 
 def placed(

@@ -29,7 +29,7 @@ def worker(agents: tuple[str, ...], verbose: bool, team_file: Path | None, overr
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to
     from remit.cli.drive.worker import run_worker
-    from remit.cli.places import importing, known_agent, team_path
+    from remit.cli.teams import importing, known_agent, team_path
     from remit.config.load import load_team
     from remit.protocol.errors import Code, RemitError, fault
 

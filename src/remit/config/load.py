@@ -13,7 +13,6 @@ import msgspec
 
 from remit.config import bus, checks, mcp, peers, renamed_keys, schema_files, shared_agents, telemetry
 from remit.config.code import IMPORTING
-from remit.config.file_trust import FILE, is_trusted, trusted
 from remit.config.line_numbers import Place, TomlLines, dotted, value_at
 from remit.config.models import uncallable, undecided_reader
 from remit.config.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
@@ -21,32 +20,6 @@ from remit.config.team import Team, TeamFile
 from remit.protocol.codec import MAX_NESTING
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import WrongPart, metas, wrong_fields
-
-VARIABLE = "REMIT_TEAM"
-
-
-def find_team(
-    named: Path | None = None, *, start: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> Path | None:
-    """Return the team file: *named*, else what `$REMIT_TEAM` names, else the nearest one from *start* upwards.
-
-    Raises a `RemitError` if another user could have written it; see `file_trust`. The search starts in the working
-    directory and ends at the home folder, at the root of a repository, and below a folder that others can write to. If
-    a folder is named, the file in it is used.
-    """
-    if variable := named or environ.get(VARIABLE):
-        path = Path(variable)
-        return trusted(path / FILE if path.is_dir() else path, environ)
-    folder = (start or Path.cwd()).absolute()
-    for each in (folder, *folder.parents):
-        # Ignored, not refused: a file that another user leaves in /tmp must not break commands below it.
-        if each != folder and not is_trusted(each):
-            return None
-        if (each / FILE).is_file():
-            return trusted(each / FILE, environ)
-        if each == Path.home() or (each / ".git").exists():
-            return None
-    return None
 
 
 def load_team(

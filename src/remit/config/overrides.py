@@ -12,10 +12,9 @@ from msgspec.structs import FieldInfo
 from remit.config.line_numbers import Place
 from remit.config.renamed_keys import current, old_names
 from remit.config.team import TeamFile
+from remit.config.team_search import BETWEEN, PREFIX
 from remit.protocol.problems import did_you_mean, options
 
-PREFIX = "REMIT_"
-BETWEEN = "__"
 # The only key outside sections that can be overridden; REMIT_VERSION more likely belongs to another program.
 NAME = "REMIT_NAME"
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from remit.agents.function import AgentFunction, agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
-from remit.detectors.pipeline import detector_pipeline
 from remit.hub.blocking import Background
 from remit.hub.blocking import ask as ask_blocking
 from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card, seen_by
@@ -23,7 +22,6 @@ from remit.hub.old_names import OldHubNames
 from remit.hub.orchestration import ClassifierName, Orchestration, refuse_unsound, refuse_unused_model
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
-from remit.policy.plan import Workflow
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, Authority, Capability, Confirmation
 from remit.protocol.deprecation import renamed_arguments
@@ -47,18 +45,19 @@ from remit.runtime.root_request import AskOptions
 from remit.runtime.shared_limits import SharedLimits
 from remit.stores import STORE_PATH
 from remit.stores.addresses import secret_files, store_at
-from remit.text.classification import Scorer
-from remit.text.intent import DECISION_MS, THRESHOLDS, Thresholds
+from remit.text.thresholds import DECISION_MS, THRESHOLDS, Thresholds
 from remit.transports.local import LocalTransport
 
-if TYPE_CHECKING:  # most hubs have no telemetry, no servers and no models
+if TYPE_CHECKING:  # most hubs have no telemetry, no servers, no models and no orchestrator
     from pydantic_ai.models import Model
 
     from remit.agents.entailment import EntailmentModel
     from remit.agents.mcp.settings import Settings
     from remit.agents.model import ModelAgent
     from remit.hub.telemetry import HubTelemetry, TelemetryOptions
+    from remit.policy.plan import Workflow
     from remit.server.a2a.routes import Exposure
+    from remit.text.classification import Scorer
     from remit.transports.nats.bus import Bus
 
 DEFAULT_STORE = Path(STORE_PATH)
@@ -125,7 +124,7 @@ class Hub(OldHubNames, Engine):
             guards=guards,
             breaker=breaker,
             approver=InboxApprover(store) if approver == "inbox" else approver,
-            redaction=detector_pipeline() if redaction is True else redaction or None,
+            redaction=_known_detectors() if redaction is True else redaction or None,
             vault_key=vault_key,
             count=count,
             workspace=_folder(workspace) if isinstance(workspace, str | Path) else workspace,
@@ -327,7 +326,7 @@ class Hub(OldHubNames, Engine):
 
     def workflow(
         self,
-        workflow: Workflow,
+        workflow: "Workflow",
         *,
         phrases: Mapping[str, str] | None = None,
         glossary: Mapping[str, str] | None = None,
@@ -353,7 +352,7 @@ class Hub(OldHubNames, Engine):
         self,
         name: str = "orchestrator",
         *,
-        classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer] = "words",
+        classifier: ClassifierName | Callable[[Sequence[Capability]], "Classifier | Scorer"] = "words",
         model: "str | Model | ModelAgent | None" = None,
         narrate: Literal["template", "model"] = "template",
         plans: Literal["rules", "model"] = "rules",
@@ -448,3 +447,9 @@ def _folder(path: str | Path) -> Workspace:
     from remit.stores.workspace import Folder  # most hubs have none
 
     return Folder(path)
+
+
+def _known_detectors() -> Detector:
+    from remit.detectors.pipeline import detector_pipeline  # compiles its patterns
+
+    return detector_pipeline()

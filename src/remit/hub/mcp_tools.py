@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from remit.agents.model import ModelAgent
 from remit.hub.cards import listed, refuse_unknown, seen_by_server
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer
@@ -70,6 +69,8 @@ class HubMcpServers:
 
     def note_model(self, card: AgentCard, agent: object) -> None:
         """Note the tools of an agent that is backed by a model, which their servers may use for texts."""
+        from remit.agents.model import ModelAgent  # once there are agents
+
         if isinstance(agent, ModelAgent):
             self._of_models |= card.tools
 

@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from remit.hub.cards import AgentOptions
-from remit.policy.plan import Workflow
-from remit.policy.plan_problems import problems
 from remit.policy.routing import Ranked
 from remit.protocol.card import AgentCard, Capability, Confirmation
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.brief import Agent
 from remit.runtime.ports import Classifier
 from remit.runtime.registry import team_invalid
-from remit.text.classification import Scorer
-from remit.text.intent import Label, Thresholds
 
 if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from pydantic_ai.models import Model
@@ -26,6 +22,10 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from remit.agents.orchestrator import Orchestrator
     from remit.agents.workflow import WorkflowAgent
     from remit.agents.workflow_answer import Wording
+    from remit.policy.plan import Workflow
+    from remit.text.classification import Scorer
+    from remit.text.intent import Label
+    from remit.text.thresholds import Thresholds
 
 # How an orchestrator classifies requests.
 ClassifierName = Literal["words", "embeddings", "model"]
@@ -65,12 +65,16 @@ class Orchestration:
 
     def check(self) -> None:
         """Raise a `RemitError` if a step of a workflow names an agent or a capability that the hub does not have."""
+        if not self.workflows:
+            return
+        from remit.policy.plan_problems import problems
+
         offered = {name: {each.code for each in card.capabilities} for name, card in self._cards().items()}
         for workflow in self.workflows.values():
             if found := problems(workflow, agents=offered, capabilities=set[str]().union(*offered.values())):
                 raise _unsound(workflow, found)
 
-    def workflow_agent(self, workflow: Workflow, model: "str | Model | ModelAgent | None") -> "WorkflowAgent":
+    def workflow_agent(self, workflow: "Workflow", model: "str | Model | ModelAgent | None") -> "WorkflowAgent":
         """Return the agent that executes a workflow; *model* writes its answers."""
         from remit.agents.narrator import narrator_of
         from remit.agents.workflow import WorkflowAgent
@@ -87,13 +91,13 @@ class Orchestration:
         self,
         name: str,
         *,
-        classifier: ClassifierName | Callable[[Sequence[Capability]], Classifier | Scorer],
+        classifier: ClassifierName | Callable[[Sequence[Capability]], "Classifier | Scorer"],
         model: "str | Model | ModelAgent | None",
         narrate: Literal["template", "model"],
         plans: PlansName,
         conflicts: "str | Model | ModelAgent | EntailmentModel | None",
         confirm: Confirmation,
-        thresholds: Thresholds,
+        thresholds: "Thresholds",
         cache_ms: int,
     ) -> "Orchestrator":
         """Return an orchestrator; `Hub.orchestrator` describes the arguments."""
@@ -131,8 +135,10 @@ class Orchestration:
             aclose=aclose if models else None,
         )
 
-    def _offered(self, orchestrator: str, confirm: Confirmation) -> dict[str, tuple[Label, Capability]]:
+    def _offered(self, orchestrator: str, confirm: Confirmation) -> "dict[str, tuple[Label, Capability]]":
         """Return what users can ask for: each capability with its agent, and each workflow under its own name."""
+        from remit.text.intent import Label
+
         found: dict[str, tuple[Label, Capability]] = {}
         cards = self._cards()
         for card in cards.values():
@@ -206,7 +212,7 @@ def _confirmation(capability: Capability, team: Confirmation) -> Confirmation:
     return "never" if capability.read_only else team
 
 
-def _reads_only(workflow: Workflow, cards: Collection[AgentCard]) -> bool:
+def _reads_only(workflow: "Workflow", cards: Collection[AgentCard]) -> bool:
     """Say whether each step of a workflow asks for a capability that is `read_only`."""
     reads = {each.code for card in cards for each in card.capabilities if each.read_only}
     return all(step.capability in reads for step in workflow.steps)
@@ -216,15 +222,17 @@ def _reads_only(workflow: Workflow, cards: Collection[AgentCard]) -> bool:
 _STRICTNESS: tuple[Confirmation, ...] = ("never", "unsure", "always")
 
 
-def _of_workflow(workflow: Workflow, cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
+def _of_workflow(workflow: "Workflow", cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
     """Return when a user has to agree to a workflow: as the strictest of its steps says."""
     said = {each.code: _confirmation(each, team) for card in cards for each in card.capabilities}
     ranks = [_STRICTNESS.index(said.get(step.capability or "", team)) for step in workflow.steps]
     return _STRICTNESS[max(ranks)]
 
 
-def refuse_unsound(workflow: Workflow) -> None:
+def refuse_unsound(workflow: "Workflow") -> None:
     """Raise a `RemitError` if a workflow contradicts itself."""
+    from remit.policy.plan_problems import problems
+
     if found := problems(workflow):
         raise _unsound(workflow, found)
 
@@ -240,10 +248,10 @@ def refuse_unused_model(name: str, classifier: object, narrate: str, plans: str,
         raise team_invalid(f"orchestrator `{name}`: {why}")
 
 
-def trainer(name: ClassifierName) -> Callable[[Sequence[Capability]], Scorer]:
+def trainer(name: ClassifierName) -> "Callable[[Sequence[Capability]], Scorer]":
     """Return a function that makes a classifier for capabilities; for `"model"`, the one that works without a model."""
 
-    def train(capabilities: Sequence[Capability]) -> Scorer:
+    def train(capabilities: Sequence[Capability]) -> "Scorer":
         if name == "embeddings":
             from remit.classifiers.embeddings import Embeddings
 
@@ -264,6 +272,6 @@ def _within(capability: Capability, card: AgentCard) -> Capability:
     )
 
 
-def _unsound(workflow: Workflow, found: tuple[Problem, ...]) -> RemitError:
+def _unsound(workflow: "Workflow", found: tuple[Problem, ...]) -> RemitError:
     named = tuple(Problem(f"workflows.{workflow.name}.{problem.path}", problem.message) for problem in found)
     return RemitError(fault(Code.TEAM_INVALID, f"the workflow `{workflow.name}` cannot be carried out", problems=named))

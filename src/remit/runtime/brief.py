@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.aggregate import Blend, Combined, blended, components_of, strategy_named
 from remit.policy.withheld import explain_tokens
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
@@ -33,6 +32,9 @@ from remit.protocol.records import Record, StepPlan
 from remit.protocol.remit import Priority, Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
 
+if TYPE_CHECKING:  # few agents combine answers, and the words for it are many
+    from remit.policy.aggregate import Blend, Combined
+
 T = TypeVar("T")
 
 log = logging.getLogger("remit")
@@ -40,7 +42,7 @@ log = logging.getLogger("remit")
 Work = Callable[[], Awaitable[Json]]
 """A function whose JSON result is computed once per run."""
 
-Blender = Callable[[Blend], Awaitable[str]]
+Blender = Callable[["Blend"], Awaitable[str]]
 """Blends several results with a model: it gets `blend.prompt` and returns the model's text."""
 
 # An agent's own history gets twice the tokens of what it is shown of others'.
@@ -95,7 +97,7 @@ class BriefBackend(Protocol):
 
     def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]: ...
 
-    def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]: ...
+    def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, "Combined"]: ...
 
     def chain(self, calls: Sequence[Call], forward: Forwarded) -> Coroutine[Any, Any, list[Response]]: ...
 
@@ -274,13 +276,15 @@ class Brief:
         strategy: str = Strategy.DEFAULT,
         about: str = "",
         blend: Blender | None = None,
-    ) -> Combined:
+    ) -> "Combined":
         """Ask several agents at once, as `fan_out` does, and get one answer. Calls not needed any more are cancelled.
 
         *about* is the objective of calls that have none of their own. *blend* has a model write one text from the
         results, for `ai-blend`; its text is used as far as the results support it. An unknown strategy raises a
         `RemitError`; a callee's failure never raises.
         """
+        from remit.policy.aggregate import strategy_named
+
         chosen = strategy_named(strategy)
         asked = [replace(call, objective=about) if about and not call.objective else call for call in calls]
         combined = await self._backend.combine(asked, chosen)
@@ -403,8 +407,10 @@ class Brief:
 _NOT_BLENDED = "The results could not be told as one text, so each is given for itself."
 
 
-async def _told_as_one(combined: Combined, blender: Blender, request: str, titles: Sequence[str]) -> Combined:
+async def _told_as_one(combined: "Combined", blender: Blender, request: str, titles: Sequence[str]) -> "Combined":
     """Return the combination with the model's text as its result, or unchanged if the model fails or invents facts."""
+    from remit.policy.aggregate import Blend, blended, components_of
+
     merged = combined.answer
     assert merged is not None, "without results there is nothing to tell"
     components = components_of(combined.responses, titles)

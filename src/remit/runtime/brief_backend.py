@@ -3,9 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from remit.policy.aggregate import Combined
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
 from remit.protocol.envelope import (
@@ -42,6 +41,9 @@ from remit.runtime.delegation.fan_out import chain, fan_out
 from remit.runtime.delegation.response import verified
 from remit.runtime.frames import Frame
 
+if TYPE_CHECKING:  # few agents combine answers
+    from remit.policy.aggregate import Combined
+
 T = TypeVar("T")
 
 log = logging.getLogger("remit")
@@ -66,7 +68,7 @@ class LocalBriefBackend:
     def chain(self, calls: Sequence[Call], forward: Forwarded) -> Coroutine[Any, Any, list[Response]]:
         return chain(self._dispatch, self._frame, calls, forward)
 
-    def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]:
+    def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, "Combined"]:
         from remit.runtime.delegation.combine import combine  # few agents use it
 
         return combine(self._dispatch, self._frame, calls, strategy)

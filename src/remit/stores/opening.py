@@ -15,7 +15,7 @@ from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores.checkpoints import Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, translate, write_lock
 from remit.stores.encryption import NOBODY
-from remit.stores.reader import Reader
+from remit.stores.reader_pool import Reader
 from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction
 from remit.stores.user_keys import UserKeys, connect_plain, is_encrypted, lost_key

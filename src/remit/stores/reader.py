@@ -1,14 +1,9 @@
-"""Runs queries on separate connections and threads, so that the writer never waits for them."""
+"""Queries of the records, runs and sessions in an SQLite file; they run on any connection, without an event loop."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
-import apsw
 import msgspec
 
 from remit.protocol.envelope import Request, Response
@@ -16,53 +11,14 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
 from remit.runtime.ports import ANYONES, MOST_FACTS, RunScope, RunState, RunSummary, SessionOwner, StoreError
-from remit.stores.connection import SqliteConnection, translate
+from remit.stores.connection import SqliteConnection
 from remit.stores.schema import KINDS
-from remit.stores.user_keys import connect_plain
 
 T = TypeVar("T")
 Query = Callable[[SqliteConnection], T]
 State = Literal["waiting", "running", "silent", "finished"]
 
-# Reads are short; a second thread keeps one long listing from blocking the rest.
-CONNECTIONS = 2
-
 _KIND_OF = {number: kind for kind, number in KINDS.items()}
-
-
-class Reader:
-    """A few read-only connections and the threads that use them."""
-
-    def __init__(self, path: Path, busy_seconds: float) -> None:
-        self._path = path
-        self._connections: SimpleQueue[SqliteConnection] = SimpleQueue()
-        for _ in range(CONNECTIONS):
-            self._connections.put(connect_plain(path, busy_seconds))
-        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix=f"remit-reader {path.name}")
-
-    async def read(self, query: Query[T]) -> T:
-        """Return the query's result, or raise `StoreError`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, query)
-
-    def _read(self, query: Query[T]) -> T:
-        connection = self._connections.get()
-        try:
-            return query(connection)
-        except (apsw.Error, OSError, msgspec.DecodeError) as error:
-            raise translate(error, self._path) from error
-        finally:
-            self._connections.put(connection)
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        self._threads.shutdown()
-        for _ in range(CONNECTIONS):
-            self._connections.get().close()
-
-
-# ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 # A tampered row may contain invalid JSON.

@@ -47,7 +47,8 @@ from remit.stores.listings import SqliteListings
 from remit.stores.locked_texts import LockedTexts
 from remit.stores.opening import Opening
 from remit.stores.outcome_waits import OutcomeWaits
-from remit.stores.reader import Query, Reader
+from remit.stores.reader import Query
+from remit.stores.reader_pool import Reader
 from remit.stores.retention import FOREVER, Erased, Retention
 from remit.stores.stored_chain import SqliteChain
 from remit.stores.transaction import Transaction

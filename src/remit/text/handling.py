@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Json
 from remit.text.classification import ScoredCapability
-from remit.text.intent import THRESHOLDS, Thresholds
+from remit.text.thresholds import THRESHOLDS, Thresholds
 
 
 class RouteReason(StrEnum):

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
 from remit.text.classification import ClassifiedText, ScoredCapability
-from remit.text.intent import Share
 from remit.text.request_part import RequestPart
+from remit.text.thresholds import Share
 
 _TASK = """\
 Say which of the capabilities below a request asks for.

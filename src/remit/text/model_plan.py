@@ -22,7 +22,6 @@ from remit.text.intent import (
     Option,
     Planned,
     PlannedPart,
-    Thresholds,
     Trust,
     intents_of,
     trust,
@@ -35,6 +34,7 @@ from remit.text.request_clauses import withdraws
 from remit.text.request_part import Condition, RequestPart
 from remit.text.request_plan import MOST_PARTS, parts
 from remit.text.request_references import refers
+from remit.text.thresholds import Thresholds
 
 # Errors repeat at most this much of a model's invalid answer.
 _LONGEST_REPEATED = 60

@@ -9,7 +9,6 @@ from remit.text.classification import Clarity, ClassifiedText
 from remit.text.intent import (
     FOREIGN,
     PHRASES,
-    THRESHOLDS,
     Decision,
     DetectedIntent,
     Label,
@@ -17,7 +16,6 @@ from remit.text.intent import (
     Phrases,
     Planned,
     PlannedPart,
-    Thresholds,
     Trust,
     Unknown,
     decide,
@@ -31,6 +29,7 @@ from remit.text.mentions import content_words
 from remit.text.request_clauses import takes_back, withdraws
 from remit.text.request_part import RequestPart
 from remit.text.request_references import refers
+from remit.text.thresholds import THRESHOLDS, Thresholds
 
 
 class _Judged(Struct):

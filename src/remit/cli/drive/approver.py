@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from remit.cli.show.display import Display
-from remit.cli.show.tree_lines import spell_ms
+from remit.cli.show.screen import spell_ms
 from remit.protocol.codec import encode
 from remit.protocol.envelope import USER, Json, Request
 from remit.protocol.errors import RemitError

@@ -6,11 +6,12 @@ import time
 
 import click
 
-from remit.cli.places import current_user, reading, writing
-from remit.cli.show.records_view import find_run, named, summary_of, tree_of
-from remit.cli.show.report import short
+from remit.cli.places import reading, writing
+from remit.cli.show.records_view import find_run, summary_of, tree_of
+from remit.cli.show.run_list import named, short
 from remit.cli.show.screen import now_ms, print_json
 from remit.cli.store_view import Place
+from remit.cli.teams import current_user
 from remit.detectors.pipeline import detector_pipeline
 from remit.documents.run_tree import Tree
 from remit.documents.runs import Cancellation

@@ -7,8 +7,8 @@ from ssl import SSLContext, create_default_context
 
 import msgspec
 
-from remit.cli.places import team_path
 from remit.cli.show.screen import print_json, print_text
+from remit.cli.teams import team_path
 from remit.config.checks import secret_of
 from remit.config.load import load_team
 from remit.config.serving import TOKEN_FILE

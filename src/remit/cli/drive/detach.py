@@ -12,7 +12,7 @@ import msgspec
 from remit.cli.drive.order import Order
 from remit.cli.drive.running import Data
 from remit.cli.places import relative_path
-from remit.cli.show.report import short
+from remit.cli.show.run_list import short
 from remit.config.load import load_team
 from remit.documents.common import Failure
 from remit.documents.runs import Detached

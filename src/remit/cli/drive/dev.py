@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from remit.cli.drive.dev_activity import play
 from remit.cli.drive.running import Data, interrupts
-from remit.cli.places import importing, relative_path
+from remit.cli.places import relative_path
+from remit.cli.teams import importing
 from remit.config.composition import hub_of
 from remit.config.device import create_device, device_path, open_device
 from remit.config.device_host import device_here

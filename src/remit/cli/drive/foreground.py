@@ -1,6 +1,7 @@
 """Executes a run in the foreground: answer or records on stdout, summary on stderr."""
 
 import asyncio
+import gc
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from remit.cli.drive.order import Order
 from remit.cli.drive.run_order import FinishedRun, run_order
 from remit.cli.drive.running import INTERRUPTED, Data, data_only
 from remit.cli.places import relative_path
-from remit.cli.show.report import details, exit_code, short, summary
+from remit.cli.show.report import details, exit_code, summary
+from remit.cli.show.run_list import short
 from remit.cli.show.screen import now_ms
 from remit.config.load import load_team
 from remit.documents.runs import record_line
@@ -36,6 +38,7 @@ def carry_out(
 
     Files of the answer are written to *folder*.
     """
+    gc.freeze()  # the modules stay until the end; what agents create from here on is collected as usual
     with data_only() as data:
 
         async def heard(record: Record, _: Hub) -> None:

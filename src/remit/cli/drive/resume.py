@@ -14,8 +14,9 @@ from remit.cli.drive.running import INTERRUPTED, Data, data_only, interrupts, lo
 from remit.cli.drive.watch import answered, document_of, give
 from remit.cli.places import reading
 from remit.cli.show.display import Display, LineDisplay, display_for
-from remit.cli.show.records_view import find_run, named, records_of, summary_of
-from remit.cli.show.report import exit_code, short, summary
+from remit.cli.show.records_view import find_run, records_of, summary_of
+from remit.cli.show.report import exit_code, summary
+from remit.cli.show.run_list import named, short
 from remit.cli.show.screen import now_ms
 from remit.cli.show.tree_lines import sentence
 from remit.cli.store_view import Place, StoreView

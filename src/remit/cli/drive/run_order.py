@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from remit.cli.drive.order import Order
 from remit.cli.drive.running import interrupts, logging_to
-from remit.cli.places import current_user
 from remit.cli.show.display import Display, PlainDisplay, display_for
 from remit.cli.store_view import Place, place_of
+from remit.cli.teams import current_user
 from remit.config.composition import hub_of
 from remit.config.team import Team
 from remit.documents.run_tree import Tree

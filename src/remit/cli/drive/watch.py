@@ -12,8 +12,9 @@ from remit.cli.drive.files import tell_files
 from remit.cli.drive.running import Data, data_only
 from remit.cli.places import reading, relative_path, writing
 from remit.cli.show.display import Display, display_for
-from remit.cli.show.records_view import find_run, named, records_of, summary_of
-from remit.cli.show.report import details, exit_code, short, summary
+from remit.cli.show.records_view import find_run, records_of, summary_of
+from remit.cli.show.report import details, exit_code, summary
+from remit.cli.show.run_list import named, short
 from remit.cli.show.screen import now_ms, worded
 from remit.cli.store_view import Place, StoreView
 from remit.documents.run_tree import Tree

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from remit.cli.places import team_path
+from remit.cli.teams import team_path
 from remit.config.load import load_team
 from remit.config.team import Team
 from remit.protocol.errors import Code, RemitError, fault

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from remit.cli.drive.approver import in_editor
 from remit.cli.drive.running import INTERRUPTED
-from remit.cli.places import current_user
 from remit.cli.shared import row_edits
 from remit.cli.shared.client import DeviceClient, DeviceGone
 from remit.cli.shared.commands import Again, Do, Edit, EditRows, Leave, Meaning, OnFile, Show, Tell, understood
@@ -21,6 +20,7 @@ from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.shared.wording import text_lines
 from remit.cli.show.screen import clock_time, worded
 from remit.cli.talk.input_line import InputLine
+from remit.cli.teams import current_user
 from remit.protocol.errors import TABLE, Code, Fault, RemitError, fault
 from remit.relay.bridge.ports import Mode
 from remit.relay.session import moves

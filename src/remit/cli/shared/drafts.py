@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from remit.cli.places import team_path
 from remit.cli.shared import documents
+from remit.cli.teams import team_path
 from remit.config.device import key_file, passphrase_of
-from remit.config.load import find_team, load_team
+from remit.config.load import load_team
+from remit.config.team_search import find_team
 from remit.detectors.pipeline import detector_pipeline
 from remit.documents.shared import SharedDraft
 from remit.protocol.errors import Code, RemitError, fault

@@ -8,10 +8,10 @@ import click
 from msgspec.structs import replace
 
 from remit.cli.drive.running import Data, interrupts
-from remit.cli.places import known_agent
 from remit.cli.shared.client import DeviceClient, DeviceGone
 from remit.cli.shared.reach import reach_device
 from remit.cli.show.screen import clock_time, now_ms
+from remit.cli.teams import known_agent
 from remit.config.device import device_warnings, find_devices, using_device
 from remit.config.device_gateway import with_gateway
 from remit.config.device_process import DeviceProcess

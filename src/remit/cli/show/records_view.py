@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from remit.cli.show.report import short
 from remit.cli.store_view import StoreView
 from remit.documents.run_tree import Tree
 from remit.protocol.errors import Code, RemitError, fault
@@ -90,18 +89,8 @@ def tree_of(view: StoreView, run: str) -> Tree:
     return tree
 
 
-def standing(summary: RunSummary) -> str:
-    """Return the outcome or current state of a run, in one word."""
-    return summary.response.status if summary.response else summary.state
-
-
 _MORE = "Type more characters."
 
 
 def _not_found(message: str, suggestion: str) -> RemitError:
     return RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, suggestion=suggestion))
-
-
-def named(run: str) -> str:
-    """Return a run's display name."""
-    return f"run {short(run)}"

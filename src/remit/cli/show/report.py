@@ -5,8 +5,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from remit.cli.show.screen import worded
-from remit.cli.show.tree_lines import spell_ms, tallied
+from remit.cli.show.screen import spell_ms, worded
+from remit.cli.show.tree_lines import tallied
 from remit.documents.run_tree import Node, Tree
 from remit.documents.runs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
 from remit.protocol.codec import text_of
@@ -20,20 +20,12 @@ from remit.text.terminal import one_line
 
 State = Literal["waiting", "running", "silent", "finished"]
 
-# An id begins with the time of its run: this much of it is unique among the runs of one person.
-SHORT_ID = 16
-
 
 def exit_code(response: Response) -> int:
     """Return the exit code for the outcome of a run; a partial answer is an answer."""
     if response.ok:
         return 0
     return TABLE[response.fault.code if response.fault else Code.DELEGATION_FAILED].exit_code
-
-
-def short(run: str) -> str:
-    """Return a run's id, shortened to what is needed to name it."""
-    return run[:SHORT_ID]
 
 
 # ── in a few lines ────────────────────────────────────────────────────────────────────────────────────────────────────

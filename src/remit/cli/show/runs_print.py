@@ -7,61 +7,28 @@ from collections.abc import Iterable
 
 import click
 
-from remit.cli.show.records_view import standing
-from remit.cli.show.report import State, join_parts, short
-from remit.cli.show.screen import clock_time, cut, now_ms, print_fields, print_table, print_text, styled, worded
-from remit.cli.show.tree_lines import history, in_columns, lines_of, sentence, spell_ms
+from remit.cli.show.report import State, join_parts
+from remit.cli.show.run_list import short
+from remit.cli.show.screen import (
+    clock_time,
+    cut,
+    now_ms,
+    print_fields,
+    print_text,
+    spell_ms,
+    styled,
+    worded,
+)
+from remit.cli.show.tree_lines import history, in_columns, lines_of, sentence
 from remit.documents.run_tree import Tree
-from remit.documents.runs import ApprovalLine, Replay, ReplayStep, RunDetails, RunLine
+from remit.documents.runs import ApprovalLine, Replay, ReplayStep, RunDetails
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response
 from remit.protocol.records import Record, Refusal, ToolUse
-from remit.runtime.ports import RunSummary
 from remit.text.terminal import one_line, speaks_unicode
 
 # The width without a terminal: enough for a whole line.
 WIDTH = 120
-
-
-def print_runs(found: Iterable[RunSummary]) -> None:
-    """Print one line for each run."""
-    rows = [
-        (
-            short(each.run),
-            clock_time(each.started_ms),
-            each.agent,
-            standing(each),
-            spell_ms(each.response.duration_ms) if each.response else "",
-            f"{each.response.usage.total:,}" if each.response and each.response.usage.total else "",
-            each.user,
-            each.via,
-            each.objective,
-        )
-        for each in found
-    ]
-    headings = ("run", "started", "agent", "state", "time", "tokens", "user", "via", "task")
-    # Most teams have only local callers.
-    kept = [place for place, name in enumerate(headings) if name != "via" or any(row[place] for row in rows)]
-    print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
-
-
-def run_line(summary: RunSummary) -> RunLine:
-    """Return one run of a list, as a document."""
-    response = summary.response
-    return RunLine(
-        run=summary.run,
-        user=summary.user,
-        agent=summary.agent,
-        objective=summary.objective,
-        started_ms=summary.started_ms,
-        state=summary.state,
-        status=response.status if response else None,
-        code=response.fault.code if response and response.fault else None,
-        tokens=response.usage.total if response else None,
-        duration_ms=response.duration_ms if response else None,
-        via=summary.via or None,
-        correlation=summary.correlation,
-    )
 
 
 def print_details(found: RunDetails, tree: Tree) -> None:

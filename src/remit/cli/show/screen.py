@@ -111,6 +111,20 @@ def spoken(ms: float) -> str:
     return f"{round(seconds)} s"
 
 
+def spell_ms(ms: int) -> str:
+    """Return a duration in words: the longer, the coarser."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 9_950:
+        return f"{ms / 1_000:.1f} s" if ms % 1_000 else f"{ms // 1_000} s"
+    seconds = round(ms / 1_000)
+    if seconds < 120:
+        return f"{seconds} s"
+    if seconds < 7_200:
+        return f"{seconds // 60} min" + (f" {seconds % 60} s" if seconds % 60 else "")
+    return f"{seconds // 3_600} h" + (f" {seconds % 3_600 // 60} min" if seconds % 3_600 >= 60 else "")
+
+
 def many(count: int, what: str) -> str:
     """Return a count with its noun: `1 agent`, `2 agents`, `3 capabilities`."""
     if count == 1:

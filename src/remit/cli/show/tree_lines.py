@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from remit.cli.show.screen import spell_ms
 from remit.documents.run_tree import Node, Tree
 from remit.documents.runs import DelegationLine
 from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
@@ -204,20 +205,6 @@ def _wanted(node: Node) -> str:
 def tools_used(node: Node) -> str:
     """Return the tools that a delegation used, and how often."""
     return ", ".join(one_line(tool, 60) + (f" ×{count}" if count > 1 else "") for tool, count in node.tools.items())
-
-
-def spell_ms(ms: int) -> str:
-    """Return a duration in words: the longer, the coarser."""
-    if ms < 1_000:
-        return f"{ms} ms"
-    if ms < 9_950:
-        return f"{ms / 1_000:.1f} s" if ms % 1_000 else f"{ms // 1_000} s"
-    seconds = round(ms / 1_000)
-    if seconds < 120:
-        return f"{seconds} s"
-    if seconds < 7_200:
-        return f"{seconds // 60} min" + (f" {seconds % 60} s" if seconds % 60 else "")
-    return f"{seconds // 3_600} h" + (f" {seconds % 3_600 // 60} min" if seconds % 3_600 >= 60 else "")
 
 
 # ── in columns ────────────────────────────────────────────────────────────────────────────────────────────────────────

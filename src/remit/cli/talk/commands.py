@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from remit.cli.drive.order import Order
-from remit.cli.show.screen import clock_time, many
-from remit.cli.show.tree_lines import history, spell_ms
+from remit.cli.show.screen import clock_time, many, spell_ms
+from remit.cli.show.tree_lines import history
 from remit.cli.talk.history import ConversationHistory
 from remit.documents.run_tree import Tree
 from remit.policy.limits import Limits

@@ -17,14 +17,16 @@ from remit.cli.drive.approver import TerminalApprover
 from remit.cli.drive.order import Order
 from remit.cli.drive.run_order import RunFollower, refuse_unknown
 from remit.cli.drive.running import INTERRUPTED, Data, logging_to
-from remit.cli.places import current_user, relative_path
-from remit.cli.show.report import exit_code, short, summary
+from remit.cli.places import relative_path
+from remit.cli.show.report import exit_code, summary
+from remit.cli.show.run_list import short
 from remit.cli.show.screen import worded
 from remit.cli.store_view import place_of
 from remit.cli.talk.commands import COMMANDS, ChatCommands, command_in, request_in, shortly
 from remit.cli.talk.history import ConversationHistory
 from remit.cli.talk.reading import PipedLines, input_line
 from remit.cli.talk.transcript import Printed, Transcript
+from remit.cli.teams import current_user
 from remit.config.composition import hub_of, vault_key_of
 from remit.config.team import Team
 from remit.documents.common import failure_of

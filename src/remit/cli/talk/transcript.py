@@ -15,8 +15,8 @@ from typing import Any, TextIO
 from rich.cells import chop_cells
 
 from remit.cli.drive.running import Data
-from remit.cli.show.screen import now_ms, styled
-from remit.cli.show.tree_lines import call_line, plain_ascii, return_line, sentence, spell_ms
+from remit.cli.show.screen import now_ms, spell_ms, styled
+from remit.cli.show.tree_lines import call_line, plain_ascii, return_line, sentence
 from remit.cli.talk.input_line import PROMPT, Fragments, InputLine
 from remit.documents.run_tree import Node, Tree
 from remit.protocol.envelope import Json, Request, Response

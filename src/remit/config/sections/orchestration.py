@@ -23,7 +23,7 @@ from remit.protocol.card import Confirmation
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.remit import Count
 from remit.text.components import ENTAILMENT_THRESHOLD
-from remit.text.intent import DECISION_MS, Thresholds
+from remit.text.thresholds import DECISION_MS, Thresholds
 
 _THRESHOLDS = Thresholds()
 

@@ -1,7 +1,8 @@
 """The extension points of the runtime and their promises."""
 
-from remit.runtime.brief import Agent
-from remit.runtime.ports.agents import Classifier, Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
+from typing import TYPE_CHECKING
+
+from remit.protocol.lazy_names import lazy_names
 from remit.runtime.ports.archive import (
     ANYONES,
     MOST_FACTS,
@@ -66,6 +67,14 @@ from remit.runtime.ports.store import (
     StoreError,
     Vault,
 )
+
+# Reading a store needs no agents, and the brief of an agent imports much of `policy`.
+if TYPE_CHECKING:
+    from remit.runtime.brief import Agent
+    from remit.runtime.ports.agents import Classifier, Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
+else:
+    _AGENT_PORTS = ("Classifier", "Clock", "RegisteredAgent", "Summarizer", "TokenCounter", "Tool", "Workspace")
+    __getattr__ = lazy_names(__name__, {"remit.runtime.brief": ("Agent",), "remit.runtime.ports.agents": _AGENT_PORTS})
 
 __all__ = [
     "ANYONES",

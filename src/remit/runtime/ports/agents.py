@@ -1,13 +1,15 @@
 """Agents, tools, classifiers, the folder that agents work in, and the clock."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Json, Usage
 from remit.runtime.brief import Agent, Brief
 from remit.runtime.ports.remote import Remote
-from remit.text.classification import ClassifiedText
+
+if TYPE_CHECKING:  # most hubs classify nothing
+    from remit.text.classification import ClassifiedText
 
 
 class Clock(Protocol):
@@ -59,7 +61,7 @@ Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 class Classifier(Protocol):
     """Finds the capabilities that a user's text asks for: by words, by meaning, or by asking a model."""
 
-    async def classify(self, text: str, brief: Brief) -> ClassifiedText:
+    async def classify(self, text: str, brief: Brief) -> "ClassifiedText":
         """Return the likely capabilities, best first, spending no more than *brief* has left.
 
         It raises no error when it cannot classify a text: it returns no candidates, or says which other method it used.
