@@ -12,8 +12,9 @@ HEAD = """\
 
 stdout is data, stderr is progress: what a command was asked for can be piped, and what is said meanwhile cannot get in
 its way. With `--json` the data is one JSON document, with `--jsonl` one on each line:
-[What --json prints](cli-json.md). In a terminal there are colours and a tree that grows; with `NO_COLOR` there are no
-colours, and where there is no terminal there are plain lines.
+[What --json prints](cli-json.md). In a terminal there are colours, a tree that grows, and tables that fit its width (or
+`COLUMNS`): columns that have no room move below their row. Where there is no terminal there are plain lines, in colour
+with `FORCE_COLOR=1`. With `NO_COLOR` there are no colours.
 
 Nothing that an agent, a peer or a file says acts on the terminal: escape sequences and control characters are taken
 out. In the log, further lines of a record begin with `  | `, so that no text can pass for another record. The shell

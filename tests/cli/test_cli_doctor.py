@@ -40,11 +40,25 @@ async def test_a_folder_in_order_has_no_problem(tmp_path: Path) -> None:
     await run_once(tmp_path)
     done = remit("doctor", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == "0 problems, 0 warnings."
+    assert done.stdout.splitlines()[-1].startswith("0 problems, ")
     found = checks(tmp_path)
+    assert found.pop("console")["state"] in ("ok", "warning"), "in a checkout, it may not be built"
     assert {each["state"] for each in found.values()} == {"ok"}
     assert {"Python", "remit", "packages", "team file", "disk", "durability", "store", "locks", "key"} <= found.keys()
     assert {"clock", "audit", "questions", "runs", "terminal"} <= found.keys()
+
+
+def test_what_needs_doing_comes_first_and_the_rest_is_one_line_for_each_group(tmp_path: Path) -> None:
+    folded = remit("doctor", folder=tmp_path).stdout.splitlines()
+    first, todo, *others = folded[folded.index(next(line for line in folded if "team file" in line)) :]
+    assert first.split() == ["warning", "team", "file", "not", "found", "here", "or", "in", "a", "parent", "folder"]
+    assert todo.strip() == "→ Create one with `remit init`."
+    fine = [line.split()[1] for line in others if line.startswith("ok ")]
+    assert fine == ["program", "store", "terminal"]
+    assert others[-1].endswith("Every check: remit doctor --all")
+    whole = remit("doctor", "--all", folder=tmp_path).stdout
+    assert "\nok       Python " in whole
+    assert "\nok       extra llm " in whole
 
 
 PEER = """

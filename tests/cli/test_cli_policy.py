@@ -21,7 +21,8 @@ def test_a_request_that_every_guard_allows_is_allowed(tmp_path: Path) -> None:
     make_team(tmp_path)
     done = remit("policy", "explain", "assistant", "reader", "Read this", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == ("assistant asking reader would be allowed, with 5 s and 8000 tokens.")
+    said = "allowed  assistant asking reader would be allowed, with 5 s and 8000 tokens."
+    assert done.stdout.splitlines()[0] == said
 
 
 def test_every_guard_is_heard_in_its_order_and_the_first_objection_stands(tmp_path: Path) -> None:
@@ -38,7 +39,9 @@ def test_the_exit_code_is_that_of_the_refusal(tmp_path: Path) -> None:
     make_team(tmp_path)
     refused = remit("policy", "explain", "counter", "reader", "Read", folder=tmp_path)
     assert refused.returncode == 4
-    assert refused.stdout.splitlines()[-1].startswith("→"), "a refusal ends with what to do"
+    verdict, todo, *_ = refused.stdout.splitlines()
+    assert verdict.startswith("refused  counter asking reader would be refused by permission. PERMISSION_DENIED: ")
+    assert todo.startswith("→"), "a refusal says what to do"
     assert remit("policy", "explain", "user", "nobody", "Read", folder=tmp_path).returncode == 2
     assert (
         remit("policy", "explain", "user", "reader", "Read all of this", "--budget", "1", folder=tmp_path).returncode

@@ -10,7 +10,7 @@ import click
 from remit.cli.command_groups import SubcommandGroup
 from remit.cli.completion_words import recorded_profiles, run_ids
 from remit.cli.options import json_option, jsonl_option, store_option, team_options
-from remit.cli.show.screen import clock_time, many, print_json, print_text
+from remit.cli.show.screen import clock_time, many, print_beside, print_json, print_text
 from remit.documents.runs import AuditCheckpoint, AuditRow, Verification
 from remit.protocol.codec import encode
 from remit.protocol.problems import did_you_mean
@@ -314,7 +314,7 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
 
     agent = record.body.target if isinstance(record.body, Response) else ""
     told = sentence(record, Node(record.run, None, agent, record.at_ms))
-    print_text(f"{clock_time(record.at_ms)}  {short(record.run)}  {record.kind:10}  {told}")
+    print_beside(f"{clock_time(record.at_ms)}  {short(record.run)}  {record.kind:10}  ", told)
 
 
 # ── for others to check ───────────────────────────────────────────────────────────────────────────────────────────────

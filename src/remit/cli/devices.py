@@ -202,7 +202,7 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
         click.echo(f"No devices are paired yet.\n→ Ask the other owner for a link, then: {todo}", err=True)
     else:
         heads = ("name", "id", "verified", "shared with me", "may contact me", "may ask", "asked by", "revoked")
-        print_table(heads, [_row(each) for each in found])
+        print_table(heads, [_row(each) for each in found], folds=("id", "revoked", "asked by", "may ask"))
         offers = [(offer.name, each.name, offer.description) for each in found for offer in each.offers or ()]
         if any(description for *_, description in offers):
             click.echo()

@@ -5,12 +5,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from remit import __version__
 from remit.cli.doctor_database_checks import database
@@ -23,93 +25,41 @@ from remit.config.load import load_team
 from remit.config.peers import unencrypted, unservable
 from remit.config.team import Team
 from remit.config.team_search import find_team
-from remit.documents.team import Check
+from remit.documents.team import Check, CheckGroup
 from remit.protocol.errors import RemitError
 from remit.text.terminal import speaks_unicode
 
 if TYPE_CHECKING:  # slow to load, and most teams have no device
     from remit.relay.e2e.account import Device
 
-from collections.abc import Iterable
-
-from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, ConnectionTimeoutError
-
-from remit.config.device_service import authority_of
-from remit.config.shared_agents import gateway_name
-from remit.protocol.errors import Code, fault
-from remit.relay.client.connection import ENDED
-from remit.relay.client.handshake import look, unreached
-from remit.relay.e2e.account import Device
-from remit.relay.wire import MAX_FRAME, PATH, Bye, DeviceStatus, Malformed
-from remit.transports.http import HubPeer
-from remit.transports.remote_calls import CONNECT_S, in_words
-
-# The response of every hub to GET /healthz.
-_ALIVE = b"alive\n"
-
-
-async def check_hubs(urls: Iterable[str]) -> dict[str, str]:
-    """Return for each address why no hub is reachable; an empty text if one is."""
-    async with asyncio.TaskGroup() as group:
-        found = {url: group.create_task(_check_hub(url)) for url in urls}
-    return {url: task.result() for url, task in found.items()}
-
-
-async def _check_hub(url: str) -> str:
-    peer = HubPeer(url)
-    try:
-        async with (
-            asyncio.timeout(2 * CONNECT_S),
-            peer.session.get(f"{peer.url}/healthz", allow_redirects=False) as reply,
-        ):
-            said = await reply.content.read(len(_ALIVE) + 1)
-    except (ClientConnectorError, ConnectionTimeoutError) as error:
-        return f"cannot connect: {in_words(error)}"
-    except (ClientError, OSError, TimeoutError) as error:
-        return f"invalid HTTP response ({type(error).__name__})"
-    finally:
-        await peer.close()
-    return "" if reply.status == 200 and said == _ALIVE else f"the server there is not a hub (status {reply.status})"
-
-
-async def device_status(team: Team, device: Device) -> DeviceStatus:
-    """Ask the gateway without changing anything there; raise a `RemitError` if it does not answer."""
-    section = team.relay
-    assert section is not None, "asked only of a team that has a gateway"
-    authority = authority_of(team, section)
-    timeout = ClientTimeout(total=None, sock_connect=CONNECT_S)
-    try:
-        async with (
-            asyncio.timeout(2 * CONNECT_S),
-            ClientSession(timeout=timeout) as session,
-            session.ws_connect(
-                section.gateway.rstrip("/") + PATH, max_msg_size=MAX_FRAME, ssl=authority or True
-            ) as socket,
-        ):
-            found = await look(socket, device, gateway=gateway_name(team))
-    except (ClientError, OSError, TimeoutError) as error:
-        found = unreached(error)
-    except Malformed as error:
-        found = Bye(code="trouble", reason=f"not a gateway: {error}")
-    if isinstance(found, DeviceStatus):
-        return found
-    code, suggestion = ENDED.get(found.code) or (
-        Code.DELEGATION_UNAVAILABLE,
-        "Check that it is running, and `gateway` in `[relay]`. Other devices cannot be reached until then.",
-    )
-    raise RemitError(fault(code, found.reason, suggestion=suggestion))
-
-
 PYTHON = (3, 11)
+COMPILED = (".so", ".pyd", ".dylib")
 
 
 def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Iterator[Check]:
-    """Return the findings, in the order in which to fix them."""
+    """Return the findings by what they are about, in the order in which to fix them."""
+    yield from _about("program", _program())
+    team: list[Team] = []
+    yield from _about("team", _team(team_file, overrides, team))
+    yield from _about("store", _store(store_path, team[0] if team else None))
+    yield from _about("terminal", [_terminal()])
+
+
+def _about(group: CheckGroup, found: Iterable[Check]) -> Iterator[Check]:
+    for each in found:
+        yield replace(each, group=group)
+
+
+def _program() -> Iterator[Check]:
     yield _python()
     yield ok("remit", f"{__version__}, in {Path(__file__).parents[2]}")
     yield from _packages()
     yield _sandbox()
-    team = None
+    yield _console()
+
+
+def _team(team_file: Path | None, overrides: Sequence[str], loaded: list[Team]) -> Iterator[Check]:
+    """Check the team file; append the team to *loaded*, if there is one and it is valid."""
     try:
         file = find_team(team_file)
         if file is None:
@@ -117,6 +67,7 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
             yield warning("team file", says, "Create one with `remit init`.")
         else:
             team = load_team(file, overrides=overrides, secrets=False, code=False, thorough=True)
+            loaded.append(team)
             flows = f", {many(len(team.workflows), 'workflow')}" if team.workflows else ""
             yield ok("team file", f"{relative_path(team.file)}: {many(len(team.agents), 'agent')}{flows}")
             yield ok("code", "not imported, because importing runs it", "remit validate --code")
@@ -124,18 +75,21 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
         why = error.fault
         lines = "`remit validate` lists each problem with its line."
         yield problem("team file", why.message, lines if why.problems else why.suggestion)
-    path = store_path or (relative_path(team.store_path) if team else DEFAULT_STORE)
-    yield from _secrets(team)
-    yield from _served(team)
-    yield from _peers(team)
-    yield from _device(team)
+    for team in loaded:
+        yield from _secrets(team)
+        yield from _served(team)
+        yield from _peers(team)
+        yield from _device(team)
+
+
+def _store(store_path: Path | None, team: Team | None) -> Iterator[Check]:
     if team is not None and team.store.url is not None and store_path is None:
         yield from database(team)
-    else:
-        yield from disk(path)
-        yield durability(team.store.durability if team else "power")
-        yield from store(path)
-    yield _terminal()
+        return
+    path = store_path or (relative_path(team.store_path) if team else DEFAULT_STORE)
+    yield from disk(path)
+    yield durability(team.store.durability if team else "power")
+    yield from store(path)
 
 
 # ── the program ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,14 +106,22 @@ def _python() -> Check:
 
 
 def _sandbox() -> Check:
-    """Check whether isolated agents can be sandboxed here."""
+    """Check whether isolated agents can be sandboxed here; the check of the team file tries networks of their own."""
     from remit.agents.linux_sandbox import version
-    from remit.agents.sandbox import Sandbox, has_own_network, missing
+    from remit.agents.sandbox import Sandbox, missing
 
     if why := missing(Sandbox()):
         return ok("sandbox", f"not available for isolated agents: {why}")
-    hosts = "" if has_own_network() else "; not with `network`, because user namespaces are disabled"
-    return ok("sandbox", f"available for isolated agents: Landlock {version()}, seccomp{hosts}")
+    return ok("sandbox", f"available for isolated agents: Landlock {version()}, seccomp")
+
+
+def _console() -> Check:
+    """Check that the page of the console is in this package; a checkout has it once it is built."""
+    from remit.server.console.pages import is_built, not_built
+
+    if is_built():
+        return ok("console", "its page is part of this package")
+    return warning("console", "its page is not part of this package", not_built().fault.suggestion)
 
 
 _REQUIREMENT = re.compile(
@@ -191,13 +153,21 @@ def _packages() -> Iterator[Check]:
             yield ok(f"extra {extra}", f"{name} {version}")
             continue
         try:
-            # Loaded, because a wheel built for another platform can be installed and still not work.
-            import_module(_module_of(name))
+            _load(name)
         except ImportError as error:
             yield problem(name, f"{version} is installed but fails to load: {error}", f"{command} --force-reinstall")
         else:
             fine.append(f"{name} {version}")
     yield ok("packages", ", ".join(fine))
+
+
+def _load(name: str) -> None:
+    """Load a package that was compiled: a wheel built for another platform can be installed and still not work."""
+    module = _module_of(name)
+    if any(file.suffix in COMPILED for file in metadata.files(name) or ()):
+        import_module(module)
+    elif find_spec(module) is None:
+        raise ImportError(f"there is no module {module}")
 
 
 def _module_of(name: str) -> str:
@@ -212,9 +182,7 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
 
 
-def _secrets(team: Team | None) -> Iterator[Check]:
-    if team is None:
-        return
+def _secrets(team: Team) -> Iterator[Check]:
     missing = {dotted(wrong.place): wrong.message for wrong in unset(team, os.environ)}
     for place, reference in secrets_of(team):
         about = "redaction key" if place == ("redaction", "key") else dotted(place)
@@ -235,15 +203,16 @@ def _secrets(team: Team | None) -> Iterator[Check]:
                 yield problem(about, each.message, "Hubs of this team do not start until this is fixed.")
 
 
-def _served(team: Team | None) -> Iterator[Check]:
-    for wrong in () if team is None else unservable(team):
+def _served(team: Team) -> Iterator[Check]:
+    for wrong in unservable(team):
         yield problem(dotted(wrong.place), wrong.message, "`remit serve` does not start until this is fixed.")
 
 
-def _peers(team: Team | None) -> Iterator[Check]:
-    addresses = {} if team is None else {name: peer.url for name, peer in team.peers.items() if peer.url}
+def _peers(team: Team) -> Iterator[Check]:
+    addresses = {name: peer.url for name, peer in team.peers.items() if peer.url}
     if not addresses:
         return
+    from remit.cli.doctor_connection_checks import check_hubs  # slow to load, and most teams have no peers
 
     found = asyncio.run(check_hubs(set(addresses.values())))
     for name, url in addresses.items():
@@ -254,13 +223,13 @@ def _peers(team: Team | None) -> Iterator[Check]:
             yield warning(f"peers.{name}", f"{url}: {why}", todo)
         else:
             yield ok(f"peers.{name}", f"{url} answers")
-    for wrong in () if team is None else unencrypted(team):
+    for wrong in unencrypted(team):
         yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate; see `remit docs serving`.")
 
 
-def _device(team: Team | None) -> Iterator[Check]:
+def _device(team: Team) -> Iterator[Check]:
     """Check the team's device, if the team has one or configures one."""
-    if team is None or not (team.relay or team.profiles or team.shared):
+    if not (team.relay or team.profiles or team.shared):
         return
     if find_spec("vodozemac") is None:
         says = "the team works with other devices, but the extra `relay` is not installed"
@@ -300,6 +269,7 @@ def _device(team: Team | None) -> Iterator[Check]:
 
 def _gateway(team: Team, device: "Device") -> Check:
     """Check that the gateway is reachable, is the expected one, and knows this device."""
+    from remit.cli.doctor_connection_checks import device_status
 
     assert team.relay is not None, "asked only where there is one"
     about, at = "gateway", team.relay.gateway

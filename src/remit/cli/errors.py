@@ -17,7 +17,7 @@ def errors(code: str | None, as_json: bool) -> None:
     """
     from difflib import get_close_matches
 
-    from remit.cli.show.screen import print_json
+    from remit.cli.show.screen import print_beside, print_json
     from remit.documents.common import ErrorCode, ErrorCodes
     from remit.protocol.errors import TABLE, Code
 
@@ -33,8 +33,11 @@ def errors(code: str | None, as_json: bool) -> None:
     for each in chosen:
         row = TABLE[each]
         if code is None:
-            click.echo(f"{each:26} {row.meaning}")
+            print_beside(f"{each:26} ", row.meaning)
         else:
             retry = "yes" if row.recoverable else "no"
-            click.echo(f"{each}\n  {row.meaning}\n  → {row.suggestion}")
-            click.echo(f"  blame {row.blame}, HTTP {row.status}, exit code {row.exit_code}, recoverable: {retry}")
+            click.echo(each)
+            print_beside("  ", row.meaning)
+            print_beside("  → ", row.suggestion)
+            figures = f"blame {row.blame}, HTTP {row.status}, exit code {row.exit_code}, recoverable: {retry}"
+            print_beside("  ", figures)

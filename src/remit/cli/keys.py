@@ -336,7 +336,7 @@ def _shown(files: KeyFiles, as_json: bool) -> bool:
         counts = "" if each.counts else f" (no [peers.{each.peer}] in the team file)"
         rows.append((each.public, each.fingerprint, each.peer, f"{each.file}{counts}"))
     if rows:
-        print_table(("key", "fingerprint", "whose", "state"), rows)
+        print_table(("key", "fingerprint", "whose", "state"), rows, folds=("fingerprint", "state"))
     if now.revoked:
         click.echo(f"{now.revoked} revoked, in {files.revoked}", err=True)
     return True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from remit import __version__
+from remit.cli.colours import wants_colour
 from remit.cli.options import AS_JSON, NAMED_TEAM
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class CommandGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; a Remit error becomes a message, a suggestion and an exit code."""
+        ctx.color = wants_colour()
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

@@ -92,7 +92,8 @@ def list_pending(
         for each in found:
             print_json(document_of(each))
     elif found:
-        print_table(["id", "asks", "question", "left"], [row_of(each, found) for each in found])
+        rows = [row_of(each, found) for each in found]
+        print_table(["id", "asks", "question", "left"], rows, folds=["left", "asks", "question"])
         click.echo(f"→ {_todo('ID', team_file, store_path, show=True)}", err=True)
     else:
         click.echo("Nothing is pending.", err=True)

@@ -49,6 +49,9 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     ] = ()
 
 
+CheckGroup = Literal["program", "team", "store", "terminal"]
+
+
 class Check(Struct, frozen=True, kw_only=True):
     """One check of `remit doctor`."""
 
@@ -56,6 +59,7 @@ class Check(Struct, frozen=True, kw_only=True):
     about: Annotated[str, Meta(description="What was checked.")]
     says: Annotated[str, Meta(description="What was found.")]
     todo: Annotated[str, Meta(description="What to do about it.")] = ""
+    group: Annotated[CheckGroup, Meta(description="What it belongs to.")] = "program"
 
 
 class Checkup(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.doctor/1"):

@@ -16,7 +16,7 @@ from remit.cli.drive.running import INTERRUPTED, Data, data_only
 from remit.cli.places import relative_path
 from remit.cli.show.report import details, exit_code, summary
 from remit.cli.show.run_list import short
-from remit.cli.show.screen import now_ms
+from remit.cli.show.screen import now_ms, styled
 from remit.config.load import load_team
 from remit.documents.runs import record_line
 from remit.hub.hub import Hub
@@ -51,20 +51,20 @@ def carry_out(
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         if speakers is None:
-            _tell(_closing_lines(ended, named_team))
+            _tell(_closing_lines(ended, named_team), dim=ended.response.ok)
         _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
         tell_files(ended.response.files, folder)
         if speakers is not None:
             # The reply command comes after the question.
-            _tell(_told_plainly(ended, named_team))
+            _tell(_told_plainly(ended, named_team), dim=False)
         if stuck:
             running.leave(exit_code(ended.response))
         return exit_code(ended.response)
 
 
-def _tell(lines: Iterable[str]) -> None:
+def _tell(lines: Iterable[str], *, dim: bool) -> None:
     for line in lines:
-        click.echo(line, err=True)
+        click.echo(styled(line, dim=dim), err=True)
 
 
 def _give(ended: FinishedRun, data: Data, *, as_json: bool, as_jsonl: bool) -> None:
@@ -72,7 +72,7 @@ def _give(ended: FinishedRun, data: Data, *, as_json: bool, as_jsonl: bool) -> N
         run = ended.response.run
         data.document(details(ended.tree, run, "finished", ended.store, now_ms()))
     elif not as_jsonl:
-        data.answer(ended.response.result)
+        data.answer(ended.response.result, bold=True)
 
 
 def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:

@@ -10,6 +10,8 @@ from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 from typing import IO, Any, NoReturn, TypeVar
 
+from remit.cli.colours import wants_colour
+from remit.cli.show.screen import styled
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 from remit.runtime.log_lines import NEXT_LINE
@@ -146,18 +148,20 @@ class Data:
         text = encode(document).decode()
         self._write(json_for_terminal(text) if self.is_terminal else text)
 
-    def answer(self, result: Json) -> None:
-        """Write an answer: text unchanged, anything else as JSON."""
+    def answer(self, result: Json, *, bold: bool = False) -> None:
+        """Write an answer: text unchanged, anything else as JSON; *bold*, where colours are wanted."""
         if result is None:
             return
         if isinstance(result, str):
-            self._write(several_lines(result) if self.is_terminal else result)
+            text = several_lines(result) if self.is_terminal else result
         elif self.is_terminal:
             import msgspec
 
-            self._write(json_for_terminal(msgspec.json.format(encode(result), indent=2).decode()))
+            text = json_for_terminal(msgspec.json.format(encode(result), indent=2).decode())
         else:
-            self._write(encode(result).decode())
+            text = encode(result).decode()
+        colours = wants_colour()
+        self._write(styled(text.rstrip("\n"), bold=True) if bold and (colours or self.is_terminal) else text)
 
     def piece(self, text: str) -> None:
         """Write a part of a streamed answer; the caller has removed control codes."""

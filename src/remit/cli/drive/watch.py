@@ -51,7 +51,7 @@ def follow(path: Place, name: str, *, as_json: bool, as_jsonl: bool) -> int:
         if as_json:
             data.document(details(tree, run, "finished", relative_path(path), now_ms()))
         elif not as_jsonl:
-            data.answer(response.result)
+            data.answer(response.result, bold=True)
         return exit_code(response)
 
 
@@ -123,7 +123,7 @@ def document_of(run: str, response: Response) -> RunAnswer:
 
 def give(data: Data, response: Response) -> None:
     """Print an answer on stdout, or the error on stderr."""
-    data.answer(response.result)
+    data.answer(response.result, bold=True)
     if response.fault is not None:
         click.echo(worded(response.fault), err=True)
 

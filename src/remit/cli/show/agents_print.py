@@ -53,9 +53,7 @@ def print_agents(team: Team, *, as_json: bool) -> None:
         for each in lines
     ]
     headings = ("agent", "description", "capabilities", "may call", "tools", "workflow steps", "location")
-    # Empty columns are left out.
-    kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
-    print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
+    print_table(headings, rows)
 
 
 def _on_bus(team: Team) -> tuple[dict[str, str], dict[str, AgentCard]]:
@@ -205,7 +203,8 @@ def print_ranking(capability: str, team: Team, *, as_json: bool) -> None:
         print_json(ranking)
         return
     headings = ("agent", "success", "time", "tokens", "in progress", "last seen", "why")
-    print_table(headings, [_row(each, ranking.at_ms) for each in ranking.agents])
+    folds = ("last seen", "in progress", "tokens", "time", "why")
+    print_table(headings, [_row(each, ranking.at_ms) for each in ranking.agents], folds=folds)
     if len(ranking.agents) == 1:
         click.echo(f"Only this agent offers {capability}.", err=True)
 

@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from remit.cli.show.tree_lines import in_columns, lines_of, plain_ascii
+from remit.cli.show.tree_lines import STYLES, in_columns, lines_of, plain_ascii
 from remit.documents.run_tree import Node, Tree
 from remit.protocol.records import Record
 from remit.text.terminal import several_lines, speaks_unicode
@@ -19,27 +19,6 @@ ROOM_AROUND = 2
 HEIGHT_FOR_HEAD = 10
 # Below the tree, the end of the agent's text may take one part in this many of the height, and the lines left over.
 SHARE_FOR_SAYING = 3
-
-STYLES = {
-    "head": "dim",
-    "guides": "dim",
-    "name": "bold",
-    "figures": "",
-    "detail": "dim",
-    "more": "dim",
-    "running": "cyan",
-    "waiting": "dim",
-    "asking": "bold magenta",
-    "success": "green",
-    "partial": "yellow",
-    "timeout": "yellow",
-    "cancelled": "yellow",
-    "failed": "red",
-    "refused": "red",
-    "not begun": "dim",
-    "unknown": "red",
-    "saying": "",
-}
 
 
 class LiveTree:

@@ -26,7 +26,9 @@ def standing(summary: RunSummary) -> str:
 
 
 def print_runs(found: Iterable[RunSummary]) -> None:
-    """Print one line for each run."""
+    """Print one row for each run; without the user, if that is the same one everywhere."""
+    found = list(found)
+    users = {each.user for each in found}
     rows = [
         (
             short(each.run),
@@ -35,16 +37,14 @@ def print_runs(found: Iterable[RunSummary]) -> None:
             standing(each),
             spell_ms(each.response.duration_ms) if each.response else "",
             f"{each.response.usage.total:,}" if each.response and each.response.usage.total else "",
-            each.user,
+            each.user if len(users) > 1 else "",
             each.via,
             each.objective,
         )
         for each in found
     ]
     headings = ("run", "started", "agent", "state", "time", "tokens", "user", "via", "task")
-    # Most teams have only local callers.
-    kept = [place for place, name in enumerate(headings) if name != "via" or any(row[place] for row in rows)]
-    print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
+    print_table(headings, rows, folds=("via", "user", "tokens", "time", "started", "task"))
 
 
 def run_line(summary: RunSummary) -> RunLine:

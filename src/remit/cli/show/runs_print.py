@@ -1,7 +1,5 @@
 """Prints runs as text: the list, one run with its details, its tree, and its recorded steps."""
 
-import os
-import shutil
 import sys
 from collections.abc import Iterable
 
@@ -12,14 +10,17 @@ from remit.cli.show.run_list import short
 from remit.cli.show.screen import (
     clock_time,
     cut,
+    indent_of,
     now_ms,
+    output_width,
+    print_beside,
     print_fields,
     print_text,
     spell_ms,
     styled,
     worded,
 )
-from remit.cli.show.tree_lines import history, in_columns, lines_of, sentence
+from remit.cli.show.tree_lines import STYLES, history, in_columns, lines_of, sentence
 from remit.documents.run_tree import Tree
 from remit.documents.runs import ApprovalLine, Replay, ReplayStep, RunDetails
 from remit.protocol.codec import text_of
@@ -62,34 +63,35 @@ def print_details(found: RunDetails, tree: Tree) -> None:
     calls = tuple(history(found.delegations))
     _heading("Sub-agent calls", calls)
     for line in calls:
-        print_text(line)
+        print_beside(indent_of(line), line.strip())
     _heading("Approvals", found.approvals)
     for approval in found.approvals:
-        print_text(_asked(approval, waits=found.status is None))
+        time, text = clock_time(approval.asked_ms), _asked(approval, waits=found.status is None)
+        print_beside(f"{time}  ", text)
+        if approval.agreed is None and found.status is None:
+            click.echo(f"→ remit pending approve {approval.question}")
     _heading("Notices", found.notices)
     for notice in found.notices:
-        print_text(f"{clock_time(notice.at_ms)}  {one_line(notice.agent)}: {one_line(notice.text)}")
+        print_beside(f"{clock_time(notice.at_ms)}  ", f"{one_line(notice.agent)}: {one_line(notice.text)}")
 
 
 def print_tree(tree: Tree) -> None:
     """Print the delegations as a tree, one per line."""
-    is_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns - 1 if is_terminal else WIDTH
-    rows = in_columns(lines_of(tree, now_ms()), width, unicode=speaks_unicode(sys.stdout))
-    if is_terminal and os.environ.get("TERM", "dumb") != "dumb":
-        from rich.console import Console
-
-        from remit.cli.show.live import coloured
-
-        Console(highlight=False).print(*map(coloured, rows), sep="\n")
-        return
+    rows = in_columns(lines_of(tree, now_ms()), output_width() or WIDTH, unicode=speaks_unicode(sys.stdout))
     for row in rows:
-        click.echo("".join(text for text, _ in row).rstrip())
+        *parts, (last, style) = row
+        click.echo("".join(_coloured(text, each) for text, each in [*parts, (last.rstrip(), style)]))
+
+
+def _coloured(text: str, part: str) -> str:
+    words = STYLES[part].split()
+    colour = next((word for word in words if word not in ("bold", "dim")), None)
+    return styled(text, fg=colour, bold="bold" in words, dim="dim" in words)
 
 
 def _heading(title: str, content: object) -> None:
     if content is not None and content is not False and content != ():
-        click.echo(f"\n{click.style(title, bold=True)}")
+        click.echo(f"\n{styled(title, bold=True)}")
 
 
 def _tokens(found: RunDetails, tree: Tree) -> str:
@@ -98,9 +100,9 @@ def _tokens(found: RunDetails, tree: Tree) -> str:
 
 
 def _asked(approval: ApprovalLine, *, waits: bool) -> str:
-    text = f"{clock_time(approval.asked_ms)}  {one_line(approval.agent)}: {one_line(approval.text)}"
+    text = f"{one_line(approval.agent)}: {one_line(approval.text)}"
     if approval.agreed is None:
-        return f"{text}: no answer yet\n→ remit pending approve {approval.question}" if waits else f"{text}: no answer"
+        return f"{text}: no answer yet" if waits else f"{text}: no answer"
     answer = "agreed" if approval.agreed else "declined"
     reason = f" ({one_line(approval.reason)})" if approval.reason else ""
     edited = f", changed {', '.join(approval.edited)}" if approval.edited else ""
@@ -109,6 +111,7 @@ def _asked(approval: ApprovalLine, *, waits: bool) -> str:
 
 # This much of a preview fits beside the event without wrapping.
 STEP_WIDTH = 100
+STEP_LEAST = 20
 
 
 def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
@@ -148,8 +151,10 @@ def print_replay(found: Replay) -> None:
     """Print one line for each step, and below it the start of its input or result."""
     for step in found.steps:
         indent = "  " * step.delegation.removeprefix(found.run).count(".")
-        print_text(f"{step.elapsed_ms / 1_000:8.2f}  {indent}{step.text}")
+        print_beside(f"{step.elapsed_ms / 1_000:8.2f}  {indent}", step.text)
         if step.preview:
-            click.echo(" " * 12 + indent + styled(cut(one_line(step.preview), STEP_WIDTH), dim=True))
+            before = " " * 12 + indent
+            room = min(STEP_WIDTH, max(STEP_LEAST, (output_width() or WIDTH) - len(before)))
+            click.echo(before + styled(cut(one_line(step.preview), room), dim=True))
     if found.state != "finished":
         click.echo(f"The run has not ended: {found.state}.\n→ remit runs resume {short(found.run)}", err=True)

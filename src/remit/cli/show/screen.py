@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -11,12 +12,18 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from remit.cli.colours import wants_colour
 from remit.cli.options import same_team
+from remit.cli.show.tables import beside, laid_out
 from remit.protocol.errors import TABLE, Fault, RemitError
 from remit.text.terminal import json_for_terminal, one_line, several_lines
 
 # The maximum width of a cell without a terminal.
 _CELL = 80
+# No sentence of ours is longer, and agents' texts in it are bounded.
+_LONGEST = 2_000
+# A window can be dragged to any width.
+NARROWEST = 20
 
 
 def print_json(value: object) -> None:
@@ -37,55 +44,65 @@ def cut(text: str, width: int) -> str:
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns: fitted to a terminal, or else as aligned text."""
-    cells = [[one_line(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty() and not without_style():
-        _print_fitted(headings, cells)
-        return
-    # The last column may have any width, because nothing follows it.
-    cells = [
-        [heading.upper() for heading in headings],
-        *([*(cut(cell, _CELL) for cell in row[:-1]), row[-1]] for row in cells),
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def output_width() -> int | None:
+    """Return the width to lay out for: that of the terminal, or `COLUMNS`; None for a file or a pipe."""
+    is_given = os.environ.get("COLUMNS", "").isdecimal()
+    return max(NARROWEST, shutil.get_terminal_size().columns) if is_given or sys.stdout.isatty() else None
 
 
-def _print_fitted(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, folds: Sequence[str] = ()) -> None:
+    """Print rows in columns, without empty columns.
 
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        # The identifier of a row is typed into the next command, so it is never wrapped.
-        table.add_column(heading, no_wrap=heading == headings[0], overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console().print(table)
+    Where there is no room for all, *folds* names those to print below each row, in that order.
+    """
+    width = output_width()
+    # In a line of any length, only the last cell may have any width, because nothing follows it.
+    lines = [[*(one_line(cell) if width else cut(cell, _CELL) for cell in row[:-1]), one_line(row[-1])] for row in rows]
+    kept = [place for place in range(len(headings)) if place == 0 or any(line[place] for line in lines)]
+    shown = [[line[place] for place in kept] for line in lines]
+    for line, part in laid_out([headings[place] for place in kept], shown, width, folds):
+        click.echo(styled(line.upper(), bold=True) if part == "head" else styled(line, dim=part == "below"))
+
+
+def print_beside(lead: str, text: str, *, fg: str | None = None) -> None:
+    """Print a text beside its lead, whose first word may be in colour; wrapped, or below it, where room is little."""
+    clean = " ".join(several_lines(text[:_LONGEST]).splitlines())
+    first, *others = beside(lead, clean, output_width())
+    word = lead.split(maxsplit=1)[0] if fg else ""
+    click.echo(styled(word, fg=fg, bold=True) + first.removeprefix(word))
+    for line in others:
+        click.echo(line)
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     """Print names and values, one per line; empty ones are left out."""
     shown = [(name, clean) for name, value in fields if (clean := several_lines(value).strip("\n"))]
-    width = max((len(name) for name, _ in shown), default=0) + 2
+    lead, width = max((len(name) for name, _ in shown), default=0) + 2, output_width()
     for name, value in shown:
-        first, *others = value.splitlines()
-        click.echo(f"{styled(name, bold=True)}{' ' * (width - len(name))}{first}")
+        first, *others = [
+            line for part in value.splitlines() for line in beside(" " * lead + indent_of(part), part.strip(), width)
+        ]
+        named = first[len(name) :] if first.startswith(" " * lead) else f"\n{first}"
+        click.echo(styled(name, bold=True) + named)
         for other in others:
-            click.echo(" " * width + other)
+            click.echo(other)
+
+
+def indent_of(line: str) -> str:
+    """Return the white space at the beginning of a line."""
+    return line[: len(line) - len(line.lstrip())]
 
 
 def styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
     """Return a text in colour, bold or dim; unchanged if that is not wanted (https://no-color.org) or not possible."""
-    return text if without_style() else click.style(text, fg=fg, bold=bold or None, dim=dim or None)
+    if not text or without_style() or not (fg or bold or dim):
+        return text
+    return click.style(text, fg=fg, bold=bold or None, dim=dim or None)
 
 
 def without_style() -> bool:
     """Return whether texts are printed without styles, even if the terminal supports them."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return wants_colour() is False
 
 
 def now_ms() -> int:

@@ -207,6 +207,29 @@ def tools_used(node: Node) -> str:
     return ", ".join(one_line(tool, 60) + (f" ×{count}" if count > 1 else "") for tool, count in node.tools.items())
 
 
+# The styles of the parts of a line, in the words of rich.
+STYLES = {
+    "head": "dim",
+    "guides": "dim",
+    "name": "bold",
+    "figures": "",
+    "detail": "dim",
+    "more": "dim",
+    "running": "cyan",
+    "waiting": "dim",
+    "asking": "bold magenta",
+    "success": "green",
+    "partial": "yellow",
+    "timeout": "yellow",
+    "cancelled": "yellow",
+    "failed": "red",
+    "refused": "red",
+    "not begun": "dim",
+    "unknown": "red",
+    "saying": "",
+}
+
+
 # ── in columns ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _HEAD = TreeLine("", "agent", "state", "time", "tokens", "", "head")
