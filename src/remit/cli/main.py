@@ -65,6 +65,7 @@ GROUPS: dict[str, dict[str, CommandSpec]] = {
         "store": CommandSpec("store", "Prune, archive, back up and restore the store."),
         "users": CommandSpec("users", "Export or erase what is kept about a user."),
         "keys": CommandSpec("keys", "Manage the keys of this hub and of its peers."),
+        "bench": CommandSpec("bench", "Measure how fast Remit is on this machine."),
         "schema": CommandSpec("schema", "Print the JSON Schema of the team file, or of the output."),
         "completion": CommandSpec("completion", "Print the completion script for your shell."),
     },
