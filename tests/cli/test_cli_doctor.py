@@ -54,7 +54,7 @@ def test_what_needs_doing_comes_first_and_the_rest_is_one_line_for_each_group(tm
     assert first.split() == ["warning", "team", "file", "not", "found", "here", "or", "in", "a", "parent", "folder"]
     assert todo.strip() == "→ Create one with `remit init`."
     fine = [line.split()[1] for line in others if line.startswith("ok ")]
-    assert fine == ["program", "store", "terminal"]
+    assert fine == ["program", "store"]
     assert others[-1].endswith("Every check: remit doctor --all")
     whole = remit("doctor", "--all", folder=tmp_path).stdout
     assert "\nok       Python " in whole

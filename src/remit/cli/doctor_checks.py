@@ -42,7 +42,6 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     team: list[Team] = []
     yield from _about("team", _team(team_file, overrides, team))
     yield from _about("store", _store(store_path, team[0] if team else None))
-    yield from _about("terminal", [_terminal()])
 
 
 def _about(group: CheckGroup, found: Iterable[Check]) -> Iterator[Check]:
@@ -56,6 +55,7 @@ def _program() -> Iterator[Check]:
     yield from _packages()
     yield _sandbox()
     yield _console()
+    yield _terminal()
 
 
 def _team(team_file: Path | None, overrides: Sequence[str], loaded: list[Team]) -> Iterator[Check]:

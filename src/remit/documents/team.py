@@ -49,7 +49,7 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     ] = ()
 
 
-CheckGroup = Literal["program", "team", "store", "terminal"]
+CheckGroup = Literal["program", "team", "store"]
 
 
 class Check(Struct, frozen=True, kw_only=True):

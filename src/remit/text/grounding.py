@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from remit.text.dates import date_readings
 from remit.text.numbers import SCALES, digit_readings, spelled_number
-from remit.text.sentences import FIGURE, THING, bare_name, is_name, sentences, squeezed, unmarked
+from remit.text.sentences import bare_name, figures, is_name, sentences, squeezed, things, unmarked
 from remit.text.units import Unit, unit_of
 from remit.text.vocabulary import REQUEST_VERBS, words_of
 
@@ -67,7 +67,7 @@ def _without_things(line: str, look_up: Callable[[re.Match[str]], None]) -> str:
         look_up(found)
         return _PLACE
 
-    return THING.sub(replace, line)
+    return things().sub(replace, line)
 
 
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -228,7 +228,7 @@ class _SourceIndex:
         self._times: set[tuple[int, ...]] = set()
         # Line by line, and as one line: a line break may separate a figure from its unit.
         for line in (*lines, whole):
-            for found in FIGURE.finditer(line):
+            for found in figures().finditer(line):
                 self._note(found)
         for sentence in sentences(source):
             self._note_shared_unit(sentence)
@@ -248,7 +248,7 @@ class _SourceIndex:
 
     def _note_shared_unit(self, sentence: str) -> None:
         """Note the unit of numbers without one that follow a number with it: "A has 9 days left, B has 4"."""
-        numbers = [found for found in FIGURE.finditer(sentence) if found["number"]]
+        numbers = [found for found in figures().finditer(sentence) if found["number"]]
         units = {figure_unit(found) for found in numbers} - {None}
         if len(units) != 1:
             return
@@ -260,7 +260,7 @@ class _SourceIndex:
                 self._numbers.update((figure_value(found), unit) for unit in units)
 
     def _note(self, found: re.Match[str]) -> None:
-        if found.re is THING and is_name(found):
+        if found.re is things() and is_name(found):
             self._names.add(_comparable(bare_name(found)))
         elif found["date"]:
             dates = dates_in(found[0])

@@ -6,6 +6,7 @@ length. So a hostile text costs no more than any other of its length.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from remit.text.dates import MONTH
 from remit.text.numbers import SCALE, SPELLED, any_of
@@ -134,7 +135,13 @@ _NUMBERS = rf"""
     (?P<unit>(?:(?<=\d)(?:st|nd|rd|th)\b)|[\ \u00a0-]?(?:(?ai:{_UNITS})|{_COUNTED})(?!\w))?
   )
 """
-FIGURE = re.compile(f"{_DATES}|{_NUMBERS}", re.VERBOSE)
+
+
+@cache
+def figures() -> re.Pattern[str]:
+    """Return the pattern of dates, times and numbers. It is compiled once it is needed, which takes a while."""
+    return re.compile(f"{_DATES}|{_NUMBERS}", re.VERBOSE)
+
 
 _NAMES = r"""
   (?P<token>\[[A-Z][A-Z0-9_]{0,31}:[a-z]{12}\])
@@ -156,7 +163,13 @@ _PLAIN = rf"""
     (?!(?:{MONTH}|{_NAMED_TIMES}|{SPELLED})\b)[A-Za-z][a-zäöüß]*+(?:[ ,;!?()]++|[.:](?:\ |$))
   )++)
 """
-THING = re.compile(f"{_PLAIN}|{_DATES}|{_NAMES}|{_NUMBERS}", re.VERBOSE)
+
+
+@cache
+def things() -> re.Pattern[str]:
+    """Return the pattern of names and figures. It is compiled once it is needed, which takes a while."""
+    return re.compile(f"{_PLAIN}|{_DATES}|{_NAMES}|{_NUMBERS}", re.VERBOSE)
+
 
 # A longer name or figure is of no use in a summary.
 _LONGEST = 120
@@ -166,7 +179,7 @@ def names_and_numbers(text: str) -> tuple[list[str], list[str]]:
     """Return the identifiers and quoted names of a line, and the figures that have a meaning by themselves."""
     names: list[str] = []
     numbers: list[str] = []
-    for found in THING.finditer(text):
+    for found in things().finditer(text):
         if is_name(found):
             if len(name := bare_name(found)) <= _LONGEST:
                 names.append(name)
@@ -176,7 +189,7 @@ def names_and_numbers(text: str) -> tuple[list[str], list[str]]:
 
 
 def is_name(found: re.Match[str]) -> bool:
-    """Return whether a match of `THING` is an identifier, and not a figure or something that only looks like one."""
+    """Return whether a match of `things()` is an identifier, and not a figure or something that only looks like one."""
     text = found[0]
     match found.lastgroup:
         case "path":

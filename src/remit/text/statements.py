@@ -8,7 +8,7 @@ from remit.text.components import SHARES, in_words, name_words, said_shortly
 from remit.text.markers import NEGATIONS, positive_of
 from remit.text.quantifiers import quantified
 from remit.text.sentence_segments import FIGURE_END, FIGURE_START, ReadSentence, Segment
-from remit.text.sentences import THING, unmarked
+from remit.text.sentences import things, unmarked
 from remit.text.stated_figures import StatedFigure, bound_of, read_figure
 from remit.text.units import UNITS, unit_word
 from remit.text.vocabulary import WEAK, words_of
@@ -106,7 +106,7 @@ class SentenceReader:
             return f" {FIGURE_START}{len(figures) - 1}{FIGURE_END} {unit or ''} "
 
         small = line.lower().replace("’", "'")
-        marked = THING.sub(put, line)
+        marked = things().sub(put, line)
         sentence = ReadSentence(unmarked(text), small, [])
         bare_denial = False
         for items, separators in _split(_items(marked)):

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import shlex
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def _give(ended: FinishedRun, data: Data, *, as_json: bool, as_jsonl: bool) -> N
         run = ended.response.run
         data.document(details(ended.tree, run, "finished", ended.store, now_ms()))
     elif not as_jsonl:
+        if data.is_terminal and sys.stderr.isatty() and ended.response.result is not None:
+            click.echo(err=True)  # the answer stands apart from what was said about the run
         data.answer(ended.response.result, bold=True)
 
 

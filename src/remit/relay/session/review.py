@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from remit.policy.verdict import Detector
 from remit.relay.bridge.ports import Draft
-from remit.text.sentences import FIGURE
+from remit.text.sentences import figures
 from remit.text.vocabulary import words_of
 
 Rule = Literal[
@@ -135,7 +135,7 @@ _PAYING = re.compile(
 def _money(look: _Look) -> str:
     if accounts := look.named([kind for kind in look.kinds if kind in _ACCOUNTS]):
         return accounts
-    if any(map(_is_amount, FIGURE.finditer(look.text))):
+    if any(map(_is_amount, figures().finditer(look.text))):
         return "It names an amount of money."
     return "It speaks of paying." if _PAYING.search(look.text) else ""
 
