@@ -1,4 +1,8 @@
-"""Lays out rows in columns for a width: text wraps at words, and what does not fit moves below its row."""
+"""Lays out rows in columns for a width: text wraps at words, and what does not fit moves below its row.
+
+A word that is longer than a line is not broken, because it may be a key or a link to copy: it stands on a line of its
+own, which the terminal wraps.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -20,7 +24,7 @@ class LaidOutLine(NamedTuple):
 def laid_out(
     headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, folds: Sequence[str] = ()
 ) -> Iterator[LaidOutLine]:
-    """Yield the lines of a table, none wider than *width*; without one, each row is one line.
+    """Yield the lines of a table, none wider than *width* but a longer word; without one, each row is one line.
 
     *folds* names the columns that move below their row where there is no room, the least important first; the others
     follow, from the last one. The first column identifies the row, and stays.
@@ -41,7 +45,7 @@ def laid_out(
             yield LaidOutLine(line, "row")
         pairs = [f"{headings[place]}: {row[place]}" for place in below if row[place]]
         for line in _paragraph(pairs, (width or 0) - INDENT):
-            yield LaidOutLine(" " * INDENT + line, "below")
+            yield LaidOutLine(_indented(line, width), "below")
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int | None) -> list[int] | None:
@@ -90,24 +94,20 @@ def _paragraph(pairs: Iterable[str], width: int) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text as lines of at most *width* cells, broken between words; only a longer word is broken itself."""
+    """Return a text as lines of at most *width* cells, broken between words; a longer word is a line of its own."""
     lines, line = list[str](), ""
     for word in text.split(" "):
-        for piece in _pieces(word, width):
-            if line and cells(line) + 1 + cells(piece) > width:
-                lines.append(line)
-                line = piece
-            else:
-                line = f"{line} {piece}" if line else piece
+        if line and cells(line) + 1 + cells(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
     return [*lines, line]
 
 
-def _pieces(word: str, width: int) -> Iterator[str]:
-    while cells(word) > width:
-        end = next(end for end in range(len(word) - 1, 0, -1) if end == 1 or cells(word[:end]) <= width)
-        yield word[:end]
-        word = word[end:]
-    yield word
+def _indented(line: str, width: int | None) -> str:
+    """Return a line below its row, indented; not indented if it is one word that the terminal has to wrap."""
+    return " " * INDENT + line if width is None or cells(line) <= width - INDENT else line
 
 
 def beside(lead: str, text: str, width: int | None) -> list[str]:
@@ -118,7 +118,7 @@ def beside(lead: str, text: str, width: int | None) -> list[str]:
     if room >= NARROWEST_TEXT and max(map(cells, text.split())) <= room:
         first, *others = wrapped(text, room)
         return [lead + first, *(" " * cells(lead) + other for other in others)]
-    below = [" " * INDENT + line for line in wrapped(text, width - INDENT)]
+    below = [_indented(line, width) for line in wrapped(text, width - INDENT)]
     return [*wrapped(lead.rstrip(), width), *below] if lead.strip() else below
 
 
