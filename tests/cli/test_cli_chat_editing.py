@@ -37,7 +37,7 @@ def answer_to(terminal: Terminal, typed: str, answer: str) -> str:
     """Return the screen once what is typed has been answered, and the next can be typed."""
     terminal.type(typed + "\r")
     return terminal.wait_until(
-        lambda screen: bool(re.search(rf"\n{re.escape(answer)}\nsuccess .*\n(.*\n)?>$", screen)), answer
+        lambda screen: bool(re.search(rf"\n{re.escape(answer)}\nsuccess.*\n(.*\n)?>$", screen)), answer
     )
 
 

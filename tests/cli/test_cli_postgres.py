@@ -67,7 +67,7 @@ def test_the_commands_work_with_a_database(team: Path) -> None:
     assert call(team, "pending", "list").returncode == 0
     assert call(team, "runs", "cancel", run["run"]).returncode == 1
     assert call(team, "agents", "list").returncode == 0
-    doctor = call(team, "doctor")
+    doctor = call(team, "doctor", "--all")
     assert "can be read; 2 rows" in doctor.stdout + doctor.stderr
     assert not (team / ".remit/hub.db").exists()
 
