@@ -35,7 +35,7 @@ def several_lines(text: str) -> str:
 __all__ = ["REPLACEMENT", "Pieces", "json_for_terminal", "one_line", "several_lines", "speaks_unicode"]
 
 # Characters that may form a sequence, or one line break, with the next piece.
-_UNFINISHED = re.compile(
+_UNFINISHED = (
     "(?:(?:\x1b\\[|\x9b)[0-?]*[ -/]*"
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}\x1b?"
     "|\x1b[ -/]*|\r)\\Z"
@@ -51,7 +51,7 @@ class Pieces:
     def add(self, text: str) -> str:
         """Return as much as can be shown so far."""
         text = self._held + text
-        unfinished = _UNFINISHED.search(text)
+        unfinished = re.search(_UNFINISHED, text)
         end = unfinished.start() if unfinished else len(text)
         self._held = text[end:]
         return several_lines(text[:end])
