@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
 
 from msgspec.structs import replace
 
+from remit import detectors
 from remit.agents.function import AgentFunction, agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
@@ -124,7 +125,7 @@ class Hub(OldHubNames, Engine):
             guards=guards,
             breaker=breaker,
             approver=InboxApprover(store) if approver == "inbox" else approver,
-            redaction=_known_detectors() if redaction is True else redaction or None,
+            redaction=detectors.detector_pipeline() if redaction is True else redaction or None,
             vault_key=vault_key,
             count=count,
             workspace=_folder(workspace) if isinstance(workspace, str | Path) else workspace,
@@ -447,9 +448,3 @@ def _folder(path: str | Path) -> Workspace:
     from remit.stores.workspace import Folder  # most hubs have none
 
     return Folder(path)
-
-
-def _known_detectors() -> Detector:
-    from remit.detectors.pipeline import detector_pipeline  # compiles its patterns
-
-    return detector_pipeline()

@@ -47,7 +47,6 @@ from remit.stores.listings import SqliteListings
 from remit.stores.locked_texts import LockedTexts
 from remit.stores.opening import Opening
 from remit.stores.outcome_waits import OutcomeWaits
-from remit.stores.reader import Query
 from remit.stores.reader_pool import Reader
 from remit.stores.retention import FOREVER, Erased, Retention
 from remit.stores.stored_chain import SqliteChain
@@ -428,13 +427,13 @@ class SqliteStore:
         self._opened()
         return self._writer.do(apply, kept=kept)
 
-    def _change(self, change: Query[T]) -> "asyncio.Future[T]":
+    def _change(self, change: queries.Query[T]) -> "asyncio.Future[T]":
         return self._do(lambda transaction: change(transaction.connection))
 
-    async def _read(self, query: Query[T]) -> T:
+    async def _read(self, query: queries.Query[T]) -> T:
         return await self._opened().read(query)
 
-    def _glance_at(self, query: Query[T], failed: T) -> T:
+    def _glance_at(self, query: queries.Query[T], failed: T) -> T:
         """Query in the event loop, which takes microseconds; *failed* after an error: what follows reports it."""
         self._opened()
         assert self._glance is not None
