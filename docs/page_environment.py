@@ -3,8 +3,8 @@
 from page_tracing import VARIABLES as OPENTELEMETRY
 from remit.agents.inherited_variables import FOR_EVERY_PROCESS, FOR_USER_PROGRAMS
 from remit.config.file_trust import VARIABLE as TRUST
-from remit.config.load import VARIABLE as TEAM
 from remit.config.overrides import NAME
+from remit.config.team_search import VARIABLE as TEAM
 
 HEAD = """\
 # Environment variables
@@ -28,8 +28,10 @@ OF_TEAM = {
 }
 
 OF_TERMINAL = {
-    "NO_COLOR": "No colors, if it is set.",
-    "TERM": "No colors and no redrawing, if it is `dumb`.",
+    "NO_COLOR": "No colours, if it is set; it counts more than `FORCE_COLOR`.",
+    "FORCE_COLOR": "Colours also in a pipe or a file, if it is set.",
+    "COLUMNS": "The width that tables and pages are fitted to; default: that of the terminal.",
+    "TERM": "No colours and no redrawing, if it is `dumb`.",
     "VISUAL": "The editor for requests and messages that are edited before they go.",
     "EDITOR": "The same, if `VISUAL` is not set.",
     "XDG_CONFIG_HOME": "Where `remit up --install` puts the service of systemd; default: `~/.config`.",

@@ -160,8 +160,9 @@ def topic_page(page: str) -> str:
 
 @cache
 def _read(name: str, module: str) -> ClassText | FunctionText | ValueText:
-    homes: Mapping[str, str] = getattr(import_module(module), "_HOME", {})  # `remit` loads its names when they are used
-    return read_name(name, import_module(homes.get(name, module)))
+    # `remit` loads its names when they are used.
+    homes: Mapping[str, Sequence[str]] = getattr(import_module(module), "_HOMES", {})
+    return read_name(name, import_module(next((home for home, names in homes.items() if name in names), module)))
 
 
 def _section(text: ClassText | FunctionText | ValueText) -> str:

@@ -21,7 +21,8 @@ from rich.text import Text
 
 from remit.cli.shared.wording import COLOURS, entry_lines, footer, heading
 from remit.cli.show.live import LiveTree
-from remit.cli.show.report import short, summary
+from remit.cli.show.report import summary
+from remit.cli.show.run_list import short
 from remit.config.composition import hub_of
 from remit.config.load import load_team
 from remit.documents.run_tree import Tree

@@ -34,10 +34,10 @@ def test_every_page_has_a_name_of_its_own_and_a_title() -> None:
 
 def test_the_list_names_each_page_with_its_title_by_folder() -> None:
     listed = docs()
-    assert re.search(r"^  first-team +\w", listed, re.MULTILINE)
+    assert re.search(r"^first-team +\w", listed, re.MULTILINE)
     assert listed.index("Tutorials") < listed.index("How-to") < listed.index("Reference") < listed.index("Explanation")
-    assert re.search(r"^  decisions +", listed, re.MULTILINE)
-    assert not re.search(r"^  one-chain ", listed, re.MULTILINE), "pages of a folder are found through its first"
+    assert re.search(r"^decisions +", listed, re.MULTILINE)
+    assert not re.search(r"^one-chain ", listed, re.MULTILINE), "pages of a folder are found through its first"
 
 
 def test_links_are_commands_and_pictures_are_told() -> None:

@@ -26,6 +26,8 @@ WHOLE = (
     ("policy", "explain", "user", "assistant", "Say what this text is about"),
     ("keys", "show"),
     ("doctor",),
+    ("docs",),
+    ("docs", "--search", "token budget"),
 )
 # A tree has one line for each call, a step shows the beginning of its data, and a checkup says the time.
 CUT = (("runs", "tree", "last"), ("runs", "show", "last"), ("runs", "replay", "last"), ("doctor", "--all"))

@@ -11,9 +11,9 @@ from doc_pages import ROOT, page_text
 from page_python import TOPICS, heading
 from remit.cli.main import COMMANDS, main
 from remit.config.file_trust import VARIABLE as TRUST_VARIABLE
-from remit.config.load import VARIABLE as TEAM_VARIABLE
 from remit.config.overrides import NAME as NAME_VARIABLE
 from remit.config.team import team_schema
+from remit.config.team_search import VARIABLE as TEAM_VARIABLE
 from remit.detectors.pipeline import KINDS
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.deprecation import Renamed

@@ -43,7 +43,7 @@ def docs(topic: str | None, search: str | None) -> None:
 
 def _print_list() -> None:
     from remit.cli.manual import DOORS, pages
-    from remit.cli.show.screen import styled
+    from remit.cli.show.screen import print_beside, styled
 
     listed = [page for page in pages().values() if page.is_listed]
     width = max(len(page.name) for page in listed)
@@ -51,19 +51,20 @@ def _print_list() -> None:
         click.echo(("\n" if number else "") + styled(meaning, bold=True))
         for page in listed:
             if page.door == door:
-                click.echo(f"  {page.name:{width}}  {page.title}")
+                print_beside(f"{page.name:{width}}  ", page.title)
     click.echo("\n→ Read one with `remit docs NAME`, search all with `remit docs --search WORDS`.", err=True)
 
 
 def _print_found(words: str) -> None:
     from remit.cli.manual import matches
+    from remit.cli.show.screen import print_beside
 
     found = list(matches(words))
     if not found:
         raise click.ClickException(f"no page has the words: {words}")
     for page, section in found[:_MOST_FOUND]:
         place = page.name if section.level <= 1 else f"{page.name}#{section.anchor}"
-        click.echo(f"{place}  {section.title}")
+        print_beside(f"{place}  ", section.title)
     if len(found) > _MOST_FOUND:
         click.echo(f"→ {len(found) - _MOST_FOUND} more; search for more words.", err=True)
 
