@@ -92,4 +92,4 @@ async def page(context: BrowserContext) -> AsyncGenerator[Page]:
 
 def is_wrong(said: str) -> bool:
     """Return whether an error tells of a fault in the page, not of a refusal or a lost connection."""
-    return not any(lost in said for lost in ("Failed to load resource", "Failed to fetch"))
+    return not any(lost in said for lost in ("Failed to load resource", "Failed to fetch", "Unable to preload"))

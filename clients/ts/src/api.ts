@@ -362,17 +362,35 @@ export interface components {
          * @description When to open and for how long.
          */
         BreakerSettings: {
-            /** @default 20 */
+            /**
+             * @description The share counts from this many calls in a window.
+             * @default 20
+             */
             at_least_calls: number;
-            /** @default 0.5 */
+            /**
+             * @description It also opens if this share of the calls in a window fails.
+             * @default 0.5
+             */
             failure_share: number;
-            /** @default 5 */
+            /**
+             * @description It opens after this many failures in a row.
+             * @default 5
+             */
             failures_in_a_row: number;
-            /** @default 300 */
+            /**
+             * @description The longest that it stays open before a probe.
+             * @default 300
+             */
             max_open_s: number;
-            /** @default 30 */
+            /**
+             * @description How long it stays open before a probe; the second time in a row twice as long, and so on.
+             * @default 30
+             */
             open_s: number;
-            /** @default 60 */
+            /**
+             * @description The length of a window, in seconds.
+             * @default 60
+             */
             window_s: number;
         };
         /**
@@ -452,15 +470,22 @@ export interface components {
              * @default false
              */
             cache_similar: boolean;
+            /** @description Its code: `TAX_DEDUCTIBLE`. */
             code: string;
             /**
              * @description When a user has to agree; None: never if it is `read_only`, else as the orchestrator says.
              * @default null
              */
             confirm: ("always" | "never" | "unsure") | null;
-            /** @default  */
+            /**
+             * @description What it does, for callers and models.
+             * @default
+             */
             description: string;
-            /** @default [] */
+            /**
+             * @description Requests that it is for, in the words of users.
+             * @default []
+             */
             examples: string[];
             /**
              * @description After how long a second agent with this capability is called too, if the first has not answered by then.
@@ -474,7 +499,10 @@ export interface components {
              * @default false
              */
             public: boolean;
-            /** @default false */
+            /**
+             * @description Whether it changes nothing.
+             * @default false
+             */
             read_only: boolean;
             /** @default null */
             result_schema: Record<string, never> | null;
@@ -488,11 +516,20 @@ export interface components {
              * @default []
              */
             sees_fields: string[];
-            /** @default null */
+            /**
+             * @description The time of a call, unless the caller sets less.
+             * @default null
+             */
             time_ms: number | null;
-            /** @default null */
+            /**
+             * @description The tokens of a call, unless the caller sets less.
+             * @default null
+             */
             tokens: number | null;
-            /** @default 1.0 */
+            /**
+             * @description Its version.
+             * @default 1.0
+             */
             version: string;
         };
         /**
@@ -597,7 +634,10 @@ export interface components {
             include_summary: boolean;
             /** @default false */
             include_workspace: boolean;
-            /** @default null */
+            /**
+             * @description Only messages with one of these words.
+             * @default null
+             */
             keywords: string[] | null;
             /**
              * @description Which notes of the conversation the callee may see, never more than its caller may. None: an agent that is called
@@ -611,7 +651,10 @@ export interface components {
             max_age_seconds: number | null;
             /** @default null */
             roles: ("user" | "assistant" | "system")[] | null;
-            /** @default null */
+            /**
+             * @description Only these files of the workspace.
+             * @default null
+             */
             workspace_files: string[] | null;
         };
         /**
@@ -850,20 +893,34 @@ export interface components {
          * @description An error as a value: it travels in a response and is never raised between agents.
          */
         Fault: {
+            /** @description The error code. */
             code: components["schemas"]["Code"];
             /**
              * @description The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`).
              * @default null
              */
             foreign: string | null;
+            /** @description What happened, in a sentence. */
             message: string;
-            /** @default [] */
+            /**
+             * @description Each invalid field.
+             * @default []
+             */
             problems: components["schemas"]["Problem"][];
-            /** @default false */
+            /**
+             * @description Whether trying again can help.
+             * @default false
+             */
             recoverable: boolean;
-            /** @default null */
+            /**
+             * @description When to try again, in milliseconds from now.
+             * @default null
+             */
             retry_after_ms: number | null;
-            /** @default  */
+            /**
+             * @description What to do.
+             * @default
+             */
             suggestion: string;
         };
         /**
@@ -896,10 +953,17 @@ export interface components {
              * @default null
              */
             data: string | null;
-            /** @default application/octet-stream */
+            /**
+             * @description Its media type.
+             * @default application/octet-stream
+             */
             media_type: string;
+            /** @description Its name, without a folder. */
             name: string;
-            /** @default null */
+            /**
+             * @description Where it is; never fetched by a hub.
+             * @default null
+             */
             url: string | null;
         };
         /**
@@ -1087,7 +1151,10 @@ export interface components {
          * @description The limits of every delegation of a hub, unless an agent, a capability or a caller sets less.
          */
         Limits: {
-            /** @default 600000 */
+            /**
+             * @description How long a person has to answer.
+             * @default 600000
+             */
             approval_timeout_ms: number;
             /**
              * @description Whether agents are by default limited to the tools and targets of their caller.
@@ -1095,11 +1162,20 @@ export interface components {
              * @enum {unknown}
              */
             authority: "caller" | "own";
-            /** @default 4000 */
+            /**
+             * @description The most tokens of conversation that a callee is shown.
+             * @default 4000
+             */
             context_tokens: number;
-            /** @default 30000 */
+            /**
+             * @description The time of a delegation, unless its caller sets it.
+             * @default 30000
+             */
             delegation_time_ms: number;
-            /** @default 8000 */
+            /**
+             * @description The tokens of a delegation, unless its caller sets them.
+             * @default 8000
+             */
             delegation_tokens: number;
             /**
              * @description How long a cancelled callee may take to clean up before it is abandoned.
@@ -1111,16 +1187,25 @@ export interface components {
              * @default 1000
              */
             max_agent_delegations: number;
-            /** @default 10 */
+            /**
+             * @description The most agents between the user and a callee.
+             * @default 10
+             */
             max_chain: number;
             /**
              * @description The most delegations of all agents of a run together.
              * @default 3000
              */
             max_delegations: number;
-            /** @default 5 */
+            /**
+             * @description How deep delegations may go below the agent that the user calls.
+             * @default 5
+             */
             max_depth: number;
-            /** @default 3 */
+            /**
+             * @description The most delegations of one agent at once.
+             * @default 3
+             */
             max_fan_out: number;
             /**
              * @description The most progress reports of one delegation; later ones are dropped.
@@ -1137,9 +1222,21 @@ export interface components {
              * @default 1048576
              */
             max_result_bytes: number;
-            /** @default 300000 */
+            /**
+             * @description What is stopped when an agent spends more than it was granted: the whole run, or that call alone.
+             * @default run
+             * @enum {unknown}
+             */
+            overrun: "call" | "run";
+            /**
+             * @description The time of a run.
+             * @default 300000
+             */
             root_time_ms: number;
-            /** @default 50000 */
+            /**
+             * @description The tokens of a run.
+             * @default 50000
+             */
             root_tokens: number;
             /**
              * @description Owner scopes that every user may refer to.
@@ -1334,7 +1431,9 @@ export interface components {
          * @description One invalid field: its place and what was expected there.
          */
         Problem: {
+            /** @description What is wrong with it. */
             message: string;
+            /** @description The field, as a dotted path. */
             path: string;
         };
         /**
@@ -1373,7 +1472,9 @@ export interface components {
          * @description How often an agent may be called: *calls* in each window of *seconds*.
          */
         Rate: {
+            /** @description The most calls in a window. */
             calls: number;
+            /** @description The length of a window. */
             seconds: number;
         };
         /**
@@ -1464,22 +1565,45 @@ export interface components {
          *     the callee.
          */
         Remit: {
-            /** @default [] */
+            /**
+             * @description The agents between the user and the callee, as `agent@hub`.
+             * @default []
+             */
             chain: string[];
-            /** @default 4000 */
+            /**
+             * @description The most tokens of conversation that the callee is shown.
+             * @default 4000
+             */
             context_tokens: number;
+            /** @description How deep the callee is; the agent that the user calls has 0. */
             depth: number;
+            /** @description How deep delegations may go. */
             max_depth: number;
-            /** @default true */
+            /**
+             * @description Whether the callee may call others.
+             * @default true
+             */
             may_delegate: boolean;
-            /** @default NORMAL */
+            /**
+             * @description Its place in queues.
+             * @default NORMAL
+             */
             priority: components["schemas"]["Priority"];
-            /** @default null */
+            /**
+             * @description The agents that may be called; None: no bound.
+             * @default null
+             */
             targets: string[] | null;
+            /** @description The time that is left, in milliseconds. */
             time_ms: number;
+            /** @description The tokens that may be spent. */
             tokens: number;
-            /** @default null */
+            /**
+             * @description The tools that it may use; None: no bound.
+             * @default null
+             */
             tools: string[] | null;
+            /** @description The user for whom everything is done. */
             user: string;
         };
         /**

@@ -271,20 +271,34 @@ export interface components {
          * @description An error as a value: it travels in a response and is never raised between agents.
          */
         Fault: {
+            /** @description The error code. */
             code: components["schemas"]["Code"];
             /**
              * @description The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`).
              * @default null
              */
             foreign: string | null;
+            /** @description What happened, in a sentence. */
             message: string;
-            /** @default [] */
+            /**
+             * @description Each invalid field.
+             * @default []
+             */
             problems: components["schemas"]["Problem"][];
-            /** @default false */
+            /**
+             * @description Whether trying again can help.
+             * @default false
+             */
             recoverable: boolean;
-            /** @default null */
+            /**
+             * @description When to try again, in milliseconds from now.
+             * @default null
+             */
             retry_after_ms: number | null;
-            /** @default  */
+            /**
+             * @description What to do.
+             * @default
+             */
             suggestion: string;
         };
         /**
@@ -432,7 +446,9 @@ export interface components {
          * @description One invalid field: its place and what was expected there.
          */
         Problem: {
+            /** @description What is wrong with it. */
             message: string;
+            /** @description The field, as a dotted path. */
             path: string;
         };
         /**
