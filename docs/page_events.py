@@ -19,7 +19,7 @@ A run is a sequence of records, and each record is an event: it is committed fir
 - `hub.stream(…)`, `hub.events()` and `hub.follow(…)` in Python, as [`Record`](python-records.md#record),
 - `remit run --jsonl` and `remit runs watch --jsonl`, one on each line,
 - `GET /v1/delegations/{id}/events` and `GET /v1/events` as server-sent events
-  ([Serving agents over HTTP](serving.md#reading-along)).
+  ([The HTTP API](http-api.md#streams)).
 
 Over HTTP an event has the kind as `event`, the number as `id`, and the record as `data`:
 

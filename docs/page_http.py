@@ -2,30 +2,38 @@
 
 from typing import Any
 
-from remit.server.access import Access, access_to
+from remit.server.access import TABLE, Access, access_to
 from remit.server.openapi import document
 
 HEAD = """\
 # HTTP endpoints
 
-Every endpoint of `remit serve`. `GET /openapi.json` of a running server describes them for programs, with all
-parameters, bodies and answers, and `/docs` shows that in a browser. [Serving agents over HTTP](serving.md) explains how
-to ask, who may come and what is refused. This page is made from the code; `make docs` makes it anew.
+Every endpoint of `remit serve`. [Serve agents over HTTP](../how-to/serving.md) starts a server, [The HTTP
+API](http-api.md) explains how to ask. This page is made from the code; `make docs` makes it anew.
 
-*Who* may use it: `anyone`; a client with a token (`known`); a client with that permission. *Others'* is the permission
-that a client needs for runs of users that are not its own.
+`GET /openapi.json` of a running server describes all parameters, bodies and answers for programs, from the same types
+that the server reads. `GET /docs` shows them in a browser, with a command for each, and loads nothing from other hosts.
+Neither needs a token: they describe the server, not its data.
+
+*Who* may use it: `anyone`; a client with a token (`known`); a client with that permission. *Others'* is the
+[permission](http-api.md#who-may-do-what) that a client needs for what belongs to other users.
 """
+
+PROTOCOLS = {
+    "/mcp": "The agents as tools of an MCP host: [MCP](../how-to/mcp.md).",
+    "/a2a/{agent}": "An agent by A2A, with any method: [A2A](../how-to/a2a.md).",
+    "/a2a/{agent}/{path}": "The same; its card (`.well-known/agent-card.json`) is for anyone.",
+    "/.well-known/agent-card.json": "The card of the default A2A agent.",
+    "/.well-known/jwks.json": "The keys that sign cards of A2A agents.",
+}
+"""What the OpenAPI document leaves to the documents of other protocols."""
 
 TAIL = """
-## Other protocols
-
-| address | protocol |
-|---|---|
-| `/mcp` | the agents as tools of an MCP host: [MCP](../how-to/mcp.md) |
-| `/a2a/{agent}`, `/.well-known/agent-card.json` | the agents by A2A: [A2A](../how-to/a2a.md) |
-| `/v1/shared/…` | runs with other people's devices, on this machine alone: [The local API](relay-api.md) |
+The endpoints below `/v1/console` are served with `--console` only ([The console](../how-to/console.md)).
+`/v1/shared/…` has runs with other people's devices, on this machine alone: [The local API](relay-api.md).
 """
 
+TITLES = "| endpoint | what it does | who | others' |\n|---|---|---|---|\n"
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -42,14 +50,24 @@ def http_page() -> str:
     for tag in described["tags"]:
         rows = [_row(*each) for each in operations if tag["name"] in each[2]["tags"]]
         parts.append(f"\n## {tag['name'].capitalize()}\n\n{tag['description']}\n\n")
-        parts.append("| endpoint | what it does | who | others' |\n|---|---|---|---|\n" + "".join(rows))
-    return "".join(parts) + TAIL
+        parts.append(TITLES + "".join(rows))
+    others = {(method, path.replace(":path", "")): access for (method, path), access in TABLE.items()}
+    rows = [
+        _line(method, path, PROTOCOLS[path], access)
+        for (method, path), access in others.items()
+        if path not in described["paths"]
+    ]
+    return "".join((*parts, "\n## Other protocols\n\n", TITLES, *rows, TAIL))
 
 
 def _row(path: str, method: str, operation: dict[str, Any]) -> str:
     access = access_to(method.upper(), path.replace("/{rest}", "/{rest:path}"))
+    return _line(method.upper(), path, operation["summary"], access)
+
+
+def _line(method: str, path: str, meaning: str, access: Access) -> str:
     others = f"`{access.others}`" if access.others else ""
-    return f"| `{method.upper()} {path}` | {operation['summary']} | {_who(access)} | {others} |\n"
+    return f"| `{method} {path}` | {meaning} | {_who(access)} | {others} |\n"
 
 
 def _who(access: Access) -> str:

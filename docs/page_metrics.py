@@ -22,7 +22,7 @@ from the code; `make docs` makes it anew.
 ## A hub, for Prometheus
 
 `GET /metrics` of `remit serve`, for clients with the permission `metrics`
-([Serving agents over HTTP](serving.md)). With several worker processes, whichever is asked answers for all.
+([Serve agents over HTTP](../how-to/serving.md)). With several worker processes, whichever is asked answers for all.
 
 """
 

@@ -23,7 +23,7 @@ from serving import client_of, console_of, gate_of, got, posted, serving
 from waiting import PATIENCE_S
 
 BOUND_S = PATIENCE_S
-PAGE = page_path("serving")
+PAGE = page_path("http")
 SETS = [frozenset[Permission](), *(frozenset({each}) for each in Permission), frozenset(Permission)]
 # Nothing here is its own: it may ask for nobody who asked.
 VISITOR = Sender(name="visitor", users=frozenset({"nobody"}))
@@ -256,7 +256,9 @@ def test_the_document_says_what_each_operation_needs() -> None:
 
 
 def test_the_page_says_what_each_address_needs() -> None:
-    rows = re.findall(r"^\| `([A-Z*]+) (/[^`]*)` \| ([^|]*) \| ([^|]*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([A-Z*]+) (/[^`]*)` \| [^|]* \| ([^|]*) \| ([^|]*) \|$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
     told = {(method, path): (own.strip(), others.strip()) for method, path, own, others in rows}
     for (method, path), access in TABLE.items():
         own = "anyone" if access.anyone else f"`{access.needs}`" if access.needs else "known"
