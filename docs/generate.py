@@ -15,6 +15,7 @@ from page_metrics import metrics_page
 from page_outputs import outputs_page
 from page_python import TOPICS, index_page, topic_page
 from page_relay import profiles_page
+from page_relay_states import states_page
 from page_team import team_page
 from page_tracing import tracing_page
 from picture_architecture import architecture_picture
@@ -26,6 +27,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/cli-json.md": lambda: linked(outputs_page()),
     "reference/tracing.md": lambda: linked(tracing_page()),
     "reference/relay-profiles.md": lambda: linked(profiles_page()),
+    "reference/relay-states.md": states_page,
     "reference/events.md": events_page,
     "reference/metrics.md": metrics_page,
     "reference/http.md": http_page,
