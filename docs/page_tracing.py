@@ -9,9 +9,9 @@ from remit.telemetry.sinks import TIMEOUT_S
 HEAD = """\
 # Tracing
 
-Every run is a trace, and every delegation a span in it, also where it leads through several hubs. The spans and the
-figures of a hub ([Metrics](metrics.md)) go to an OpenTelemetry collector, and from there to whatever shows traces:
-Jaeger, Tempo, Langfuse, Datadog and others. It needs the extra `otel`: `pip install 'remit[otel]'`.
+Every run is a trace and every delegation a span, also across hubs. A hub sends its spans and [metrics](metrics.md) to
+an OpenTelemetry collector, for Jaeger, Tempo, Langfuse, Datadog and others. Needs the extra `otel`:
+`pip install 'remit[otel]'`.
 
 ## In a team file
 
@@ -20,10 +20,10 @@ Jaeger, Tempo, Langfuse, Datadog and others. It needs the extra `otel`: `pip ins
 endpoint = "http://localhost:4318"
 ```
 
-That is all, for every command and for `remit serve`. The address is that of a collector that takes OTLP over HTTP;
-its port is 4318 as a rule. An empty `[telemetry]` takes the address from `OTEL_EXPORTER_OTLP_ENDPOINT`. Without the
-section nothing is sent, whatever the environment says. [The team file](team.md#telemetry) has all keys; what a
-collector wants as proof is a header, and a secret:
+This is enough for every command and for `remit serve`. `endpoint` is a collector that takes OTLP over HTTP, usually at
+port 4318. An empty `[telemetry]` takes the address from `OTEL_EXPORTER_OTLP_ENDPOINT`. Without the section nothing is
+sent, whatever the environment says. [The team file](team.md#telemetry) has all keys. A collector's credential is a
+header, and a secret:
 
 ```toml
 [telemetry]
@@ -35,21 +35,20 @@ sample = 0.1
 
 ## What it looks like
 
-Each delegation is an `invoke_agent`, and each call of its model a `chat` below it, with provider, model, tokens and the
-reason why it stopped, by OpenTelemetry's conventions for generative AI.
-[Phoenix](https://github.com/Arize-ai/phoenix), for example, takes them as they are
-(`endpoint = "http://localhost:6006"`), and adds up tokens and costs:
+Each delegation is a span `invoke_agent`, and each call of its model a `chat` below it, with provider, model, tokens and
+stop reason, by OpenTelemetry's conventions for generative AI. [Phoenix](https://github.com/Arize-ai/phoenix), for
+example, reads them as they are (`endpoint = "http://localhost:6006"`) and adds up tokens and costs:
 
 ![A trace in Phoenix: two agents, each with the calls of its model, their tokens and costs](../images/phoenix.png)
 
-The tokens of a span are in no span above or below it, so that a sum over a trace is what was spent. What an agent and
-everything below it spent is `remit.tokens.input` and `remit.tokens.output` of its span.
+A span counts its own tokens only, so the sum over a trace is what was spent. `remit.tokens.input` and
+`remit.tokens.output` include everything below the agent.
 
 ## In Python
 
-`hub.telemetry("http://localhost:4318")`, before the hub is opened, does the same, with the same words: `headers`,
-`service`, `content`, `sample`, `metrics`, and `every_s` for how often metrics are sent. Instead of an address it
-takes any exporter of OpenTelemetry's SDK:
+`hub.telemetry("http://localhost:4318")`, before the hub is opened, does the same. It takes `headers`, `service`,
+`content`, `sample`, `metrics`, and `every_s`, the interval of metrics. Instead of an address it takes any exporter of
+OpenTelemetry's SDK, which gets spans but no metrics, and is shut down with the hub:
 
 ```python
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -79,12 +78,10 @@ assert asked.attributes["remit.reason"] == "it knows the chart"
 assert (refused.status.is_ok, refused.attributes["error.type"]) == (False, "AGENT_NOT_FOUND")
 ```
 
-An exporter gets spans and no metrics; the hub shuts it down when it closes.
-
 ## Spans of your own
 
-Inside an agent, `brief.traceparent` says where in the trace it stands. Spans that its code makes, or that a library
-makes for it, go below it:
+Inside an agent, `brief.traceparent` is the parent for spans that its code or a library makes. `traceparent` of
+`hub.ask` makes the run part of a trace that your program has begun:
 
 ```python
 from opentelemetry.sdk.trace import TracerProvider
@@ -116,50 +113,42 @@ assert found["ask the model"].parent.span_id == found["invoke_agent tag-ai"].con
 assert found["invoke_agent tag-ai"].parent.span_id == found["handle the request"].context.span_id
 ```
 
-As the example shows, `traceparent` of `hub.ask` goes the other way: the run becomes part of a trace that your program
-has begun.
-
 ## Across hubs
 
-A request to another hub carries its place in the trace in the header `traceparent`, as W3C writes it. If that hub has
-a collector of its own, or the same, its spans continue the trace: the caller's span is the client, the other hub's
-the server. Clients of `remit serve` may send a `traceparent`, too.
+A request to another hub has the W3C header `traceparent`. If that hub has a collector, its spans continue the trace:
+the caller's span is the client, the other hub's the server. Clients of `remit serve` may send a `traceparent`, too.
 
-- Whether a trace is sampled is decided where it begins, and holds everywhere: by `sample`, or by whoever sent
-  `traceparent`.
-- `baggage` and `tracestate` go along to every hub that the run asks, over HTTP and by A2A, unchanged. No hub reads
-  them, they are in no record, and what is longer than 8192 and 512 characters stays behind. Agents by A2A that are no
-  hub's get `traceparent` alone: what is said beside a request is not for strangers.
-- A `traceparent` gives nobody a right. A request that comes back to a hub with the trace of a run that is under way
-  there inherits that run's depth and chain, so that no loop is hidden by a detour.
+- Whether a trace is sampled is decided where it begins: by `sample`, or by the sender of `traceparent`.
+- `baggage` and `tracestate` are passed on unchanged to every hub that the run calls, over HTTP and by A2A, unless
+  they are longer than 8192 and 512 characters. Hubs neither read nor record them. A2A agents that are not on a hub get
+  `traceparent` only.
+- A `traceparent` grants nothing. A request that returns to a hub with the trace of a run in progress there inherits
+  that run's depth and chain, so a detour hides no loop.
 
 ## What is sent, and what is not
 
-What is said is not sent: no objective, no input, no result, no text of an error, of progress or of a question. There
-is one exception, the `reason` that a caller gives for a delegation. With `content = true` all of it is sent, up to
-10,000 characters each. Either way it is what the record holds: redacted ([Redaction](../explanation/redaction.md)). The
-user's name is never sent.
+Texts are not sent: no objective, input, result, error message, progress or question, only the `reason` that a caller
+gives for a delegation. With `content = true` all of them are sent, up to 10,000 characters each. Both are
+[redacted](../explanation/redaction.md), as in the record. The user's name is never sent.
 
 """
 
 TAIL = f"""\
 ## When the collector is down
 
-The hub works on. Spans wait in memory, {MAX_BYTES // 2**20} MB of them at most; then the oldest give way. A
-collector that says when to come back is asked again then, any other after pauses of 1 to 30 seconds; it has
-{TIMEOUT_S:g} seconds to answer. The first time that something cannot be delivered is logged, once, and how much was
-lost is the metric `{names.LOST}`, which `/metrics` of `remit serve` has as well, as `remit_spans_lost_total`. A hub
-that closes takes {FLUSH_S:g} seconds at most to deliver the rest.
+The hub continues. Up to {MAX_BYTES // 2**20} MB of spans wait in memory; then the oldest are dropped. The hub tries
+again when the collector says, or else after 1 to 30 seconds; each attempt has {TIMEOUT_S:g} seconds. The first failure
+is logged. Lost spans are counted by the metric `{names.LOST}`, in `/metrics` `remit_spans_lost_total`. A closing hub
+takes at most {FLUSH_S:g} seconds to deliver the rest.
 
-A run that a process left behind keeps its trace when another takes it up. What that process had made and not
-delivered when it was killed is lost; `remit runs show` has it all the same, because the record is complete and spans
-are only a view of it.
+A run that another process continues keeps its trace. Spans that a killed process had not delivered are lost; the record
+is complete, and `remit runs show` has everything.
 
 ## What it costs
 
-Spans are made of records after they are committed, in a thread, so that no delegation waits for them. A hop in
-process takes two to two and a half times the processor's time if every one is traced, and a tenth more if its run is
-not sampled; `bench/telemetry.py` measures both. Without `[telemetry]` nothing is done at all.
+Spans are made in a thread from committed records, so no delegation waits for them. A traced hop in process takes two to
+two and a half times the CPU time; a hop that is not sampled takes a tenth more (`bench/telemetry.py`). Without
+`[telemetry]` nothing is done.
 
 ## Variables of OpenTelemetry that count
 
