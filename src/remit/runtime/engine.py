@@ -5,7 +5,6 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self, Unpack
 
 from remit.policy.breaker import BreakerSettings
@@ -250,9 +249,7 @@ class Engine:
             await each.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._open, self.loop = False, None
         try:
             for each in self._companions:
@@ -364,6 +361,10 @@ class Engine:
         """Stop a run, or one delegation of it, and everything below; False if no such id is in flight here."""
         return self._runs.cancel(delegation, reason)
 
+    def extend(self, run: str, tokens: int, reason: str) -> bool:
+        """Grant a run more tokens, as a person who answers for it decides; False if it is not in flight here."""
+        return self._runs.extend(run, tokens, reason)
+
     async def pending(self) -> list[Question]:
         """Return the pending questions in the store's inbox, oldest first."""
         return await self._parts.store.pending()
@@ -404,10 +405,7 @@ class Engine:
         return parts.ledger.explained(capability, parts.registry.offering(capability), parts.clock.now())
 
     def preview(self, origin: str, call: Call, user: str, change: TeamChange | None = None) -> CallPreview:
-        """Return the request that a call of *origin* would make, and what the guards would judge it by.
-
-        The hub need not be open: nothing is asked, started or recorded.
-        """
+        """Return the request that a call would make, and what judges it; nothing is asked or recorded."""
         return preview(self._parts, origin, call, user, change)
 
     @property

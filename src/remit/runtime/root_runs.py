@@ -121,6 +121,15 @@ class RootRuns:
         self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
 
+    def extend(self, run: str, tokens: int, reason: str) -> bool:
+        """Grant a run more tokens, on record; False if it is not in flight."""
+        frame = self._dispatch.parts.ledger.frames.get(run)
+        if frame is None or frame.parent is not None:
+            return False
+        frame.granted += tokens
+        self._dispatch.recording.notice(frame, f"{tokens} more tokens were granted: {reason}")
+        return True
+
     async def close(self) -> None:
         """Stop everything and return once each outcome is durable, or the run is released to be resumed."""
         while self.active:
