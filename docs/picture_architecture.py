@@ -16,6 +16,7 @@ LABELS = {
     "testing": "fakes and conformance suites",
     "cli": "the remit command",
     "config": "the team file, and a hub made from it",
+    "guard": "sub-agents of coding tools",
     "hub": "the Hub class that programs open",
     "server": "HTTP API, A2A and MCP",
     "client": "of the HTTP API",

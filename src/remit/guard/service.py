@@ -1,0 +1,86 @@
+"""The sessions of all coding tools of one user, over one hub."""
+
+import re
+from collections.abc import Callable
+
+from remit.guard.session import GuardedAgent, GuardedSession
+from remit.guard.settings import GuardSettings
+from remit.hub.hub import Hub
+from remit.protocol.envelope import Answer
+from remit.protocol.errors import Fault
+from remit.runtime.brief import Brief
+
+# A session of a tool, and each of its sub-agents, has a slot for as long as it runs.
+SLOTS = 10_000
+_NO_NAME = re.compile(r"[^\w.-]+")
+
+
+class GuardService:
+    """Opens sessions, and finds the agent that a request of the hub stands for."""
+
+    def __init__(self, hub: Hub, settings: Callable[[str], GuardSettings]) -> None:
+        self.sessions: dict[tuple[str, str], GuardedSession] = {}
+        """Sessions that are open, by tool and the id that it gives them."""
+        self._hub = hub
+        self._settings = settings
+
+    async def session(self, tool: str, name: str, *, user: str, task: str) -> GuardedSession | Fault:
+        """Return a session, opened if it is new; a fault if its run is refused."""
+        if (known := self.sessions.get((tool, name))) is not None:
+            return known
+        settings = self._settings(tool)
+        self._register(tool, settings.reserve, draws=False)
+        new = self.sessions[tool, name] = GuardedSession(self._hub, tool, name, settings)
+        if (refused := await new.open(user, task)) is not None:
+            del self.sessions[tool, name]
+            return refused
+        return new
+
+    def is_open(self, tool: str, name: str) -> bool:
+        """Return whether a session is known."""
+        return (tool, name) in self.sessions
+
+    async def close(self, tool: str, name: str, outcome: str) -> None:
+        """End a session."""
+        if (known := self.sessions.pop((tool, name), None)) is not None:
+            await known.close(outcome)
+
+    async def spawn(
+        self, session: GuardedSession, parent: GuardedAgent, request: str, kind: str, title: str, task: str
+    ) -> str | None:
+        """Ask whether an agent may start another one of a kind; return the refusal as a sentence for its model."""
+        agent = agent_name(kind)
+        limits = session.settings.kinds.get(kind)
+        self._register(agent, session.settings.reserve if limits is None else limits.tokens, draws=limits is None)
+        return await session.spawn(parent, request, agent, title, task)
+
+    def _register(self, name: str, tokens: int, *, draws: bool) -> None:
+        card = self._hub.cards.get(name)
+        if card is None:
+            self._hub.add(
+                name,
+                self._run,
+                description="A kind of agent of a coding tool.",
+                may_call=["*"],
+                recursive=True,
+                draws=draws,
+                tokens=tokens,
+                concurrency=SLOTS,
+            )
+
+    async def _run(self, brief: Brief) -> Answer:
+        return await self._agent_of(brief).last(brief)
+
+    def _agent_of(self, brief: Brief) -> GuardedAgent:
+        wanted = brief.request.correlation
+        for session in self.sessions.values():
+            if not brief.request.remit.chain and session.name == wanted:
+                return session.root
+            if wanted in session.waiting:
+                return session.waiting[wanted]
+        raise LookupError("only the guard starts agents of tools")
+
+
+def agent_name(kind: str) -> str:
+    """Return a tool's name for a kind of agent as the name of an agent."""
+    return _NO_NAME.sub("-", kind).strip("-.") or "agent"

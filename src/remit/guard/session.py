@@ -1,0 +1,227 @@
+"""One session of a coding tool as a run of a hub.
+
+The session is the root of the run. Each sub-agent is a delegation on its parent's brief, and lasts as long as the tool
+runs it, so that depth, fan-out, tokens and time are judged by the same guards as in any other run.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from remit.guard.settings import GuardSettings
+from remit.guard.tokens import TokenUse
+from remit.hub.hub import Hub
+from remit.protocol.envelope import Answer, Response
+from remit.protocol.errors import Fault, RemitError
+from remit.runtime.brief import Brief
+
+# What is recorded of a task: enough to know it again.
+TASK_CHARACTERS = 4_000
+
+_OVER = "The time of this session is over, or it was cancelled. Do not go on; report what you have."
+_NO_TOKENS = "The tokens of this session are spent. Do not go on; report what you have."
+
+
+@dataclass(slots=True, eq=False)
+class GuardedAgent:
+    """An agent that a tool runs: the session itself, or a sub-agent."""
+
+    kind: str
+    brief: Brief | None = None
+    """Its delegation, once that was allowed."""
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    outcome: str = ""
+    stopped: str = ""
+    """Why it must not go on; empty: it may."""
+    counted: dict[str, TokenUse] = field(default_factory=dict[str, TokenUse])
+    """What was charged already, by message of the model."""
+
+    @property
+    def spent(self) -> TokenUse:
+        """What it spent itself, without its sub-agents."""
+        return sum(self.counted.values(), TokenUse())
+
+    async def last(self, brief: Brief) -> Answer:
+        """Run as the code of a delegation: from the moment it is allowed to the end that the tool reports."""
+        self.brief = brief
+        self.started.set()
+        try:
+            await self.ended.wait()
+        except asyncio.CancelledError:
+            self.stopped = self.stopped or _OVER
+            raise
+        cached = self.spent.cached
+        return Answer(self.outcome, metadata={"cached_tokens": cached} if cached else {})
+
+
+class GuardedSession:
+    """The tree of agents of one session."""
+
+    def __init__(self, hub: Hub, tool: str, name: str, settings: GuardSettings) -> None:
+        self.tool = tool
+        self.name = name
+        self.settings = settings
+        self.root = GuardedAgent(tool)
+        self.agents: dict[str, GuardedAgent] = {}
+        """Sub-agents that the tool has started, by the id that it gives them."""
+        self.waiting: dict[str, GuardedAgent] = {}
+        """Sub-agents that may start, by the id of the tool's request."""
+        self._hub = hub
+        self._calls: dict[GuardedAgent, asyncio.Task[Response]] = {}
+        self._run: asyncio.Task[Response] | None = None
+        self._limit = settings.tokens
+        """The tokens of the session, with those that were granted later."""
+        self._near_limit_agreed = False
+        """Whether a person has agreed that sub-agents start up to the limit."""
+
+    # ── the session ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self, user: str, task: str) -> Fault | None:
+        """Begin the run; return why it is refused."""
+        settings = self.settings
+        self._run = asyncio.create_task(
+            self._hub.ask(
+                self.tool,
+                task,
+                user=user,
+                correlation=self.name,
+                max_tokens=settings.tokens,
+                deadline_ms=settings.time_ms,
+                max_depth=settings.depth,
+            )
+        )
+        refused = await _first(self.root.started, self._run)
+        return None if refused is None else refused.fault
+
+    @property
+    def run(self) -> str:
+        """The id of the run; empty before it has begun."""
+        return "" if self.root.brief is None else self.root.brief.request.run
+
+    async def close(self, outcome: str) -> None:
+        """End the run, and every sub-agent that the tool did not report as ended."""
+        for agent in (*self.agents.values(), *self.waiting.values()):
+            self._end(agent, "The session ended before it did.")
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+        self._end(self.root, outcome)
+        if self._run is not None:
+            await asyncio.gather(self._run, return_exceptions=True)
+
+    # ── sub-agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def spawn(self, parent: GuardedAgent, request: str, agent: str, title: str, task: str) -> str | None:
+        """Ask whether *parent* may start an agent of a kind; return the refusal as a sentence for its model."""
+        if parent.stopped or parent.brief is None:
+            return parent.stopped or _OVER
+        refused = await self._agree(agent)
+        if refused is not None:
+            return refused
+        new = self.waiting[request] = GuardedAgent(agent)
+        call = asyncio.create_task(
+            parent.brief.delegate(agent, objective=title, input=task[:TASK_CHARACTERS], correlation=request)
+        )
+        reply = await _first(new.started, call)
+        if reply is None:
+            self._calls[new] = call
+            return None
+        self.waiting.pop(request, None)
+        return _sentence(reply)
+
+    def bind(self, request: str, agent: str) -> GuardedAgent | None:
+        """Note the id that the tool gives a sub-agent that may start; None if nobody allowed it."""
+        found = self.waiting.pop(request, None)
+        if found is not None:
+            self.agents[agent] = found
+        return found
+
+    def end(self, agent: str, outcome: str) -> None:
+        """Note that a sub-agent has ended."""
+        if (found := self.agents.get(agent)) is not None:
+            self._end(found, outcome)
+
+    def _end(self, agent: GuardedAgent, outcome: str) -> None:
+        if not agent.ended.is_set():
+            agent.outcome = outcome
+            agent.ended.set()
+
+    # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def count(self, agent: GuardedAgent, uses: Mapping[str, TokenUse]) -> None:
+        """Charge what an agent's messages cost, as far as it was not charged before.
+
+        What becomes known after an agent has ended is charged to the session, so that the total is right.
+        """
+        payer = self.root if agent.ended.is_set() else agent
+        for message, use in uses.items():
+            new = use - agent.counted.get(message, TokenUse())
+            agent.counted[message] = use
+            usage = new.usage(cached=self.settings.cached)
+            if payer.brief is None or payer.ended.is_set() or not usage.total:
+                continue
+            try:
+                payer.brief.spend(prompt=usage.prompt, completion=usage.completion)
+            except RemitError as error:
+                self._stop(payer, error.fault)
+
+    def _stop(self, agent: GuardedAgent, why: Fault) -> None:
+        if self.settings.at_limit == "warn":
+            self._go_on()
+            return
+        if agent is not self.root:  # a person works with that one; it only starts no more
+            agent.stopped = agent.stopped or f"{_NO_TOKENS} ({why.message})"
+
+    @property
+    def used(self) -> int:
+        """The tokens of all agents that count."""
+        everyone = (self.root, *self.agents.values(), *self.waiting.values())
+        return sum(agent.spent.usage(cached=self.settings.cached).total for agent in everyone)
+
+    async def _agree(self, kind: str) -> str | None:
+        """Have a person agree to more sub-agents near and at the limit; return the refusal."""
+        assert self.root.brief is not None
+        settings, used = self.settings, self.used
+        told = f"{self.tool} has used {used:,} of {self._limit:,} tokens."
+        is_at_limit = self.root.brief.tokens_left() < settings.reserve
+        match settings.at_limit:
+            case "stop":
+                pass  # the guards refuse it, with their own sentence
+            case "warn":
+                if is_at_limit:
+                    self._go_on()
+            case "ask" if is_at_limit:
+                if not await self.root.brief.confirm(f"{told} Start one more {kind}?"):
+                    return f"{_NO_TOKENS} A person was asked, and did not agree to more."
+                self._extend(settings.reserve, "a person agreed to one more sub-agent")
+            case "ask":
+                if used >= settings.ask_at * settings.tokens and not self._near_limit_agreed:
+                    if not await self.root.brief.confirm(f"{told} May it start more sub-agents, up to the limit?"):
+                        return "A person was asked whether more sub-agents may start, and did not agree."
+                    self._near_limit_agreed = True
+        return None
+
+    def _go_on(self) -> None:
+        beyond = max(0, self.used - self._limit)
+        self._extend(beyond + self.settings.tokens, f"{self.used:,} of {self._limit:,} were used; the limit only warns")
+
+    def _extend(self, tokens: int, reason: str) -> None:
+        if self._hub.extend(self.run, tokens, reason):
+            self._limit += tokens
+
+
+async def _first(started: asyncio.Event, call: asyncio.Task[Response]) -> Response | None:
+    """Wait until a callee has started, or its call has ended without that; return the response then."""
+    begins = asyncio.create_task(started.wait())
+    try:
+        await asyncio.wait({begins, call}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        begins.cancel()
+    return None if started.is_set() else await call
+
+
+def _sentence(reply: Response) -> str:
+    """Return a refusal as its model should read it: what happened, and what to do."""
+    fault = reply.fault
+    if fault is None:
+        return "The sub-agent was not started."
+    return f"{fault.code}: {fault.message.rstrip('.')}. {fault.suggestion}".strip()

@@ -1,0 +1,32 @@
+"""Tokens of one call of a tool's model, as its transcript tells them."""
+
+from msgspec import Struct
+
+from remit.protocol.envelope import Usage
+
+
+class TokenUse(Struct, frozen=True, kw_only=True):
+    """The tokens of one message of a model."""
+
+    input: int = 0
+    """Tokens that were read anew, those included that were written to a cache."""
+    output: int = 0
+    cached: int = 0
+    """Tokens that were read from a cache."""
+
+    def usage(self, *, cached: bool) -> Usage:
+        """Return what counts against a budget."""
+        return Usage(prompt=self.input + (self.cached if cached else 0), completion=self.output)
+
+    def __add__(self, other: "TokenUse") -> "TokenUse":
+        return TokenUse(
+            input=self.input + other.input, output=self.output + other.output, cached=self.cached + other.cached
+        )
+
+    def __sub__(self, other: "TokenUse") -> "TokenUse":
+        """Return what was added since *other*; a figure that shrank was corrected, and counts as it was."""
+        return TokenUse(
+            input=max(0, self.input - other.input),
+            output=max(0, self.output - other.output),
+            cached=max(0, self.cached - other.cached),
+        )
