@@ -1,0 +1,131 @@
+"""The process that answers the hooks of all tools of one user, over a Unix socket."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from remit.guard.claude_code import TOOL, ClaudeCodeHooks, HookEvent
+from remit.guard.service import GuardService
+from remit.guard.settings import GuardSettings
+from remit.hub.hub import Hub
+from remit.policy.limits import Limits
+
+# A hook tells a prompt, the input of a tool and its result; the largest of these are files.
+MAX_BYTES = 64 * 1_048_576
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def guard_folder() -> Path:
+    """Return the folder of the guard: its socket, its store and what it installed."""
+    return Path(os.environ.get("REMIT_GUARD") or Path.home() / ".remit" / "guard")
+
+
+def hub_for(folder: Path, settings: GuardSettings) -> Hub:
+    """Return the hub of the guard, with the limits of a session."""
+    limits = Limits(
+        max_depth=settings.depth,
+        max_chain=settings.depth + 1,
+        max_fan_out=settings.at_once,
+        root_tokens=settings.tokens,
+        root_time_ms=settings.time_ms,
+        delegation_tokens=settings.reserve,
+        delegation_time_ms=settings.time_ms,
+        overrun="call",
+    )
+    return Hub(name="guard", store=folder / "hub.db", durability="process", limits=limits, approver="inbox")
+
+
+class GuardApp:
+    """The answers to hooks and to `remit guard status`, as an ASGI application."""
+
+    def __init__(self, service: GuardService, user: str) -> None:
+        self._claude_code = ClaudeCodeHooks(service, user)
+        self._service = service
+        self.seen: dict[str, int] = {}
+        """How many hooks each tool has sent."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        status, body = await self._answer(scope["method"], scope["path"], await _body(receive))
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        if (method, path) == ("GET", "/status"):
+            sessions = [{"tool": tool, "session": name} for tool, name in self._service.sessions]
+            return 200, msgspec.json.encode({"hooks": self.seen, "sessions": sessions, "process": os.getpid()})
+        if (method, path) != ("POST", f"/hooks/{TOOL}"):
+            return 404, b'{"error": "no such address"}'
+        if body is None:
+            return 413, b'{"error": "the event is too large"}'
+        try:
+            event = msgspec.json.decode(body, type=HookEvent)
+        except msgspec.DecodeError as error:
+            return 400, msgspec.json.encode({"error": str(error)})
+        self.seen[TOOL] = self.seen.get(TOOL, 0) + 1
+        return 200, msgspec.json.encode(await self._claude_code.answer(event))
+
+
+async def _body(receive: Receive) -> bytes | None:
+    parts = list[bytes]()
+    size = 0
+    while True:
+        message = await receive()
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size <= MAX_BYTES:
+            parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts) if size <= MAX_BYTES else None
+
+
+@asynccontextmanager
+async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], user: str) -> AsyncGenerator[Path]:
+    """Answer hooks at the socket of a folder that exists, until the context ends."""
+    import uvicorn
+
+    started = asyncio.Event()
+
+    class QuietServer(uvicorn.Server):
+        """A server that says when it answers, and leaves signals to its process."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+        async def startup(self, sockets: list[Any] | None = None) -> None:
+            await super().startup(sockets)
+            started.set()
+
+    async with hub_for(folder, settings(TOOL)) as hub:
+        service = GuardService(hub, settings)
+        path = socket_of(folder)
+        options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
+        server = QuietServer(uvicorn.Config(GuardApp(service, user), uds=str(path), **options))
+        serving = asyncio.create_task(server.serve())
+        begins = asyncio.create_task(started.wait())
+        try:
+            await asyncio.wait({serving, begins}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+            yield path
+        finally:
+            begins.cancel()
+            server.should_exit = True
+            await asyncio.gather(serving, return_exceptions=True)
+            for tool, name in list(service.sessions):
+                await service.close(tool, name, "the guard was stopped")
+
+
+def socket_of(folder: Path) -> Path:
+    """Return the socket at which the guard answers."""
+    return folder / "guard.sock"

@@ -1,0 +1,89 @@
+"""The guard in the settings of Claude Code, and out of them again."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command_line import environment, remit
+from remit import RemitError
+from remit.guard.install import HOOKS, install, is_in, uninstall, with_guard
+
+OTHERS = '{\n    "model": "opus",\n\t"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
+
+
+@pytest.mark.parametrize("before", [None, "", "{}", OTHERS, OTHERS + "\n\n"])
+def test_undo_leaves_the_settings_byte_for_byte_as_they_were(before: str | None, tmp_path: Path) -> None:
+    path, folder = tmp_path / "claude" / "settings.json", tmp_path / "guard"
+    if before is not None:
+        path.parent.mkdir()
+        path.write_bytes(before.encode())
+    install(path, folder)
+    install(path, folder)  # again, after an update
+    assert is_in(path, folder)
+    assert uninstall(path, folder)
+    assert (path.read_bytes().decode() if path.exists() else None) == before
+
+
+def test_hooks_of_others_stay_and_come_first(tmp_path: Path) -> None:
+    settings = json.loads(with_guard(OTHERS, tmp_path))
+    assert settings["model"] == "opus"
+    assert settings["hooks"]["Stop"][0]["hooks"][0]["command"] == "say done"
+    assert len(settings["hooks"]["Stop"]) == 2
+    assert {event for event, _, _ in HOOKS} == settings["hooks"].keys()
+
+
+def test_what_was_changed_since_stays_when_the_guard_goes(tmp_path: Path) -> None:
+    path, folder = tmp_path / "settings.json", tmp_path / "guard"
+    path.write_text(OTHERS)
+    install(path, folder)
+    path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
+    assert not uninstall(path, folder)
+    settings = json.loads(path.read_text())
+    assert settings == {**json.loads(OTHERS), "model": "sonnet"}
+
+
+def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text("{ not json")
+    with pytest.raises(RemitError, match="not valid JSON"):
+        install(path, tmp_path / "guard")
+    assert path.read_text() == "{ not json"
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "permissions"]), st.integers() | st.text(max_size=5), max_size=3))
+def test_settings_are_otherwise_the_same(others: dict[str, object]) -> None:
+    settings = json.loads(with_guard(json.dumps(others), Path("/guard")))
+    assert {name: value for name, value in settings.items() if name != "hooks"} == others
+
+
+def test_without_the_guard_a_spawn_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
+    install(tmp_path / "settings.json", tmp_path / "guard")
+    script = str(tmp_path / "guard" / "hook.sh")
+    spawn = subprocess.run([script, "claude-code", "spawn", "5"], input=b"{}", capture_output=True, check=False)
+    assert spawn.returncode == 2
+    assert b"To start it: remit guard serve" in spawn.stderr
+    meter = subprocess.run([script, "claude-code", "meter", "5"], input=b"{}", capture_output=True, check=False)
+    assert (meter.returncode, meter.stdout) == (0, b"")
+
+
+def test_the_commands_say_what_they_change_and_what_is_missing(tmp_path: Path) -> None:
+    variables = {"REMIT_GUARD": str(tmp_path / "guard"), "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
+    assert environment()
+
+    none = remit("guard", "status", folder=tmp_path, **variables)
+    assert none.returncode == 1
+    assert "No tool has it.\n→ remit guard claude-code" in none.stdout
+    done = remit("guard", "claude-code", "--yes", folder=tmp_path, **variables)
+    assert f"This adds hooks to {tmp_path}/claude/settings.json: SessionStart" in done.stdout
+    status = remit("guard", "status", folder=tmp_path, **variables)
+    assert (status.returncode, "The guard does not run" in status.stdout) == (1, True)
+    (tmp_path / "claude" / "settings.json").write_text("{}")
+    gone = remit("guard", "status", folder=tmp_path, **variables)
+    assert "the hooks are gone\n→ remit guard claude-code" in gone.stdout
+    assert "is not in" in remit("guard", "claude-code", "--undo", folder=tmp_path, **variables).stderr
+    both = remit("guard", "claude-code", "--user", "--project", folder=tmp_path, **variables)
+    assert "exclude each other" in both.stderr
