@@ -34,6 +34,8 @@ OF_TERMINAL = {
     "TERM": "No colours and no redrawing, if it is `dumb`.",
     "VISUAL": "The editor for requests and messages that are edited before they go.",
     "EDITOR": "The same, if `VISUAL` is not set.",
+    "REMIT_GUARD": "The folder of the guard for coding tools; default: `~/.remit/guard`.",
+    "CLAUDE_CONFIG_DIR": "The folder of Claude Code's settings, for `remit guard claude-code`; default: `~/.claude`.",
     "XDG_CONFIG_HOME": "Where `remit up --install` puts the service of systemd; default: `~/.config`.",
 }
 

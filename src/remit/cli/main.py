@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, CommandSpec]] = {
     "Decide": {
         "pending": CommandSpec("pending", "Approve or reject what agents ask permission for."),
         "policy": CommandSpec("policy", "Explain what each guard decides about a request."),
+        "guard": CommandSpec("guard", "Put limits on the sub-agents of coding tools."),
     },
     "Connect": {
         "serve": CommandSpec("serve", "Serve the team's agents over HTTP."),

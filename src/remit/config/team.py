@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from remit.config.sections.agents import AgentSection, CapabilitySection, McpSection, ToolSection
 from remit.config.sections.bus import BusSection
+from remit.config.sections.guard import GuardSection
 from remit.config.sections.hub import (
     ApprovalsSection,
     BreakerSection,
@@ -81,6 +82,7 @@ class TeamFile(Section, frozen=True, kw_only=True):
     shared: Annotated[
         dict[AgentName, SharedSection], Meta(description="Agents that other devices may call, by name.")
     ] = {}
+    guard: Annotated[GuardSection | None, Meta(description="Limits of the sub-agents of coding tools.")] = None
     telemetry: Annotated[
         TelemetrySection | None, Meta(description="Where spans and metrics are sent, for OpenTelemetry.")
     ] = None

@@ -1,0 +1,153 @@
+"""`remit guard`: limits for the sub-agents of coding tools."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remit.cli.command_groups import SubcommandGroup
+from remit.cli.options import team_options
+
+if TYPE_CHECKING:
+    from remit.guard.settings import GuardSettings
+
+
+@click.group(cls=SubcommandGroup)
+def guard() -> None:
+    """Put limits on the sub-agents of coding tools.
+
+    A session of the tool is a run, and each of its sub-agents a delegation: one budget for the whole tree, with limits
+    on depth, sub-agents at once and time. See `remit docs guard-coding-tools`.
+
+    \b
+    Example:
+      remit guard claude-code
+      remit guard serve
+    """
+
+
+@guard.command("claude-code")
+@click.option("--project", is_flag=True, help="Change the settings of this folder's project, for you alone.")
+@click.option("--user", "for_user", is_flag=True, help="Change your own settings, for all projects.  [default]")
+@click.option("--undo", is_flag=True, help="Take the guard out again.")
+@click.option("--yes", is_flag=True, help="Do not ask before the file is changed.")
+def claude_code(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
+    """Put the guard into Claude Code.
+
+    It adds hooks to the settings of Claude Code, beside those that are there. The content before is kept, and --undo
+    restores it byte for byte unless you changed the file since.
+
+    \b
+    Example:
+      remit guard claude-code --project
+    """
+    from remit.guard.daemon import guard_folder
+    from remit.guard.install import HOOKS, install, is_in, settings_path, uninstall
+
+    if project and for_user:
+        raise click.UsageError("--project and --user exclude each other")
+    folder, path = guard_folder(), settings_path(project=Path.cwd() if project else None)
+    if undo:
+        if not is_in(path, folder):
+            click.echo(f"The guard is not in {path}.", err=True)
+            return
+        whole = uninstall(path, folder)
+        click.echo(
+            f"Took the guard out of {path}." + ("" if whole else " The file was changed since, so the rest stays.")
+        )
+        return
+    events = ", ".join(dict.fromkeys(event for event, _, _ in HOOKS))
+    click.echo(f"This adds hooks to {path}: {events}.\nThey run {folder / 'hook.sh'}, which asks the guard by curl.")
+    if not yes:
+        click.confirm("Change the file?", abort=True)
+    install(path, folder)
+    click.echo(f"The guard is in {path}.\n→ Start it: remit guard serve")
+
+
+@guard.command()
+@team_options
+def serve(team_file: Path | None, overrides: tuple[str, ...]) -> None:
+    """Answer the hooks of all tools until Ctrl-C.
+
+    The limits are those of `[guard]` in the team file, or the defaults. While it does not run, no sub-agent starts.
+
+    \b
+    Example:
+      remit guard serve
+    """
+    import asyncio
+    import signal
+
+    from remit.cli.teams import current_user
+    from remit.guard.daemon import guard_folder, running_guard
+
+    settings = _settings(team_file, overrides)
+    folder = guard_folder()
+
+    def ready(socket: Path) -> None:
+        click.echo(f"The guard answers at {socket}.")
+        click.echo(
+            f"At most {settings.tokens:,} tokens for a session, {settings.depth} levels, {settings.at_once} sub-agents "
+            f"at once. At the limit of tokens: {settings.at_limit}.\n"
+            f"→ See who started whom: remit runs tree last --store {folder / 'hub.db'}\n"
+            f"→ Answer its questions: remit pending list --store {folder / 'hub.db'}",
+            err=True,
+        )
+        sys.stdout.flush()
+
+    async def until_told() -> None:
+        told, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, told.set)
+        async with running_guard(folder, lambda _: settings, current_user()) as socket:
+            ready(socket)
+            await told.wait()
+
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    asyncio.run(until_told())
+
+
+@guard.command()
+def status() -> None:
+    """Show whether the guard runs, which tools have it, and whether each has been heard.
+
+    \b
+    Example:
+      remit guard status
+    """
+    from remit.guard.daemon import guard_folder
+    from remit.guard.install import installed, is_in
+    from remit.guard.status import asked
+
+    folder = guard_folder()
+    told = asked(folder)
+    if told is None:
+        click.echo("The guard does not run: no sub-agent starts in the tools that have it.\n→ remit guard serve")
+    else:
+        click.echo(f"The guard runs as process {told.process}; {len(told.sessions)} sessions are open.")
+    places = installed(folder)
+    for each in places:
+        if not is_in(Path(each.path), folder):
+            click.echo(f"claude-code  {each.path}: the hooks are gone\n→ remit guard claude-code")
+        else:
+            heard = 0 if told is None else told.hooks.get("claude-code", 0)
+            click.echo(f"claude-code  {each.path}: {heard} hooks heard since the guard was started")
+    if not places:
+        click.echo("No tool has it.\n→ remit guard claude-code")
+    if told is None or any(not is_in(Path(each.path), folder) for each in places):
+        raise click.exceptions.Exit(1)
+
+
+def _settings(team_file: Path | None, overrides: tuple[str, ...]) -> GuardSettings:
+    from remit.config.load import load_team
+    from remit.config.team_search import find_team
+    from remit.guard.settings import GuardSettings
+
+    found = find_team(team_file)
+    if found is None and not overrides:
+        return GuardSettings()
+    team = load_team(found or team_file, overrides=list(overrides), code=False)
+    return GuardSettings() if team.guard is None else team.guard.settings()
