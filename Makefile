@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -127,6 +127,9 @@ test-model: .venv-model/.ready ## Run delegations with a real, small model, serv
 test-acp: tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP agents and a scripted model
 	@$(BIN)/pytest -q tests/acp_agents
 
+test-guard: tests/guard_tools/node_modules/.remit-ready ## Run real coding tools with a scripted model, under the guard
+	@$(BIN)/pytest -q tests/guard_tools
+
 test-deploy: .venv-deploy/.ready ## Check the files in deploy/ against the schemas of Kubernetes and the grammar of Prometheus
 	@.venv-deploy/bin/pytest -q tests/deploy/test_schemas.py
 
@@ -174,7 +177,7 @@ lock-site: $(VENV)-lock/.ready ## The same for what builds the site
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-site'
 
 clean: ## Remove environments, caches and results of runs
-	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/mcp_conformance/node_modules tests/acp_agents/node_modules web/node_modules src/remit/server/console/built .remit dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/mcp_conformance/node_modules tests/acp_agents/node_modules tests/guard_tools/node_modules web/node_modules src/remit/server/console/built .remit dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The tests start some hundred processes. Where Python is told to write no bytecode, each would compile anew all
@@ -224,6 +227,9 @@ $(VENV)/.chromium-ready: tests/chromium_install.py $(VENV)/.locked
 	@$(BIN)/python tests/chromium_install.py
 
 # Some hundred megabytes: the agents come with all that they need.
+tests/guard_tools/node_modules/.remit-ready: tests/guard_tools/package-lock.json tests/a2a_install.py $(VENV)/.ready
+	@$(BIN)/python tests/a2a_install.py tests/guard_tools
+
 tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json tests/a2a_install.py $(VENV)/.ready
 	@$(BIN)/python tests/a2a_install.py tests/acp_agents
 
