@@ -64,7 +64,13 @@ def _said(body: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _events(model: str, calls: Calls) -> Iterator[dict[str, Any]]:
-    start = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model, "content": []}
+    start: dict[str, Any] = {
+        "id": f"msg_{uuid.uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+    }
     usage = {"input_tokens": INPUT, "output_tokens": 1}
     yield {"type": "message_start", "message": {**start, "stop_reason": None, "stop_sequence": None, "usage": usage}}
     blocks: list[tuple[dict[str, Any], dict[str, Any]]] = [

@@ -147,7 +147,9 @@ def _settings(team_file: Path | None, overrides: tuple[str, ...]) -> GuardSettin
     from remit.guard.settings import GuardSettings
 
     found = find_team(team_file)
-    if found is None and not overrides:
+    if found is None:
+        if overrides:
+            raise click.UsageError("--set changes a team file, and there is none here; see `remit init`")
         return GuardSettings()
-    team = load_team(found or team_file, overrides=list(overrides), code=False)
+    team = load_team(found, overrides=list(overrides), code=False)
     return GuardSettings() if team.guard is None else team.guard.settings()

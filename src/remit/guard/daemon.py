@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
         """A server that says when it answers, and leaves signals to its process."""
 
         @contextmanager
-        def capture_signals(self) -> Iterator[None]:
+        def capture_signals(self) -> Generator[None]:
             yield
 
         async def startup(self, sockets: list[Any] | None = None) -> None:

@@ -123,7 +123,7 @@ def is_in(path: Path, folder: Path) -> bool:
 
 def _settings(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text is not None and text.strip() else {}
+        found: Any = json.loads(text) if text is not None and text.strip() else {}
     except ValueError as error:
         raise RemitError(
             fault(Code.INPUT_VALIDATION_FAILED, f"the settings are not valid JSON: {error}", suggestion="Correct them.")
