@@ -17,7 +17,7 @@ Decide = Callable[[list[str], list[str]], Calls]
 
 
 class ScriptedModel:
-    """Answers requests for messages, and counts them."""
+    """Answers requests for messages, and counts those that offer tools."""
 
     def __init__(self, decide: Decide) -> None:
         self.answers = 0
@@ -43,11 +43,13 @@ class ScriptedModel:
         self._thread.join(10)
 
     def answer(self, body: dict[str, Any]) -> Calls:
+        if not body.get("tools"):  # a title, for instance
+            return []
         asked, results = _said(body)
         with self._lock:
             self.answers += 1
             self.told += [each for each in results if each not in self.told]
-        return self._decide(asked, results) if body.get("tools") else []
+        return self._decide(asked, results)
 
 
 def _said(body: dict[str, Any]) -> tuple[list[str], list[str]]:

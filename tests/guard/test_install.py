@@ -83,7 +83,7 @@ def test_the_commands_say_what_they_change_and_what_is_missing(tmp_path: Path) -
     assert (status.returncode, "The guard does not run" in status.stdout) == (1, True)
     (tmp_path / "claude" / "settings.json").write_text("{}")
     gone = remit("guard", "status", folder=tmp_path, **variables)
-    assert "the hooks are gone\n→ remit guard claude-code" in gone.stdout
+    assert "the guard is gone from it\n→ remit guard claude-code" in gone.stdout
     assert "is not in" in remit("guard", "claude-code", "--undo", folder=tmp_path, **variables).stderr
     both = remit("guard", "claude-code", "--user", "--project", folder=tmp_path, **variables)
     assert "exclude each other" in both.stderr

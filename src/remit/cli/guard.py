@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,7 +12,11 @@ from remit.cli.command_groups import SubcommandGroup
 from remit.cli.options import team_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from remit.guard.settings import GuardSettings
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 @click.group(cls=SubcommandGroup)
@@ -29,11 +33,19 @@ def guard() -> None:
     """
 
 
+def _install_options(command: F) -> F:
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask before the file is changed."),
+        click.option("--undo", is_flag=True, help="Take the guard out again."),
+        click.option("--user", "for_user", is_flag=True, help="For all of your projects.  [default]"),
+        click.option("--project", is_flag=True, help="For the project in this folder, and for you alone."),
+    ):
+        command = option(command)
+    return command
+
+
 @guard.command("claude-code")
-@click.option("--project", is_flag=True, help="Change the settings of this folder's project, for you alone.")
-@click.option("--user", "for_user", is_flag=True, help="Change your own settings, for all projects.  [default]")
-@click.option("--undo", is_flag=True, help="Take the guard out again.")
-@click.option("--yes", is_flag=True, help="Do not ask before the file is changed.")
+@_install_options
 def claude_code(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
     """Put the guard into Claude Code.
 
@@ -44,26 +56,54 @@ def claude_code(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
     Example:
       remit guard claude-code --project
     """
-    from remit.guard.daemon import guard_folder
-    from remit.guard.install import HOOKS, install, is_in, settings_path, uninstall
+    from remit.guard.claude_code import TOOL
+    from remit.guard.install import HOOKS, settings_path
 
+    events = ", ".join(dict.fromkeys(event for event, _, _ in HOOKS))
+    path = settings_path(project=_project(project, for_user))
+    _change(TOOL, path, f"This adds hooks to {path}: {events}.\nThey ask the guard by curl.", undo=undo, yes=yes)
+
+
+@guard.command("opencode")
+@_install_options
+def opencode(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
+    """Put the guard into OpenCode.
+
+    It writes a plugin, which OpenCode loads when it starts. --undo removes it.
+
+    \b
+    Example:
+      remit guard opencode
+    """
+    from remit.guard.opencode import TOOL, plugin_path
+
+    path = plugin_path(project=_project(project, for_user))
+    _change(TOOL, path, f"This writes a plugin to {path}.", undo=undo, yes=yes)
+
+
+def _project(project: bool, for_user: bool) -> Path | None:
     if project and for_user:
         raise click.UsageError("--project and --user exclude each other")
-    folder, path = guard_folder(), settings_path(project=Path.cwd() if project else None)
+    return Path.cwd() if project else None
+
+
+def _change(tool: str, path: Path, says: str, *, undo: bool, yes: bool) -> None:
+    from remit.guard.daemon import guard_folder
+    from remit.guard.install import install, is_in, uninstall
+
+    folder = guard_folder()
     if undo:
-        if not is_in(path, folder):
+        if not is_in(path, folder, tool):
             click.echo(f"The guard is not in {path}.", err=True)
             return
         whole = uninstall(path, folder)
-        click.echo(
-            f"Took the guard out of {path}." + ("" if whole else " The file was changed since, so the rest stays.")
-        )
+        rest = "" if whole else " The file was changed since, so the rest stays."
+        click.echo(f"Took the guard out of {path}.{rest}")
         return
-    events = ", ".join(dict.fromkeys(event for event, _, _ in HOOKS))
-    click.echo(f"This adds hooks to {path}: {events}.\nThey run {folder / 'hook.sh'}, which asks the guard by curl.")
+    click.echo(says)
     if not yes:
         click.confirm("Change the file?", abort=True)
-    install(path, folder)
+    install(path, folder, tool)
     click.echo(f"The guard is in {path}.\n→ Start it: remit guard serve")
 
 
@@ -130,14 +170,14 @@ def status() -> None:
         click.echo(f"The guard runs as process {told.process}; {len(told.sessions)} sessions are open.")
     places = installed(folder)
     for each in places:
-        if not is_in(Path(each.path), folder):
-            click.echo(f"claude-code  {each.path}: the hooks are gone\n→ remit guard claude-code")
+        if not is_in(Path(each.path), folder, each.tool):
+            click.echo(f"{each.tool}  {each.path}: the guard is gone from it\n→ remit guard {each.tool}")
         else:
-            heard = 0 if told is None else told.hooks.get("claude-code", 0)
-            click.echo(f"claude-code  {each.path}: {heard} hooks heard since the guard was started")
+            heard = 0 if told is None else told.hooks.get(each.tool, 0)
+            click.echo(f"{each.tool}  {each.path}: {heard} events heard since the guard was started")
     if not places:
         click.echo("No tool has it.\n→ remit guard claude-code")
-    if told is None or any(not is_in(Path(each.path), folder) for each in places):
+    if told is None or any(not is_in(Path(each.path), folder, each.tool) for each in places):
         raise click.exceptions.Exit(1)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from remit.guard.claude_code import TOOL, ClaudeCodeHooks, HookEvent
+from remit.guard import claude_code, opencode
 from remit.guard.service import GuardService
 from remit.guard.settings import GuardSettings
 from remit.hub.hub import Hub
@@ -46,7 +46,11 @@ class GuardApp:
     """The answers to hooks and to `remit guard status`, as an ASGI application."""
 
     def __init__(self, service: GuardService, user: str) -> None:
-        self._claude_code = ClaudeCodeHooks(service, user)
+        hooks, events = claude_code.ClaudeCodeHooks(service, user), opencode.OpenCodeEvents(service, user)
+        self._tools: dict[str, Callable[[bytes], Awaitable[dict[str, Any]]]] = {
+            claude_code.TOOL: lambda body: hooks.answer(msgspec.json.decode(body, type=claude_code.HookEvent)),
+            opencode.TOOL: lambda body: events.answer(msgspec.json.decode(body, type=opencode.PluginEvent)),
+        }
         self._service = service
         self.seen: dict[str, int] = {}
         """How many hooks each tool has sent."""
@@ -63,16 +67,17 @@ class GuardApp:
         if (method, path) == ("GET", "/status"):
             sessions = [{"tool": tool, "session": name} for tool, name in self._service.sessions]
             return 200, msgspec.json.encode({"hooks": self.seen, "sessions": sessions, "process": os.getpid()})
-        if (method, path) != ("POST", f"/hooks/{TOOL}"):
+        tool = path.removeprefix("/hooks/")
+        if method != "POST" or tool not in self._tools:
             return 404, b'{"error": "no such address"}'
         if body is None:
             return 413, b'{"error": "the event is too large"}'
         try:
-            event = msgspec.json.decode(body, type=HookEvent)
+            answer = await self._tools[tool](body)
         except msgspec.DecodeError as error:
             return 400, msgspec.json.encode({"error": str(error)})
-        self.seen[TOOL] = self.seen.get(TOOL, 0) + 1
-        return 200, msgspec.json.encode(await self._claude_code.answer(event))
+        self.seen[tool] = self.seen.get(tool, 0) + 1
+        return 200, msgspec.json.encode(answer)
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -106,7 +111,7 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             await super().startup(sockets)
             started.set()
 
-    async with hub_for(folder, settings(TOOL)) as hub:
+    async with hub_for(folder, settings("")) as hub:
         service = GuardService(hub, settings)
         path = socket_of(folder)
         options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}

@@ -1,4 +1,4 @@
-"""Puts the guard into the settings of Claude Code, and takes it out again."""
+"""Puts the guard into the files of coding tools, and takes it out again."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.json import decode, encode
 
+from remit.guard import claude_code, opencode
 from remit.guard.daemon import socket_of
 from remit.protocol.errors import Code, RemitError, fault
 
@@ -45,6 +46,7 @@ exit 2
 class Installed(Struct, kw_only=True):
     """What was changed in a file, so that it can be undone byte for byte."""
 
+    tool: str
     path: str
     before: str | None
     """The content before; None: there was no file."""
@@ -71,8 +73,8 @@ def with_guard(text: str | None, folder: Path) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-def install(path: Path, folder: Path) -> None:
-    """Write the script and the settings; what was there before is kept in the guard's folder."""
+def install(path: Path, folder: Path, tool: str = claude_code.TOOL) -> None:
+    """Write the script, and the settings or the plugin; what was there before is kept in the guard's folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     script = _script(folder)
     script.write_text(SCRIPT.format(socket=shlex.quote(str(socket_of(folder)))), encoding="utf-8")
@@ -81,9 +83,9 @@ def install(path: Path, folder: Path) -> None:
     known = [each for each in installed(folder) if each.path == str(path)]
     if known and before == known[0].after:
         before = known[0].before
-    after = with_guard(before, folder)
+    after = with_guard(before, folder) if tool == claude_code.TOOL else opencode.plugin_text(socket_of(folder))
     others = [each for each in installed(folder) if each.path != str(path)]
-    _write(_list(folder), encode([*others, Installed(path=str(path), before=before, after=after)]))
+    _write(_list(folder), encode([*others, Installed(tool=tool, path=str(path), before=before, after=after)]))
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, after.encode())
 
@@ -98,7 +100,7 @@ def uninstall(path: Path, folder: Path) -> bool:
         path.unlink()
     elif is_ours and before is not None:
         _write(path, before.encode())
-    elif now is not None:
+    elif now is not None and path.suffix == ".json":
         _write(path, (json.dumps(_without(_settings(now), folder), indent=2, ensure_ascii=False) + "\n").encode())
     _write(_list(folder), encode([each for each in installed(folder) if each.path != str(path)]))
     return is_ours
@@ -112,12 +114,14 @@ def installed(folder: Path) -> list[Installed]:
         return []
 
 
-def is_in(path: Path, folder: Path) -> bool:
-    """Return whether settings have every hook of the guard."""
+def is_in(path: Path, folder: Path, tool: str = claude_code.TOOL) -> bool:
+    """Return whether settings have every hook of the guard, or the plugin is the guard's."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return False
+    if tool == opencode.TOOL:
+        return text == opencode.plugin_text(socket_of(folder))
     return text.count(str(_script(folder))) >= len(HOOKS)
 
 

@@ -1,0 +1,95 @@
+"""Events of OpenCode: what its plugin tells of a session, and what it is answered."""
+
+import json
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from remit.guard.service import GuardService
+from remit.guard.session import GuardedAgent, GuardedSession
+from remit.guard.tokens import TokenUse
+from remit.protocol.errors import Fault
+
+TOOL = "opencode"
+TRIED_VERSIONS = ("1.18.33",)
+PLUGIN = "remit-guard.js"
+
+
+class PluginEvent(Struct, frozen=True, kw_only=True):
+    """What the plugin tells; which fields are set depends on `event`."""
+
+    event: Literal["created", "deleted", "idle", "message", "spawn", "tool"]
+    session: str
+    """A session of OpenCode: each sub-agent has one of its own."""
+    parent: str = ""
+    directory: str = ""
+    message: str = ""
+    tokens: TokenUse = TokenUse()
+    call: str = ""
+    kind: str = ""
+    title: str = ""
+    task: str = ""
+
+
+class OpenCodeEvents:
+    """Answers the plugin of all sessions of OpenCode."""
+
+    def __init__(self, service: GuardService, user: str) -> None:
+        self._service = service
+        self._user = user
+        self._roots: dict[str, str] = {}
+        """The session of the user that each session belongs to."""
+        self._calls: dict[str, list[str]] = {}
+        """The calls of each session that may start a sub-agent and have not done so, oldest first."""
+
+    async def answer(self, event: PluginEvent) -> dict[str, Any]:
+        """Return the answer to one event."""
+        root = self._roots.setdefault(event.session, self._roots.get(event.parent, event.session))
+        task = f"A session in {event.directory or 'OpenCode'}"
+        session = await self._service.session(TOOL, root, user=self._user, task=task)
+        if isinstance(session, Fault):
+            return {"refused": session.message}
+        agent = session.agents.get(event.session, session.root)
+        match event.event:
+            case "created":
+                self._bind(session, event)
+            case "message":
+                session.count(agent, {event.message: event.tokens})
+            case "tool":
+                return {"stopped": "" if agent is session.root else agent.stopped}
+            case "spawn":
+                return await self._spawn(session, agent, event)
+            case "idle":
+                session.end(event.session, "")
+            case "deleted":
+                session.end(event.session, "deleted")
+                if event.session == root:
+                    await self._service.close(TOOL, root, "deleted")
+        return {}
+
+    async def _spawn(self, session: GuardedSession, agent: GuardedAgent, event: PluginEvent) -> dict[str, Any]:
+        refused = await self._service.spawn(session, agent, event.call, event.kind, event.title, event.task)
+        if refused is not None:
+            return {"refused": refused}
+        self._calls.setdefault(event.session, []).append(event.call)
+        return {}
+
+    def _bind(self, session: GuardedSession, event: PluginEvent) -> None:
+        if calls := self._calls.get(event.parent):
+            session.bind(calls.pop(0), event.session)
+
+
+def plugin_path(*, project: Path | None) -> Path:
+    """Return where OpenCode looks for a plugin: in a project, or of the user."""
+    if project is not None:
+        return project / ".opencode" / "plugin" / PLUGIN
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode" / "plugin" / PLUGIN
+
+
+def plugin_text(socket: Path) -> str:
+    """Return the plugin for a guard."""
+    text = files("remit.guard").joinpath("opencode_plugin.js").read_text(encoding="utf-8")
+    return text.replace('"@SOCKET@"', json.dumps(str(socket)))

@@ -1,0 +1,98 @@
+"""A folder with a project, a guard as a process of its own, and coding tools that work there."""
+
+import os
+import subprocess
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from anthropic_server import INPUT, OUTPUT, ScriptedModel
+from command_line import REMIT, document, environment
+
+# Coding tools take some seconds to start; a guard that waits for a person takes as long as the test lets it.
+SECONDS = 120
+
+
+class Desk:
+    """Runs commands of Remit and a tool in a home of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+        self.store = str(folder / "guard" / "hub.db")
+        self.variables = {
+            "REMIT_GUARD": str(folder / "guard"),
+            "CLAUDE_CONFIG_DIR": str(folder / "claude"),
+            "HOME": str(folder),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_DATA_HOME": str(folder / "data"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "XDG_STATE_HOME": str(folder / "state"),
+        }
+
+    def remit(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [REMIT, *arguments],
+            cwd=self.folder,
+            env=environment(**self.variables),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    @contextmanager
+    def guard(self, **settings: object) -> Generator[subprocess.Popen[str]]:
+        """Run a guard with settings of `[guard]`."""
+        given = [part for name, value in settings.items() for part in ("--set", f"guard.{name}={value}")]
+        (self.folder / "remit.toml").write_text("")
+        log = self.folder / "guard.log"
+        with log.open("a") as said:
+            process = subprocess.Popen(
+                [REMIT, "guard", "serve", *given],
+                cwd=self.folder,
+                env=environment(**self.variables),
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("The guard answers at"), log.read_text()
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=SECONDS)
+
+    def start(self, command: Sequence[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start a tool in the project."""
+        return subprocess.Popen(
+            command,
+            cwd=self.project,
+            env={**self.variables, "PATH": os.environ["PATH"], **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def last(self) -> dict[str, Any]:
+        """Return the newest run of the guard."""
+        return document("runs", "show", "last", "--store", self.store, folder=self.folder)
+
+    def tokens(self) -> int:
+        """Return the tokens of the newest run."""
+        usage = self.last()["usage"]
+        return usage["prompt"] + usage["completion"]
+
+    def tree(self) -> str:
+        return self.remit("runs", "tree", "last", "--store", self.store)
+
+
+def spent(model: ScriptedModel) -> int:
+    """Return the tokens that a model has told of, without those for titles and the like."""
+    return model.answers * (INPUT + OUTPUT)

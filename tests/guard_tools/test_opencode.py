@@ -1,0 +1,130 @@
+"""Real OpenCode with a scripted model, under a real guard: `make test-guard`."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anthropic_server import INPUT, OUTPUT, Calls, ScriptedModel
+from command_line import document
+from guard_desk import SECONDS, Desk, spent
+from remit.guard.opencode import TRIED_VERSIONS
+
+OPENCODE = Path(__file__).parent / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not OPENCODE.exists(), reason="NOT TESTED: OpenCode is not installed; run make test-guard"),
+]
+
+
+def spawn(number: int | str) -> tuple[str, dict[str, Any]]:
+    return "task", {"description": f"Task {number}", "prompt": f"Do task {number}", "subagent_type": "worker"}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path)
+    made.remit("guard", "opencode", "--yes")
+    return made
+
+
+def start(desk: Desk, model: ScriptedModel) -> subprocess.Popen[str]:
+    provider = {
+        "npm": "@ai-sdk/anthropic",
+        "options": {"baseURL": f"{model.url}/v1", "apiKey": "none"},
+        "models": {"m": {"name": "m", "tool_call": True, "limit": {"context": 200_000, "output": 8_000}}},
+    }
+    settings = {
+        "autoupdate": False,
+        "share": "disabled",
+        "model": "scripted/m",
+        "small_model": "scripted/m",
+        "permission": {"*": "allow"},
+        "subagent_depth": 9,
+        "provider": {"scripted": provider},
+        # A kind of sub-agent that may start others.
+        "agent": {"worker": {"mode": "subagent", "description": "Works.", "permission": {"task": "allow"}}},
+    }
+    (desk.folder / "config" / "opencode" / "opencode.json").write_text(json.dumps(settings))
+    variables = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    return desk.start([str(OPENCODE), "run", "go"], variables)
+
+
+def run(desk: Desk, model: ScriptedModel) -> None:
+    out, err = start(desk, model).communicate(timeout=SECONDS)
+    assert "Done." in out, out + err
+
+
+def deeper(asked: list[str], results: list[str]) -> Calls:
+    """Start a sub-agent at every level, for ever."""
+    return [] if results else [spawn(f"below {asked[-1][-20:]}")]
+
+
+def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
+    with ScriptedModel(deeper) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
+    assert desk.tokens() == spent(model)
+    assert desk.tree().count("worker") == 3
+
+
+def test_a_burst_never_starts_more_than_the_tokens_allow(desk: Desk) -> None:
+    def burst(asked: list[str], results: list[str]) -> Calls:
+        return [] if results or "Do task" in asked[-1] else [spawn(number) for number in range(6)]
+
+    with ScriptedModel(burst) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "TOKEN_BUDGET_EXCEEDED" in told
+    assert desk.tokens() == spent(model) <= 280
+
+
+def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> None:
+    def two(asked: list[str], results: list[str]) -> Calls:
+        return [spawn(len(results))] if len(results) < 2 and "Do task" not in asked[-1] else []
+
+    with ScriptedModel(two) as model, desk.guard(tokens=50, reserve=100, at_limit="ask"):
+        process = start(desk, model)
+        for answer in ("approve", "reject"):
+            until = time.monotonic() + SECONDS
+            while not document("pending", "list", "--store", desk.store, folder=desk.folder)["questions"]:
+                assert time.monotonic() < until
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.2)
+            desk.remit("pending", answer, "last", "--store", desk.store)
+        out, err = process.communicate(timeout=SECONDS)
+        told = "\n".join(model.told)
+    assert "Done." in out, err
+    assert "A person was asked, and did not agree to more." in told
+    assert desk.tree().count("worker") == 1
+
+
+def test_without_the_guard_nothing_starts(desk: Desk) -> None:
+    with ScriptedModel(deeper) as model:
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "no sub-agent may start. To start it: remit guard serve" in told
+    assert model.answers == 2
+
+
+def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_on(desk: Desk) -> None:
+    def busy(asked: list[str], results: list[str]) -> Calls:
+        if "Do task" in asked[-1]:
+            return [("bash", {"command": f"echo {len(results)}", "description": "Say a number"})]
+        return [] if results else [spawn(1)]
+
+    with ScriptedModel(busy) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
+        start(desk, model).communicate(timeout=SECONDS)
+    assert 300 <= spent(model) <= 300 + 4 * (INPUT + OUTPUT)
+    # OpenCode does not tell the tokens of a call that was broken off.
+    assert spent(model) - (INPUT + OUTPUT) <= desk.tokens() <= spent(model)
+
+
+def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
+    said = subprocess.run([OPENCODE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    assert said.split()[0] in TRIED_VERSIONS
