@@ -167,6 +167,8 @@ def team_schema() -> dict[str, Any]:
 
 def _as_editors_read(schema: object) -> object:
     r"""Return a schema without null, which TOML does not have, and with `$` in patterns: ECMA-262 has no `\Z`."""
+    from inspect import cleandoc  # not needed to read a team file, and large
+
     if isinstance(schema, list):
         return [_as_editors_read(each) for each in cast("list[object]", schema)]
     if not isinstance(schema, dict):
@@ -174,6 +176,8 @@ def _as_editors_read(schema: object) -> object:
     plain = {name: _as_editors_read(each) for name, each in cast("dict[str, object]", schema).items()}
     if isinstance(pattern := plain.get("pattern"), str):
         plain["pattern"] = pattern.replace(r"\Z", "$")
+    if isinstance(said := plain.get("description"), str):
+        plain["description"] = cleandoc(said)  # Python 3.13 does so by itself
     if "default" in plain and (plain["default"] is None or isinstance(plain["default"], dict)):
         del plain["default"]
     options = plain.get("anyOf")

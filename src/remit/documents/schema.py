@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib import import_module
+from inspect import cleandoc
 from pkgutil import iter_modules
 from typing import Any, Union, cast
 
@@ -58,15 +59,22 @@ def _names_in(schema: dict[str, object]) -> Iterator[tuple[str, tuple[str, str, 
             yield key, name.rpartition("/")
 
 
+def _as_others_read(name: str, value: object) -> object:
+    match name, value:
+        case "pattern", str():
+            return value.replace(r"\Z", "$")
+        case "description", str():
+            return cleandoc(value)  # Python 3.13 does so by itself
+        case _:
+            return as_others_read(value)
+
+
 def as_others_read(schema: object) -> object:
-    r"""Return a schema whose patterns end with `$`, as ECMA-262 requires, instead of Python's `\Z`."""
+    r"""Return a schema whose patterns end with `$`, as ECMA-262 requires, and whose descriptions are not indented."""
     match schema:
         case dict():
             members = cast("dict[str, object]", schema)
-            return {
-                name: each.replace(r"\Z", "$") if name == "pattern" and isinstance(each, str) else as_others_read(each)
-                for name, each in members.items()
-            }
+            return {name: _as_others_read(name, each) for name, each in members.items()}
         case list():
             return [as_others_read(each) for each in cast("list[object]", schema)]
         case _:
