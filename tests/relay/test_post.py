@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,7 @@ def _copied(sealer: MessageCipher, to: Path) -> bytes:
     """Return the device's file as it is now."""
     import sqlite3
 
-    with sqlite3.connect(sealer.device.state.path) as source, sqlite3.connect(to) as target:
+    with closing(sqlite3.connect(sealer.device.state.path)) as source, closing(sqlite3.connect(to)) as target:
         source.backup(target)
     return to.read_bytes()
 
