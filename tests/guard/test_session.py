@@ -38,6 +38,7 @@ class Tool:
     async def begin(self) -> GuardedSession:
         session = await self.service.session("claude-code", "s-1", user="ada", task="Fix the build")
         assert isinstance(session, GuardedSession)
+        assert session.root.brief is not None, "it is open"
         return session
 
     async def start(self, session: GuardedSession, parent: str = "", kind: str = "general-purpose") -> str:
@@ -163,4 +164,26 @@ async def test_a_limit_that_only_warns_stops_nothing() -> None:
         session.count(session.root, {"m1": TokenUse(input=5_000)})
         assert session.root.stopped == ""
         assert await tool.start(session) in session.agents
+        await tool.service.close("claude-code", "s-1", "")
+
+
+async def test_an_approval_counts_also_if_more_was_used_than_the_limit() -> None:
+    tool = Tool(GuardSettings(tokens=1_000, reserve=100))
+    async with tool.hub as hub:
+        session = await tool.begin()
+        session.count(session.root, {"m1": TokenUse(input=5_000)})
+        asking = asyncio.create_task(tool.start(session))
+        while not (asked := await hub.pending()):
+            assert not asking.done()
+            await asyncio.sleep(0.01)
+        await hub.decide(asked[0].id, agreed=True, by="ada")
+        assert await asking in session.agents
+        await tool.service.close("claude-code", "s-1", "")
+
+
+async def test_hooks_that_come_at_once_open_one_session_and_wait_for_it() -> None:
+    tool = Tool(SMALL)
+    async with tool.hub:
+        first, second = await asyncio.gather(tool.begin(), tool.begin())
+        assert first is second
         await tool.service.close("claude-code", "s-1", "")

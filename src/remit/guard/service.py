@@ -1,5 +1,6 @@
 """The sessions of all coding tools of one user, over one hub."""
 
+import asyncio
 import re
 from collections.abc import Callable
 
@@ -23,11 +24,15 @@ class GuardService:
         """Sessions that are open, by tool and the id that it gives them."""
         self._hub = hub
         self._settings = settings
+        self._opening = asyncio.Lock()
+        """Held while a session is opened: hooks that come at once find it open, or open one."""
 
     async def session(self, tool: str, name: str, *, user: str, task: str) -> GuardedSession | Fault:
         """Return a session, opened if it is new; a fault if its run is refused."""
-        if (known := self.sessions.get((tool, name))) is not None:
-            return known
+        async with self._opening:
+            return self.sessions.get((tool, name)) or await self._open(tool, name, user, task)
+
+    async def _open(self, tool: str, name: str, user: str, task: str) -> GuardedSession | Fault:
         settings = self._settings(tool)
         self._register(tool, settings.reserve, draws=False)
         new = self.sessions[tool, name] = GuardedSession(self._hub, tool, name, settings)

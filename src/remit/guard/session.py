@@ -192,7 +192,7 @@ class GuardedSession:
             case "ask" if is_at_limit:
                 if not await self.root.brief.confirm(f"{told} Start one more {kind}?"):
                     return f"{_NO_TOKENS} A person was asked, and did not agree to more."
-                self._extend(settings.reserve, "a person agreed to one more sub-agent")
+                self._extend(self._beyond + settings.reserve, "a person agreed to one more sub-agent")
             case "ask":
                 if used >= settings.ask_at * settings.tokens and not self._near_limit_agreed:
                     if not await self.root.brief.confirm(f"{told} May it start more sub-agents, up to the limit?"):
@@ -200,9 +200,14 @@ class GuardedSession:
                     self._near_limit_agreed = True
         return None
 
+    @property
+    def _beyond(self) -> int:
+        """The tokens that were used beyond the limit."""
+        return max(0, self.used - self._limit)
+
     def _go_on(self) -> None:
-        beyond = max(0, self.used - self._limit)
-        self._extend(beyond + self.settings.tokens, f"{self.used:,} of {self._limit:,} were used; the limit only warns")
+        reason = f"{self.used:,} of {self._limit:,} were used; the limit only warns"
+        self._extend(self._beyond + self.settings.tokens, reason)
 
     def _extend(self, tokens: int, reason: str) -> None:
         if self._hub.extend(self.run, tokens, reason):
