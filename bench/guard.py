@@ -13,6 +13,7 @@ from harness import Figure, at_most, main
 from remit.guard.daemon import running_guard
 from remit.guard.install import install
 from remit.guard.settings import GuardSettings
+from remit.guard.tools.claude_code import ClaudeCode
 
 ROUNDS = 60
 
@@ -23,7 +24,7 @@ def measure() -> list[Figure]:
 
 
 async def _measure(folder: Path) -> list[Figure]:
-    install(folder / "settings.json", folder)
+    install(ClaudeCode(), folder / "settings.json", folder)
     nothing = folder / "nothing.sh"
     nothing.write_text("#!/bin/sh\ncat > /dev/null\n")
     nothing.chmod(0o700)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from command_line import environment, remit
 from remit import RemitError
-from remit.guard.install import HOOKS, install, is_in, uninstall, with_guard
+from remit.guard.install import install, is_in, uninstall
+from remit.guard.tools.claude_code import HOOKS, ClaudeCode
 
+TOOL = ClaudeCode()
 OTHERS = '{\n    "model": "opus",\n\t"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
 
 
@@ -21,27 +23,27 @@ def test_undo_leaves_the_settings_byte_for_byte_as_they_were(before: str | None,
     if before is not None:
         path.parent.mkdir()
         path.write_bytes(before.encode())
-    install(path, folder)
-    install(path, folder)  # again, after an update
-    assert is_in(path, folder)
-    assert uninstall(path, folder)
+    install(TOOL, path, folder)
+    install(TOOL, path, folder)  # again, after an update
+    assert is_in(TOOL, path, folder)
+    assert uninstall(TOOL, path, folder)
     assert (path.read_bytes().decode() if path.exists() else None) == before
 
 
 def test_hooks_of_others_stay_and_come_first(tmp_path: Path) -> None:
-    settings = json.loads(with_guard(OTHERS, tmp_path))
+    settings = json.loads(TOOL.put_in(OTHERS, tmp_path))
     assert settings["model"] == "opus"
     assert settings["hooks"]["Stop"][0]["hooks"][0]["command"] == "say done"
     assert len(settings["hooks"]["Stop"]) == 2
-    assert {event for event, _, _ in HOOKS} == settings["hooks"].keys()
+    assert {hook.event for hook in HOOKS} == settings["hooks"].keys()
 
 
 def test_what_was_changed_since_stays_when_the_guard_goes(tmp_path: Path) -> None:
     path, folder = tmp_path / "settings.json", tmp_path / "guard"
     path.write_text(OTHERS)
-    install(path, folder)
+    install(TOOL, path, folder)
     path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
-    assert not uninstall(path, folder)
+    assert not uninstall(TOOL, path, folder)
     settings = json.loads(path.read_text())
     assert settings == {**json.loads(OTHERS), "model": "sonnet"}
 
@@ -50,18 +52,18 @@ def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text("{ not json")
     with pytest.raises(RemitError, match="not valid JSON"):
-        install(path, tmp_path / "guard")
+        install(TOOL, path, tmp_path / "guard")
     assert path.read_text() == "{ not json"
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "permissions"]), st.integers() | st.text(max_size=5), max_size=3))
 def test_settings_are_otherwise_the_same(others: dict[str, object]) -> None:
-    settings = json.loads(with_guard(json.dumps(others), Path("/guard")))
+    settings = json.loads(TOOL.put_in(json.dumps(others), Path("/guard")))
     assert {name: value for name, value in settings.items() if name != "hooks"} == others
 
 
 def test_without_the_guard_a_spawn_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
-    install(tmp_path / "settings.json", tmp_path / "guard")
+    install(TOOL, tmp_path / "settings.json", tmp_path / "guard")
     script = str(tmp_path / "guard" / "hook.sh")
     spawn = subprocess.run([script, "claude-code", "spawn", "5"], input=b"{}", capture_output=True, check=False)
     assert spawn.returncode == 2

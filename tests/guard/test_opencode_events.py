@@ -7,10 +7,12 @@ from aiohttp import ClientSession, UnixConnector
 
 from remit.guard.daemon import running_guard
 from remit.guard.install import install, is_in, uninstall
-from remit.guard.opencode import TOOL, plugin_path
 from remit.guard.settings import GuardSettings
+from remit.guard.tools.known_tools import TOOLS
 
 SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
+
+TOOL = TOOLS["opencode"]
 
 
 class OpenCode:
@@ -20,7 +22,7 @@ class OpenCode:
         self.web = web
 
     async def tell(self, event: str, session: str, **more: Any) -> dict[str, Any]:
-        async with self.web.post(f"/hooks/{TOOL}", json={"event": event, "session": session, **more}) as reply:
+        async with self.web.post("/hooks/opencode", json={"event": event, "session": session, **more}) as reply:
             assert reply.status == 200, await reply.text()
             return await reply.json()
 
@@ -59,18 +61,18 @@ async def test_sessions_below_a_session_are_its_tree(tmp_path: Path) -> None:
 
 
 def test_the_plugin_is_written_and_removed(tmp_path: Path) -> None:
-    path, folder = plugin_path(project=tmp_path), tmp_path / "guard"
-    install(path, folder, TOOL)
-    assert is_in(path, folder, TOOL)
+    path, folder = TOOL.path(tmp_path), tmp_path / "guard"
+    install(TOOL, path, folder)
+    assert is_in(TOOL, path, folder)
     assert f'const SOCKET = "{folder}/guard.sock";' in path.read_text()
-    assert uninstall(path, folder)
+    assert uninstall(TOOL, path, folder)
     assert not path.exists()
 
 
 def test_a_plugin_that_was_changed_is_not_taken_for_the_guards(tmp_path: Path) -> None:
-    path, folder = plugin_path(project=tmp_path), tmp_path / "guard"
-    install(path, folder, TOOL)
+    path, folder = TOOL.path(tmp_path), tmp_path / "guard"
+    install(TOOL, path, folder)
     path.write_text("export const Mine = async () => ({});")
-    assert not is_in(path, folder, TOOL)
-    assert not uninstall(path, folder)
+    assert not is_in(TOOL, path, folder)
+    assert not uninstall(TOOL, path, folder)
     assert "Mine" in path.read_text()

@@ -11,7 +11,7 @@ import pytest
 from anthropic_server import INPUT, OUTPUT, Calls, ScriptedModel
 from command_line import document
 from guard_desk import SECONDS, Desk, spent
-from remit.guard.claude_code import TRIED_VERSIONS
+from remit.guard.tools.claude_code import ClaudeCode
 
 HERE = Path(__file__).parent
 # The program itself: the one in `.bin` is made by a script of its package, and those are not run here.
@@ -124,7 +124,7 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
 
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
     said = subprocess.run([CLAUDE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    assert said.split()[0] in TRIED_VERSIONS
+    assert said.split()[0] in ClaudeCode.tried
 
 
 def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_on(desk: Desk) -> None:

@@ -11,7 +11,7 @@ import pytest
 from anthropic_server import INPUT, OUTPUT, Calls, ScriptedModel
 from command_line import document
 from guard_desk import SECONDS, Desk, spent
-from remit.guard.opencode import TRIED_VERSIONS
+from remit.guard.tools.opencode import OpenCode
 
 OPENCODE = Path(__file__).parent / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
 
@@ -127,4 +127,4 @@ def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_o
 
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
     said = subprocess.run([OPENCODE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    assert said.split()[0] in TRIED_VERSIONS
+    assert said.split()[0] in OpenCode.tried

@@ -56,12 +56,7 @@ def claude_code(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
     Example:
       remit guard claude-code --project
     """
-    from remit.guard.claude_code import TOOL
-    from remit.guard.install import HOOKS, settings_path
-
-    events = ", ".join(dict.fromkeys(event for event, _, _ in HOOKS))
-    path = settings_path(project=_project(project, for_user))
-    _change(TOOL, path, f"This adds hooks to {path}: {events}.\nThey ask the guard by curl.", undo=undo, yes=yes)
+    _change("claude-code", project, for_user, undo=undo, yes=yes)
 
 
 @guard.command("opencode")
@@ -75,35 +70,30 @@ def opencode(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
     Example:
       remit guard opencode
     """
-    from remit.guard.opencode import TOOL, plugin_path
-
-    path = plugin_path(project=_project(project, for_user))
-    _change(TOOL, path, f"This writes a plugin to {path}.", undo=undo, yes=yes)
+    _change("opencode", project, for_user, undo=undo, yes=yes)
 
 
-def _project(project: bool, for_user: bool) -> Path | None:
+def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) -> None:
+    from remit.guard.install import install, is_in, uninstall
+    from remit.guard.places import guard_folder
+    from remit.guard.tools.known_tools import TOOLS
+
     if project and for_user:
         raise click.UsageError("--project and --user exclude each other")
-    return Path.cwd() if project else None
-
-
-def _change(tool: str, path: Path, says: str, *, undo: bool, yes: bool) -> None:
-    from remit.guard.daemon import guard_folder
-    from remit.guard.install import install, is_in, uninstall
-
-    folder = guard_folder()
+    tool, folder = TOOLS[name], guard_folder()
+    path = tool.path(Path.cwd() if project else None)
     if undo:
-        if not is_in(path, folder, tool):
+        if not is_in(tool, path, folder):
             click.echo(f"The guard is not in {path}.", err=True)
             return
-        whole = uninstall(path, folder)
+        whole = uninstall(tool, path, folder)
         rest = "" if whole else " The file was changed since, so the rest stays."
         click.echo(f"Took the guard out of {path}.{rest}")
         return
-    click.echo(says)
+    click.echo(tool.changes(path))
     if not yes:
         click.confirm("Change the file?", abort=True)
-    install(path, folder, tool)
+    install(tool, path, folder)
     click.echo(f"The guard is in {path}.\n→ Start it: remit guard serve")
 
 
@@ -122,7 +112,8 @@ def serve(team_file: Path | None, overrides: tuple[str, ...]) -> None:
     import signal
 
     from remit.cli.teams import current_user
-    from remit.guard.daemon import guard_folder, running_guard
+    from remit.guard.daemon import running_guard
+    from remit.guard.places import guard_folder
 
     settings = _settings(team_file, overrides)
     folder = guard_folder()
@@ -158,9 +149,10 @@ def status() -> None:
     Example:
       remit guard status
     """
-    from remit.guard.daemon import guard_folder
     from remit.guard.install import installed, is_in
+    from remit.guard.places import guard_folder
     from remit.guard.status import asked
+    from remit.guard.tools.known_tools import TOOLS
 
     folder = guard_folder()
     told = asked(folder)
@@ -170,14 +162,14 @@ def status() -> None:
         click.echo(f"The guard runs as process {told.process}; {len(told.sessions)} sessions are open.")
     places = installed(folder)
     for each in places:
-        if not is_in(Path(each.path), folder, each.tool):
+        if not is_in(TOOLS[each.tool], Path(each.path), folder):
             click.echo(f"{each.tool}  {each.path}: the guard is gone from it\n→ remit guard {each.tool}")
         else:
             heard = 0 if told is None else told.hooks.get(each.tool, 0)
             click.echo(f"{each.tool}  {each.path}: {heard} events heard since the guard was started")
     if not places:
         click.echo("No tool has it.\n→ remit guard claude-code")
-    if told is None or any(not is_in(Path(each.path), folder, each.tool) for each in places):
+    if told is None or any(not is_in(TOOLS[each.tool], Path(each.path), folder) for each in places):
         raise click.exceptions.Exit(1)
 
 

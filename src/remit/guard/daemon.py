@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from remit.guard import claude_code, opencode
+from remit.guard.places import socket_of, store_of
 from remit.guard.service import GuardService
 from remit.guard.settings import GuardSettings
+from remit.guard.tools.known_tools import TOOLS
 from remit.hub.hub import Hub
 from remit.policy.limits import Limits
 
@@ -20,11 +21,6 @@ MAX_BYTES = 64 * 1_048_576
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-def guard_folder() -> Path:
-    """Return the folder of the guard: its socket, its store and what it installed."""
-    return Path(os.environ.get("REMIT_GUARD") or Path.home() / ".remit" / "guard")
 
 
 def hub_for(folder: Path, settings: GuardSettings) -> Hub:
@@ -39,18 +35,14 @@ def hub_for(folder: Path, settings: GuardSettings) -> Hub:
         delegation_time_ms=settings.time_ms,
         overrun="call",
     )
-    return Hub(name="guard", store=folder / "hub.db", durability="process", limits=limits, approver="inbox")
+    return Hub(name="guard", store=store_of(folder), durability="process", limits=limits, approver="inbox")
 
 
 class GuardApp:
     """The answers to hooks and to `remit guard status`, as an ASGI application."""
 
     def __init__(self, service: GuardService, user: str) -> None:
-        hooks, events = claude_code.ClaudeCodeHooks(service, user), opencode.OpenCodeEvents(service, user)
-        self._tools: dict[str, Callable[[bytes], Awaitable[dict[str, Any]]]] = {
-            claude_code.TOOL: lambda body: hooks.answer(msgspec.json.decode(body, type=claude_code.HookEvent)),
-            opencode.TOOL: lambda body: events.answer(msgspec.json.decode(body, type=opencode.PluginEvent)),
-        }
+        self._tools = {name: tool.answering(service, user) for name, tool in TOOLS.items()}
         self._service = service
         self.seen: dict[str, int] = {}
         """How many hooks each tool has sent."""
@@ -129,8 +121,3 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             await asyncio.gather(serving, return_exceptions=True)
             for tool, name in list(service.sessions):
                 await service.close(tool, name, "the guard was stopped")
-
-
-def socket_of(folder: Path) -> Path:
-    """Return the socket at which the guard answers."""
-    return folder / "guard.sock"

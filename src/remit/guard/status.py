@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.json import decode
 
-from remit.guard.daemon import socket_of
+from remit.guard.places import socket_of
 
 
 class GuardStatus(Struct, frozen=True, kw_only=True):

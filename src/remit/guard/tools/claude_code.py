@@ -1,22 +1,67 @@
 """Hooks of Claude Code: what it tells of a session, and what it is answered."""
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 from msgspec import Struct
 
 from remit.guard.service import GuardService
 from remit.guard.session import GuardedAgent, GuardedSession
-from remit.guard.transcripts import ToolTranscript
+from remit.guard.tools.claude_transcripts import ToolTranscript
+from remit.guard.tools.coding_tool import Answering, CodingTool
+from remit.guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
 from remit.protocol.errors import Fault
 
 TOOL = "claude-code"
 # The tool that starts a sub-agent, under its present and its former name.
 SPAWNING = ("Agent", "Task")
-TRIED_VERSIONS = ("2.1.326",)
+
+HOOKS = (
+    ToolHook("SessionStart"),
+    ToolHook("UserPromptSubmit"),
+    ToolHook("PreToolUse", "Agent|Task", is_spawn=True),
+    ToolHook("PreToolUse", "^(?!(Agent|Task)$).*"),
+    ToolHook("PostToolUse", "Agent|Task"),
+    ToolHook("SubagentStart"),
+    ToolHook("SubagentStop"),
+    ToolHook("Stop"),
+    ToolHook("SessionEnd"),
+)
+
+
+class ClaudeCode(CodingTool):
+    """Claude Code: hooks in its settings."""
+
+    name = TOOL
+    title = "Claude Code"
+    tried = ("2.1.326",)
+
+    def path(self, project: Path | None) -> Path:
+        if project is not None:
+            return project / ".claude" / "settings.local.json"
+        return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "settings.json"
+
+    def changes(self, path: Path) -> str:
+        events = ", ".join(dict.fromkeys(hook.event for hook in HOOKS))
+        return f"This adds hooks to {path}: {events}.\nThey ask the guard by curl."
+
+    def put_in(self, text: str | None, folder: Path) -> str:
+        return with_hooks(text, folder, TOOL, HOOKS)
+
+    def take_out(self, text: str, folder: Path) -> str | None:
+        return written(without_hooks(settings_of(text), folder))
+
+    def is_in(self, text: str, folder: Path) -> bool:
+        return has_hooks(text, folder, HOOKS)
+
+    def answering(self, service: GuardService, user: str) -> Answering:
+        hooks = ClaudeCodeHooks(service, user)
+        return lambda body: hooks.answer(msgspec.json.decode(body, type=HookEvent))
 
 
 class HookEvent(Struct, frozen=True, kw_only=True):

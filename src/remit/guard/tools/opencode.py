@@ -6,16 +6,48 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
+from remit.guard.places import socket_of
 from remit.guard.service import GuardService
 from remit.guard.session import GuardedAgent, GuardedSession
 from remit.guard.tokens import TokenUse
+from remit.guard.tools.coding_tool import Answering, CodingTool
 from remit.protocol.errors import Fault
 
 TOOL = "opencode"
-TRIED_VERSIONS = ("1.18.33",)
 PLUGIN = "remit-guard.js"
+
+
+class OpenCode(CodingTool):
+    """OpenCode: a plugin of our own, in a file of its own."""
+
+    name = TOOL
+    title = "OpenCode"
+    tried = ("1.18.33",)
+
+    def path(self, project: Path | None) -> Path:
+        if project is not None:
+            return project / ".opencode" / "plugin" / PLUGIN
+        return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode" / "plugin" / PLUGIN
+
+    def changes(self, path: Path) -> str:
+        return f"This writes a plugin to {path}."
+
+    def put_in(self, text: str | None, folder: Path) -> str:  # noqa: ARG002 - the file is ours alone
+        plugin = files("remit.guard.tools").joinpath("opencode_plugin.js").read_text(encoding="utf-8")
+        return plugin.replace('"@SOCKET@"', json.dumps(str(socket_of(folder))))
+
+    def take_out(self, text: str, folder: Path) -> str | None:  # noqa: ARG002 - whoever changed it may want it
+        return None
+
+    def is_in(self, text: str, folder: Path) -> bool:
+        return text == self.put_in(None, folder)
+
+    def answering(self, service: GuardService, user: str) -> Answering:
+        events = OpenCodeEvents(service, user)
+        return lambda body: events.answer(msgspec.json.decode(body, type=PluginEvent))
 
 
 class PluginEvent(Struct, frozen=True, kw_only=True):
@@ -80,16 +112,3 @@ class OpenCodeEvents:
     def _bind(self, session: GuardedSession, event: PluginEvent) -> None:
         if calls := self._calls.get(event.parent):
             session.bind(calls.pop(0), event.session)
-
-
-def plugin_path(*, project: Path | None) -> Path:
-    """Return where OpenCode looks for a plugin: in a project, or of the user."""
-    if project is not None:
-        return project / ".opencode" / "plugin" / PLUGIN
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode" / "plugin" / PLUGIN
-
-
-def plugin_text(socket: Path) -> str:
-    """Return the plugin for a guard."""
-    text = files("remit.guard").joinpath("opencode_plugin.js").read_text(encoding="utf-8")
-    return text.replace('"@SOCKET@"', json.dumps(str(socket)))

@@ -1,0 +1,24 @@
+"""Where the guard of a user keeps its things."""
+
+import os
+from pathlib import Path
+
+
+def guard_folder() -> Path:
+    """Return the folder of the guard: its socket, its store and what it installed."""
+    return Path(os.environ.get("REMIT_GUARD") or Path.home() / ".remit" / "guard")
+
+
+def store_of(folder: Path) -> Path:
+    """Return the store with the runs of all sessions."""
+    return folder / "hub.db"
+
+
+def socket_of(folder: Path) -> Path:
+    """Return the socket at which the guard answers."""
+    return folder / "guard.sock"
+
+
+def script_of(folder: Path) -> Path:
+    """Return the script that hooks run."""
+    return folder / "hook.sh"

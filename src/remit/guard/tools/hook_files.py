@@ -1,0 +1,73 @@
+"""Hooks in the JSON settings of a tool: a command for each event, which asks the guard by `curl`."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from remit.guard.places import script_of
+from remit.protocol.errors import Code, RemitError, fault
+
+# A person may take an hour to answer. The tool goes on without an answer after that, so the script answers before.
+HOOK_S = 3_600
+_ANSWER_S = HOOK_S - 60
+# Hooks that only meter: an answer that is late changes nothing.
+_METER_S = 10
+
+
+class ToolHook(Struct, frozen=True):
+    """An event that the guard is told of."""
+
+    event: str
+    matcher: str = ""
+    """The tools of the agent that it is for; empty: it is not about a tool."""
+    is_spawn: bool = False
+    """Whether nothing may start without an answer."""
+
+
+def with_hooks(text: str | None, folder: Path, tool: str, hooks: tuple[ToolHook, ...], *, second: int = 1) -> str:
+    """Return settings with hooks added to those that are there; *second* is one in the unit of the tool's limits."""
+    settings = without_hooks(settings_of(text), folder)
+    entries = cast("dict[str, list[Any]]", settings.setdefault("hooks", {}))
+    for hook in hooks:
+        seconds = HOOK_S if hook.is_spawn else _METER_S
+        mode = f"spawn {_ANSWER_S}" if hook.is_spawn else f"meter {_METER_S - 2}"
+        command = f"{shlex.quote(str(script_of(folder)))} {tool} {mode}"
+        entry: dict[str, Any] = {"hooks": [{"type": "command", "command": command, "timeout": seconds * second}]}
+        entries.setdefault(hook.event, []).append({"matcher": hook.matcher, **entry} if hook.matcher else entry)
+    return written(settings)
+
+
+def without_hooks(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return settings without the hooks of the guard."""
+    script = str(script_of(folder))
+    hooks = cast("dict[str, list[Any]]", settings.get("hooks", {}))
+    kept = {event: [each for each in entries if script not in json.dumps(each)] for event, entries in hooks.items()}
+    kept = {event: entries for event, entries in kept.items() if entries}
+    others = {name: value for name, value in settings.items() if name != "hooks"}
+    return others | ({"hooks": kept} if kept else {})
+
+
+def has_hooks(text: str, folder: Path, hooks: tuple[ToolHook, ...]) -> bool:
+    """Return whether settings name the script for every hook."""
+    return text.count(str(script_of(folder))) >= len(hooks)
+
+
+def settings_of(text: str | None) -> dict[str, Any]:
+    """Read settings; an empty file has none."""
+    try:
+        found: Any = json.loads(text) if text is not None and text.strip() else {}
+    except ValueError as error:
+        raise RemitError(
+            fault(Code.INPUT_VALIDATION_FAILED, f"the settings are not valid JSON: {error}", suggestion="Correct them.")
+        ) from error
+    if not isinstance(found, dict):
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "the settings are not a JSON object"))
+    return cast("dict[str, Any]", found)
+
+
+def written(settings: dict[str, Any]) -> str:
+    """Return settings as the text of their file."""
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
