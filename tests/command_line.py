@@ -15,10 +15,10 @@ __all__ = ["REMIT", "document", "environment", "make_team", "remit"]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the variables of this process without those that would change what is printed."""
+    """Return the variables of this process without what would change what is printed, a guard of the user included."""
     changing = ("REMIT_", "_REMIT_", "COLUMNS", "LINES", "FORCE_COLOR")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(changing)}
-    return {**kept, "NO_COLOR": "1", "PYTHONWARNINGS": "error", **more}
+    return {**kept, "NO_COLOR": "1", "PYTHONWARNINGS": "error", "REMIT_GUARD": "/nonexistent", **more}
 
 
 def remit(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -123,8 +123,8 @@ def serve(team_file: Path | None, overrides: tuple[str, ...]) -> None:
         click.echo(
             f"At most {settings.tokens:,} tokens for a session, {settings.depth} levels, {settings.at_once} sub-agents "
             f"at once. At the limit of tokens: {settings.at_limit}.\n"
-            f"→ See who started whom: remit runs tree last --store {folder / 'hub.db'}\n"
-            f"→ Answer its questions: remit pending list --store {folder / 'hub.db'}",
+            "→ See who started whom: remit guard console, or remit runs tree last --store guard\n"
+            "→ Answer its questions: remit pending list --store guard",
             err=True,
         )
         sys.stdout.flush()
@@ -139,6 +139,34 @@ def serve(team_file: Path | None, overrides: tuple[str, ...]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     asyncio.run(until_told())
+
+
+@guard.command()
+@click.option("--no-browser", is_flag=True, help="Print the link, and open no browser.")
+def console(no_browser: bool) -> None:
+    """Open the console over the sessions of all tools: who started whom, as it happens.
+
+    The guard serves it on this machine alone, from the first time on that you look. The link signs in one browser.
+
+    \b
+    Example:
+      remit guard console
+    """
+    import webbrowser
+
+    from remit.guard.places import guard_folder
+    from remit.guard.status import console_link
+
+    told = console_link(guard_folder())
+    if told is None:
+        click.echo("The guard does not run.\n→ remit guard serve", err=True)
+        raise click.exceptions.Exit(1)
+    if not told.link:
+        click.echo(f"{told.error}\n→ {told.suggestion}", err=True)
+        raise click.exceptions.Exit(1)
+    click.echo(f"Console, once within 5 minutes: {told.link}")
+    if not no_browser:
+        webbrowser.open(told.link)
 
 
 @guard.command()

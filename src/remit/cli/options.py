@@ -79,8 +79,17 @@ def store_option(command: F) -> F:
         "--store",
         "store_path",
         type=click.Path(path_type=Path),
-        help="Store to read.  [default: the team's, or .remit/hub.db]",
+        callback=_store_of_guard,
+        help="Store to read; `guard`: that of coding tools.  [default: the team's, or .remit/hub.db]",
     )(command)
+
+
+def _store_of_guard(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:  # noqa: ARG001 - click's
+    if value is None or str(value) != "guard":
+        return value
+    from remit.guard.places import guard_folder, guard_store
+
+    return guard_store(guard_folder())
 
 
 NAMED_TEAM = "remit.named_team"

@@ -80,9 +80,9 @@ def list_pending(
       remit pending list
       remit pending list --watch --jsonl
     """
-    from remit.cli.places import store_file
+    from remit.cli.places import record_file
 
-    path = store_file(store_path, team_file, overrides)
+    path = record_file(store_path, team_file, overrides)
     look = partial(_everything, path, team_file, overrides)
     found = look()
     if as_json and not watch:
@@ -117,9 +117,9 @@ def show(
     Example:
       remit pending show 3f09c1.1-5be0a7f2
     """
-    from remit.cli.places import store_file
+    from remit.cli.places import record_file
 
-    found = _find(_everything(store_file(store_path, team_file, overrides), team_file, overrides), question)
+    found = _find(_everything(record_file(store_path, team_file, overrides), team_file, overrides), question)
     if as_json:
         print_json(document_of(found))
         return
@@ -246,12 +246,12 @@ def approve(
       remit pending approve 3f09c1.1-5be0a7f2 --edit 'objective=Pay 20 euros'
       remit pending approve 8b41d2.p3 --edit 'text=Shall we meet on Monday?'
     """
-    from remit.cli.places import store_file
+    from remit.cli.places import record_file
     from remit.cli.teams import current_user
 
     changes = dict(map(_edit, edits))
     decision = Decision(agreed=True, by=name or current_user(), reason=reason, edits=changes)
-    path = store_file(store_path, team_file, overrides)
+    path = record_file(store_path, team_file, overrides)
     _decided(question, decision, path, team_file, overrides, as_json=as_json)
 
 
@@ -272,11 +272,11 @@ def reject(
     Example:
       remit pending reject 3f09c1.1-5be0a7f2 --reason "not this month"
     """
-    from remit.cli.places import store_file
+    from remit.cli.places import record_file
     from remit.cli.teams import current_user
 
     decision = Decision(agreed=False, by=name or current_user(), reason=reason)
-    path = store_file(store_path, team_file, overrides)
+    path = record_file(store_path, team_file, overrides)
     _decided(question, decision, path, team_file, overrides, as_json=as_json)
 
 

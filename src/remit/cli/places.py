@@ -14,6 +14,7 @@ import msgspec
 
 from remit.cli.store_view import DatabasePlace, Place, SqliteView, StoreView, place_of
 from remit.config.team_search import find_team, recorded_store
+from remit.guard.places import guard_folder, guard_store
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.runtime.ports import Store, StoreError
 from remit.stores import STORE_PATH
@@ -53,6 +54,16 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
         why = error.fault
         advice = in_sentences(why.suggestion, "Or give the store with --store.")
         raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
+
+
+def record_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Place:
+    """Return the store whose runs or questions are meant: as `store_file`, but without any the guard's."""
+    guarded = guard_store(guard_folder())
+    has_own = store_path is not None or find_team(team_file) is not None or DEFAULT_STORE.exists()
+    if has_own or not guarded.exists():
+        return store_file(store_path, team_file, overrides)
+    click.echo("There is no team here: this is the record of the guard for coding tools.", err=True)
+    return guarded
 
 
 P = TypeVar("P", bound=Place)

@@ -64,12 +64,12 @@ def list_runs(
       remit runs list --user ana --limit 5 --json
       remit runs list --correlation order-17
     """
-    from remit.cli.places import reading, store_file
+    from remit.cli.places import reading, record_file
     from remit.cli.show.run_list import print_runs, run_line, standing
     from remit.cli.show.screen import print_json
     from remit.documents.runs import Runs
 
-    with reading(store_file(store_path, team_file, overrides)) as view:
+    with reading(record_file(store_path, team_file, overrides)) as view:
         most = LOOKED_AT if state else limit
         found = view.runs(user=user, correlation=correlation, limit=most)
     found = [each for each in found if state is None or standing(each) == state][:limit]
@@ -98,13 +98,13 @@ def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
       remit runs show last
       remit runs show 0198f2 --json
     """
-    from remit.cli.places import reading, relative_path, store_file
+    from remit.cli.places import reading, record_file, relative_path
     from remit.cli.show.records_view import find_run, summary_of, tree_of
     from remit.cli.show.report import details
     from remit.cli.show.runs_print import print_details
     from remit.cli.show.screen import now_ms, print_json
 
-    path = store_file(store_path, team_file, overrides)
+    path = record_file(store_path, team_file, overrides)
     with reading(path) as view:
         run = find_run(view, run)
         tree, known = tree_of(view, run), summary_of(view, run)
@@ -146,11 +146,11 @@ def answer(
       remit runs answer last --wait
     """
     from remit.cli.drive.watch import give_answer
-    from remit.cli.places import reading, store_file
+    from remit.cli.places import reading, record_file
     from remit.cli.show.records_view import find_run
     from remit.cli.teams import vault_key
 
-    path = store_file(store_path, team_file, overrides)
+    path = record_file(store_path, team_file, overrides)
     with reading(path) as view:
         run = find_run(view, run)
     key = vault_key(team_file, overrides) if store_path is None or team_file is not None else None
@@ -168,13 +168,13 @@ def tree(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
     Example:
       remit runs tree last
     """
-    from remit.cli.places import reading, store_file
+    from remit.cli.places import reading, record_file
     from remit.cli.show.records_view import find_run, tree_of
     from remit.cli.show.report import branches
     from remit.cli.show.runs_print import print_tree
     from remit.cli.show.screen import now_ms, print_json
 
-    with reading(store_file(store_path, team_file, overrides)) as view:
+    with reading(record_file(store_path, team_file, overrides)) as view:
         run = find_run(view, run)
         found = tree_of(view, run)
     if as_json:
@@ -208,9 +208,9 @@ def watch(
     if as_json and as_jsonl:
         raise click.UsageError("--json and --jsonl cannot be combined")
     from remit.cli.drive.watch import follow
-    from remit.cli.places import store_file
+    from remit.cli.places import record_file
 
-    path = store_file(store_path, team_file, overrides)
+    path = record_file(store_path, team_file, overrides)
     raise SystemExit(follow(path, run, as_json=as_json, as_jsonl=as_jsonl))
 
 
@@ -244,9 +244,9 @@ def cancel(
     from asyncio import run as carry_out
 
     from remit.cli.drive.cancel import cancel_run
-    from remit.cli.places import store_file
+    from remit.cli.places import record_file
 
-    path = store_file(store_path, team_file, overrides)
+    path = record_file(store_path, team_file, overrides)
     raise SystemExit(carry_out(cancel_run(path, run, reason, delegation, as_json=as_json)))
 
 
@@ -341,12 +341,12 @@ def replay(
     Example:
       remit runs replay last
     """
-    from remit.cli.places import reading, store_file
+    from remit.cli.places import reading, record_file
     from remit.cli.show.records_view import find_run, records_of, summary_of
     from remit.cli.show.runs_print import print_replay, replayed
     from remit.cli.show.screen import print_json
 
-    with reading(store_file(store_path, team_file, overrides)) as view:
+    with reading(record_file(store_path, team_file, overrides)) as view:
         run = find_run(view, run)
         known = summary_of(view, run)
         found = replayed(run, known.state if known else "finished", records_of(view, run))
@@ -388,6 +388,6 @@ def export(
     if (run is None) != everything:
         raise click.UsageError("give a RUN, or --all")
     from remit.cli.drive.export import export_records
-    from remit.cli.places import store_file
+    from remit.cli.places import record_file
 
-    export_records(store_file(store_path, team_file, overrides), run, form, out)
+    export_records(record_file(store_path, team_file, overrides), run, form, out)

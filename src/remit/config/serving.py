@@ -199,17 +199,9 @@ def _hosts(team: Team, host: str, bound: socket.socket) -> ConsoleHosts:
 
 
 def _console(team: Team, hosts: ConsoleHosts, hub: Engine, clients: "Authenticator") -> "Console":
-    """Return the console of a team; raise a `RemitError` if this installation has none."""
-    from remit.server.console.console import Console
-    from remit.server.console.pages import is_built, not_built
-    from remit.server.console.sessions import ConsoleSessions
-    from remit.server.console.spent import SpentInStore
+    from remit.server.console.operator import operator_console
 
-    if not is_built():
-        raise not_built()
-    wall_ms = LoopClock().wall_ms
-    sessions = ConsoleSessions(hub.store.secret(), clients, SpentInStore(hub.store, wall_ms), wall_ms)
-    return Console(sessions, hosts, team=team.name, views=("operator",), currency=team.currency)
+    return operator_console(hub, hosts, clients, team=team.name, currency=team.currency)
 
 
 def _exposure(team: Team, hub: Engine, host: str, *, shared: bool) -> "Exposure | None":

@@ -9,12 +9,14 @@ from typing import Any
 
 import msgspec
 
-from remit.guard.places import socket_of, store_of
+from remit.guard.console import GuardConsole
+from remit.guard.places import guard_store, socket_of
 from remit.guard.service import GuardService
 from remit.guard.settings import GuardSettings
 from remit.guard.tools.known_tools import TOOLS
 from remit.hub.hub import Hub
 from remit.policy.limits import Limits
+from remit.protocol.errors import RemitError
 
 # A hook tells a prompt, the input of a tool and its result; the largest of these are files.
 MAX_BYTES = 64 * 1_048_576
@@ -35,15 +37,16 @@ def hub_for(folder: Path, settings: GuardSettings) -> Hub:
         delegation_time_ms=settings.time_ms,
         overrun="call",
     )
-    return Hub(name="guard", store=store_of(folder), durability="process", limits=limits, approver="inbox")
+    return Hub(name="guard", store=guard_store(folder), durability="process", limits=limits, approver="inbox")
 
 
 class GuardApp:
     """The answers to hooks and to `remit guard status`, as an ASGI application."""
 
-    def __init__(self, service: GuardService, user: str) -> None:
+    def __init__(self, service: GuardService, user: str, link: Callable[[], Awaitable[str]]) -> None:
         self._tools = {name: tool.answering(service, user) for name, tool in TOOLS.items()}
         self._service = service
+        self._link = link
         self.seen: dict[str, int] = {}
         """How many hooks each tool has sent."""
 
@@ -59,6 +62,8 @@ class GuardApp:
         if (method, path) == ("GET", "/status"):
             sessions = [{"tool": tool, "session": name} for tool, name in self._service.sessions]
             return 200, msgspec.json.encode({"hooks": self.seen, "sessions": sessions, "process": os.getpid()})
+        if (method, path) == ("POST", "/console"):
+            return await self._console()
         tool = path.removeprefix("/hooks/")
         if method != "POST" or tool not in self._tools:
             return 404, b'{"error": "no such address"}'
@@ -70,6 +75,12 @@ class GuardApp:
             return 400, msgspec.json.encode({"error": str(error)})
         self.seen[tool] = self.seen.get(tool, 0) + 1
         return 200, msgspec.json.encode(answer)
+
+    async def _console(self) -> tuple[int, bytes]:
+        try:
+            return 200, msgspec.json.encode({"link": await self._link()})
+        except RemitError as error:
+            return 503, msgspec.json.encode({"error": error.fault.message, "suggestion": error.fault.suggestion})
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -104,10 +115,10 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             started.set()
 
     async with hub_for(folder, settings("")) as hub:
-        service = GuardService(hub, settings)
+        service, console = GuardService(hub, settings), GuardConsole(hub, folder)
         path = socket_of(folder)
         options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
-        server = QuietServer(uvicorn.Config(GuardApp(service, user), uds=str(path), **options))
+        server = QuietServer(uvicorn.Config(GuardApp(service, user, console.link), uds=str(path), **options))
         serving = asyncio.create_task(server.serve())
         begins = asyncio.create_task(started.wait())
         try:
@@ -119,5 +130,6 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             begins.cancel()
             server.should_exit = True
             await asyncio.gather(serving, return_exceptions=True)
+            await console.close()
             for tool, name in list(service.sessions):
                 await service.close(tool, name, "the guard was stopped")

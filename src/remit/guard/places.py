@@ -9,7 +9,7 @@ def guard_folder() -> Path:
     return Path(os.environ.get("REMIT_GUARD") or Path.home() / ".remit" / "guard")
 
 
-def store_of(folder: Path) -> Path:
+def guard_store(folder: Path) -> Path:
     """Return the store with the runs of all sessions."""
     return folder / "hub.db"
 
