@@ -148,7 +148,7 @@ class Up:
 
 
 @contextmanager
-def up(*arguments: str, folder: Path) -> Generator[Up]:
+def up(*arguments: str, folder: Path, **variables: str) -> Generator[Up]:
     """Start a command that prints a document once it is up."""
     process = popen(
         [REMIT, *arguments],
@@ -157,7 +157,7 @@ def up(*arguments: str, folder: Path) -> Generator[Up]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment(**variables),
     )
     try:
         assert process.stdout is not None

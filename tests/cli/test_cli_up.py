@@ -218,6 +218,17 @@ def test_the_system_can_start_it(world: World, tmp_path: Path) -> None:
     )
 
 
+def test_it_serves_the_guard_of_coding_tools_if_the_team_has_one(world: World, tmp_path: Path) -> None:
+    where = {"REMIT_GUARD": str(tmp_path / "guard")}
+    with up("up", "--json", "--set", "guard.tokens=50_000", folder=world.annas, **where) as running:
+        shown = remit("guard", "status", folder=tmp_path, **where)
+        assert f"The guard runs as process {running.process.pid};" in shown.stdout
+        second = remit("guard", "serve", folder=tmp_path, **where)
+        assert second.returncode == 1
+        assert f"the guard already runs, as process {running.process.pid}" in second.stderr
+    assert "The guard does not run" in remit("guard", "status", folder=tmp_path, **where).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

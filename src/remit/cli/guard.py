@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +13,7 @@ from remit.cli.options import team_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from remit.guard.settings import GuardSettings
+    from remit.cli.drive.guarding import GuardOrder
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -98,47 +97,50 @@ def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) 
 
 
 @guard.command()
+@click.option("--detach", is_flag=True, help="Start it in the background, and return once it runs.")
+@click.option("--install", "installs", is_flag=True, help="Let the system start it at login: systemd or launchd.")
+@click.option("--print", "prints", is_flag=True, help="With --install: print the file, and change nothing.")
 @team_options
-def serve(team_file: Path | None, overrides: tuple[str, ...]) -> None:
+def serve(detach: bool, installs: bool, prints: bool, team_file: Path | None, overrides: tuple[str, ...]) -> None:
     """Answer the hooks of all tools until Ctrl-C.
 
     The limits are those of `[guard]` in the team file, or the defaults. While it does not run, no sub-agent starts.
+    `remit up` does the same beside its device, if the team file has `[guard]`.
 
     \b
     Example:
       remit guard serve
+      remit guard serve --detach
+      remit guard serve --install
     """
+    if detach and installs:
+        raise click.UsageError("--detach and --install cannot be combined")
+    if prints and not installs:
+        raise click.UsageError("--print needs --install")
     import asyncio
-    import signal
 
-    from remit.cli.teams import current_user
-    from remit.guard.daemon import running_guard
-    from remit.guard.places import guard_folder
+    from remit.cli.drive import guarding, login_service
 
-    settings = _settings(team_file, overrides)
-    folder = guard_folder()
+    order = _order(team_file, overrides)
+    if installs:
+        raise SystemExit(login_service.install(order.service(), prints=prints))
+    if detach:
+        guarding.detach(order)
+    else:
+        asyncio.run(guarding.run_guard(order.settings))
 
-    def ready(socket: Path) -> None:
-        click.echo(f"The guard answers at {socket}.")
-        click.echo(
-            f"At most {settings.tokens:,} tokens for a session, {settings.depth} levels, {settings.at_once} sub-agents "
-            f"at once. At the limit of tokens: {settings.at_limit}.\n"
-            "→ See who started whom: remit guard console, or remit runs tree last --store guard\n"
-            "→ Answer its questions: remit pending list --store guard",
-            err=True,
-        )
-        sys.stdout.flush()
 
-    async def until_told() -> None:
-        told, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, told.set)
-        async with running_guard(folder, lambda _: settings, current_user()) as socket:
-            ready(socket)
-            await told.wait()
+@guard.command()
+def stop() -> None:
+    """Stop the guard: no sub-agent starts any more in the tools that have it.
 
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    asyncio.run(until_told())
+    \b
+    Example:
+      remit guard stop
+    """
+    from remit.cli.drive import guarding
+
+    guarding.stop()
 
 
 @guard.command()
@@ -201,15 +203,15 @@ def status() -> None:
         raise click.exceptions.Exit(1)
 
 
-def _settings(team_file: Path | None, overrides: tuple[str, ...]) -> GuardSettings:
+def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:
+    from remit.cli.drive.guarding import GuardOrder
     from remit.config.load import load_team
     from remit.config.team_search import find_team
     from remit.guard.settings import GuardSettings
 
     found = find_team(team_file)
-    if found is None:
-        if overrides:
-            raise click.UsageError("--set changes a team file, and there is none here; see `remit init`")
-        return GuardSettings()
-    team = load_team(found, overrides=list(overrides), code=False)
-    return GuardSettings() if team.guard is None else team.guard.settings()
+    if found is None and overrides:
+        raise click.UsageError("--set changes a team file, and there is none here; see `remit init`")
+    section = None if found is None else load_team(found, overrides=list(overrides), code=False).guard
+    settings = GuardSettings() if section is None else section.settings()
+    return GuardOrder(settings=settings, team_file=found, overrides=overrides)

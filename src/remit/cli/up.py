@@ -84,9 +84,12 @@ def up(
         if stops:
             raise SystemExit(up_control.stop(order, as_json=as_json))
         if installs:
-            from remit.cli.shared import up_install
+            from remit.cli.drive.login_service import install
+            from remit.config.device import using_device
 
-            raise SystemExit(up_install.install(order, prints=prints))
+            with using_device(team):  # report what is missing before the system tries
+                pass
+            raise SystemExit(install(order.service(), prints=prints))
         raise SystemExit(up_control.detach(order, as_json=as_json))
     from remit.cli.drive import running
     from remit.cli.drive.running import data_only, logging_to

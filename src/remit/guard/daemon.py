@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from remit.guard.console import GuardConsole
+from remit.guard.lock import only_guard
 from remit.guard.places import guard_store, socket_of
 from remit.guard.service import GuardService
 from remit.guard.settings import GuardSettings
@@ -114,22 +115,23 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             await super().startup(sockets)
             started.set()
 
-    async with hub_for(folder, settings("")) as hub:
-        service, console = GuardService(hub, settings), GuardConsole(hub, folder)
-        path = socket_of(folder)
-        options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
-        server = QuietServer(uvicorn.Config(GuardApp(service, user, console.link), uds=str(path), **options))
-        serving = asyncio.create_task(server.serve())
-        begins = asyncio.create_task(started.wait())
-        try:
-            await asyncio.wait({serving, begins}, return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                await serving
-            yield path
-        finally:
-            begins.cancel()
-            server.should_exit = True
-            await asyncio.gather(serving, return_exceptions=True)
-            await console.close()
-            for tool, name in list(service.sessions):
-                await service.close(tool, name, "the guard was stopped")
+    with only_guard(folder):
+        async with hub_for(folder, settings("")) as hub:
+            service, console = GuardService(hub, settings), GuardConsole(hub, folder)
+            path = socket_of(folder)
+            options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
+            server = QuietServer(uvicorn.Config(GuardApp(service, user, console.link), uds=str(path), **options))
+            serving = asyncio.create_task(server.serve())
+            begins = asyncio.create_task(started.wait())
+            try:
+                await asyncio.wait({serving, begins}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    await serving
+                yield path
+            finally:
+                begins.cancel()
+                server.should_exit = True
+                await asyncio.gather(serving, return_exceptions=True)
+                await console.close()
+                for tool, name in list(service.sessions):
+                    await service.close(tool, name, "the guard was stopped")

@@ -1,7 +1,9 @@
 """Starts, shows and stops the process of `remit up`."""
 
 import asyncio
+import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
+from remit.cli.drive.login_service import LoginService
 from remit.cli.drive.running import Data
 from remit.cli.options import same_team
 from remit.cli.places import relative_path
@@ -25,6 +28,7 @@ from remit.server.device_endpoints import OwnDeviceStatus
 from remit.text.terminal import one_line, several_lines
 
 LOG_FILE = "up.log"
+ENVIRONMENT_FILE = "up.env"
 
 # A process that starts imports the agents of the team, and one that stops lets its agents end.
 START_S, STOP_S = 60.0, 60.0
@@ -62,6 +66,20 @@ class UpOrder(Struct, frozen=True, kw_only=True):
         command += [word for each in self.overrides for word in ("--set", each)]
         command += ["--port", str(self.port)] if self.port else []
         return command + ["--verbose"] * self.verbose
+
+    def service(self) -> LoginService:
+        """Return this device as what the system starts at login."""
+        plain = re.sub(r"[^A-Za-z0-9]+", "-", self.team.name).strip("-") or "team"
+        file = self.team.file.absolute()
+        return LoginService(
+            name=f"up-{plain}-{hashlib.sha256(str(file).encode()).hexdigest()[:8]}",
+            title=f"Remit device of {self.team.name}",
+            command=self.command(),
+            folder=file.parent,
+            environment=self.folder / ENVIRONMENT_FILE,
+            log=self.folder / LOG_FILE,
+            typed="remit up --install",
+        )
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ import asyncio
 
 import click
 
+from remit.cli.drive.guarding import guarding_beside
 from remit.cli.drive.running import Data, interrupts
 from remit.cli.places import relative_path
 from remit.cli.shared.sharing import EventPrinter
@@ -26,7 +27,10 @@ async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Da
             told_to_end.set_result(signal)
 
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
-        async with device_here(team, command="up", overrides=overrides, port=port) as here:
+        async with (
+            device_here(team, command="up", overrides=overrides, port=port) as here,
+            guarding_beside(None if team.guard is None else team.guard.settings()),
+        ):
             logging = asyncio.create_task(_log_news(here))
             _announce(team, here, data)
             freeze_loaded()

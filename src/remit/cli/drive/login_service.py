@@ -1,9 +1,7 @@
-"""Lets the system start `remit up`: a user unit of systemd, or an agent of launchd."""
+"""Lets the system start a command of Remit at login: a user unit of systemd, or an agent of launchd."""
 
-import hashlib
 import os
 import plistlib
-import re
 import shutil
 import subprocess
 import sys
@@ -11,22 +9,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
-from remit.cli.shared.up_control import LOG_FILE, UpOrder
 from remit.cli.show.screen import print_text
-from remit.config.device import using_device
 from remit.protocol.errors import Code, RemitError, fault
 
-# Variables for the process, such as the keys of models: neither systemd nor launchd reads those of a shell.
-ENVIRONMENT_FILE = "up.env"
+
+class LoginService(Struct, frozen=True, kw_only=True):
+    """A command that is to run whenever its user is logged in."""
+
+    name: str
+    """What distinguishes it on this machine: `up-shop-1f3c…`."""
+    title: str
+    command: list[str]
+    folder: Path
+    """The working directory."""
+    environment: Path
+    """Variables for the process, such as the keys of models: neither systemd nor launchd reads those of a shell."""
+    log: Path
+    """What launchd writes its errors to; systemd has a journal."""
+    typed: str
+    """The command that installs it, as the user typed it."""
 
 
-def install(order: UpOrder, *, prints: bool) -> int:
-    """Write the file that starts the device at login, and load it; *prints*: only print it."""
-    with using_device(order.team):  # report what is missing before the system tries
-        pass
+def install(service: LoginService, *, prints: bool) -> int:
+    """Write the file that starts it at login, and load it; *prints*: only print it."""
     is_mac = sys.platform == "darwin"
-    path, text = launchd_agent(order) if is_mac else systemd_unit(order)
+    path, text = launchd_agent(service) if is_mac else systemd_unit(service)
     if prints:
         click.echo(f"# {path}", err=True)
         print_text(text)
@@ -36,9 +45,7 @@ def install(order: UpOrder, *, prints: bool) -> int:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         why = f"{path} cannot be written: {error.strerror}"
-        raise RemitError(
-            fault(Code.TEAM_INVALID, why, suggestion="See the file: remit up --install --print")
-        ) from error
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=f"See the file: {service.typed} --print")) from error
     print_text(f"Written: {path}")
     if is_mac:
         load = (["launchctl", "load", "-w", str(path)],)
@@ -48,9 +55,7 @@ def install(order: UpOrder, *, prints: bool) -> int:
         remove = f"systemctl --user disable --now {path.name} && rm {path}"
     code = _load(load)
     if not is_mac:
-        click.echo(
-            f"Variables such as API keys are read from {order.folder / ENVIRONMENT_FILE}, if it exists.", err=True
-        )
+        click.echo(f"Variables such as API keys are read from {service.environment}, if it exists.", err=True)
         click.echo("To run it while you are logged out: loginctl enable-linger", err=True)
     click.echo(f"To remove it: {remove}", err=True)
     return code
@@ -71,33 +76,26 @@ def _load(commands: Sequence[list[str]]) -> int:
     return 0
 
 
-def _name(order: UpOrder) -> str:
-    """Return a name that is different for each team file."""
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", order.team.name).strip("-") or "team"
-    return f"{plain}-{hashlib.sha256(str(order.team.file.absolute()).encode()).hexdigest()[:8]}"
-
-
-def systemd_unit(order: UpOrder) -> tuple[Path, str]:
+def systemd_unit(service: LoginService) -> tuple[Path, str]:
     """Return the path and the text of the user unit."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    command = " ".join(map(_quoted, order.command()))
-    folder = str(order.team.file.absolute().parent).replace("%", "%%")
+    command = " ".join(map(_quoted, service.command))
     text = f"""\
 [Unit]
-Description=Remit device of {order.team.name.replace("%", "%%")}
+Description={service.title.replace("%", "%%")}
 
 [Service]
 ExecStart={command}
-WorkingDirectory={folder}
+WorkingDirectory={str(service.folder.absolute()).replace("%", "%%")}
 Environment={_quoted("PATH=" + os.environ.get("PATH", os.defpath), dollars=False)}
-EnvironmentFile=-{str(order.folder.absolute() / ENVIRONMENT_FILE).replace("%", "%%")}
+EnvironmentFile=-{str(service.environment.absolute()).replace("%", "%%")}
 Restart=on-failure
 RestartSec=2
 
 [Install]
 WantedBy=default.target
 """
-    return home / "systemd" / "user" / f"remit-up-{_name(order)}.service", text
+    return home / "systemd" / "user" / f"remit-{service.name}.service", text
 
 
 def _quoted(word: str, *, dollars: bool = True) -> str:
@@ -106,17 +104,17 @@ def _quoted(word: str, *, dollars: bool = True) -> str:
     return f'"{escaped.replace("$", "$$") if dollars else escaped}"'
 
 
-def launchd_agent(order: UpOrder) -> tuple[Path, str]:
+def launchd_agent(service: LoginService) -> tuple[Path, str]:
     """Return the path and the text of the launchd agent."""
-    label = f"remit.up.{_name(order)}"
+    label = f"remit.{service.name}"
     said = {
         "Label": label,
-        "ProgramArguments": order.command(),
-        "WorkingDirectory": str(order.team.file.absolute().parent),
+        "ProgramArguments": service.command,
+        "WorkingDirectory": str(service.folder.absolute()),
         "EnvironmentVariables": {"PATH": os.environ.get("PATH", os.defpath)},
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
-        "StandardErrorPath": str(order.folder.absolute() / LOG_FILE),
+        "StandardErrorPath": str(service.log.absolute()),
     }
     path = Path.home() / "Library" / "LaunchAgents" / f"{label}.plist"
     return path, plistlib.dumps(said).decode()

@@ -1,0 +1,154 @@
+"""Runs the guard of coding tools in the foreground, starts it in the background, and stops it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from remit.cli.drive.login_service import LoginService
+from remit.cli.teams import current_user
+from remit.guard.daemon import running_guard
+from remit.guard.lock import is_guarded
+from remit.guard.places import guard_folder
+from remit.guard.settings import GuardSettings
+from remit.guard.status import asked
+from remit.protocol.errors import Code, RemitError, fault
+from remit.text.terminal import several_lines
+
+LOG_FILE = "guard.log"
+ENVIRONMENT_FILE = "guard.env"
+START_S, STOP_S = 60.0, 60.0
+_LOOK_S = 0.05
+# The last messages of a process that died are at the end.
+_LAST_WORDS = 2_000
+
+
+class GuardOrder(Struct, frozen=True, kw_only=True):
+    """The guard that is meant, and its options."""
+
+    settings: GuardSettings
+    team_file: Path | None
+    """Where the settings are from; None: they are the defaults."""
+    overrides: tuple[str, ...]
+
+    def command(self) -> list[str]:
+        """Return the command that runs this guard in the foreground."""
+        # -P: files in the working directory cannot shadow modules.
+        command = [sys.executable, "-P", "-m", "remit.cli", "guard", "serve"]
+        command += [] if self.team_file is None else ["--team", str(self.team_file.absolute())]
+        return command + [word for each in self.overrides for word in ("--set", each)]
+
+    def service(self) -> LoginService:
+        """Return this guard as what the system starts at login."""
+        folder = guard_folder()
+        return LoginService(
+            name="guard",
+            title="Remit guard for coding tools",
+            command=self.command(),
+            folder=folder if self.team_file is None else self.team_file.absolute().parent,
+            environment=folder / ENVIRONMENT_FILE,
+            log=folder / LOG_FILE,
+            typed="remit guard serve --install",
+        )
+
+
+@asynccontextmanager
+async def guarding(settings: GuardSettings) -> AsyncGenerator[Path]:
+    """Answer the hooks of this user's tools while the block lasts; yield the socket."""
+    folder = guard_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    async with running_guard(folder, lambda _: settings, current_user()) as socket:
+        yield socket
+
+
+@asynccontextmanager
+async def guarding_beside(settings: GuardSettings | None) -> AsyncGenerator[None]:
+    """Run a guard beside what a process does in the first place, if there is to be one and no other runs."""
+    async with AsyncExitStack() as stack:
+        if settings is not None:
+            try:
+                socket = await stack.enter_async_context(guarding(settings))
+                click.echo(f"The guard of coding tools answers at {socket}.", err=True)
+            except RemitError as error:
+                click.echo(f"The guard of coding tools is not served here: {error.fault.message}.", err=True)
+        yield
+
+
+async def run_guard(settings: GuardSettings) -> None:
+    """Run a guard until it is told to stop."""
+    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    async with guarding(settings) as socket:
+        click.echo(f"The guard answers at {socket}.")
+        click.echo(
+            f"At most {settings.tokens:,} tokens for a session, {settings.depth} levels, {settings.at_once} sub-agents "
+            f"at once. At the limit of tokens: {settings.at_limit}.\n"
+            "→ See who started whom: remit guard console, or remit runs tree last --store guard\n"
+            "→ Answer its questions: remit pending list --store guard",
+            err=True,
+        )
+        sys.stdout.flush()
+        await told.wait()
+
+
+def detach(order: GuardOrder) -> None:
+    """Start a guard in a background process, and return once it answers; what fails before is raised here."""
+    folder = guard_folder()
+    if (running := asked(folder)) is not None:
+        click.echo(f"The guard already runs, as process {running.process}.")
+        return
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = folder / LOG_FILE
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        process = subprocess.Popen(
+            order.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    until = time.monotonic() + START_S
+    while (found := asked(folder)) is None:
+        if process.poll() is not None:
+            said = several_lines(log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:]).strip()
+            raise RemitError(
+                fault(
+                    Code.DELEGATION_FAILED,
+                    f"the process of the guard exited with code {process.returncode}:\n{said}",
+                    suggestion="Run it without --detach to see more.",
+                )
+            )
+        if time.monotonic() > until:
+            process.terminate()
+            raise RemitError(fault(Code.TIMEOUT, "the guard has not started in time", suggestion=f"Its log is {log}"))
+        time.sleep(_LOOK_S)
+    process.returncode = 0  # it outlives this process; prevents Python's warning
+    click.echo(f"The guard runs as process {found.process}.")
+    click.echo(f"Its log is {log}\n→ remit guard status, or remit guard stop", err=True)
+
+
+def stop() -> None:
+    """Stop the guard, and return once it is gone."""
+    folder = guard_folder()
+    running = asked(folder)
+    if running is None:
+        click.echo("The guard does not run.")
+        return
+    os.kill(running.process, signal.SIGTERM)
+    until = time.monotonic() + STOP_S
+    while is_guarded(folder):
+        if time.monotonic() > until:
+            raise RemitError(
+                fault(
+                    Code.TIMEOUT,
+                    f"process {running.process} has not ended in time",
+                    suggestion=f"To end it at once: kill -9 {running.process}",
+                )
+            )
+        time.sleep(_LOOK_S)
+    click.echo(f"Stopped process {running.process}. No sub-agent starts in the tools that have the guard.")

@@ -1,0 +1,42 @@
+"""The guard as a process: in the background, alone, and started by the system."""
+
+from pathlib import Path
+
+from command_line import remit
+
+
+def test_it_runs_in_the_background_once_and_is_stopped(tmp_path: Path) -> None:
+    where = {"REMIT_GUARD": str(tmp_path / "guard")}
+    assert remit("guard", "stop", folder=tmp_path, **where).stdout == "The guard does not run.\n"
+    started = remit("guard", "serve", "--detach", folder=tmp_path, **where)
+    try:
+        assert started.stdout.startswith("The guard runs as process "), started.stderr
+        process = started.stdout.split()[-1].rstrip(".")
+        again = remit("guard", "serve", "--detach", folder=tmp_path, **where)
+        assert again.stdout == f"The guard already runs, as process {process}.\n"
+        second = remit("guard", "serve", folder=tmp_path, **where)
+        assert f"the guard already runs, as process {process}" in second.stderr
+        assert "→ See: remit guard status. To end it: remit guard stop" in second.stderr
+    finally:
+        stopped = remit("guard", "stop", folder=tmp_path, **where)
+    assert stopped.stdout.startswith(f"Stopped process {process}."), stopped.stderr
+    assert "The guard does not run" in remit("guard", "status", folder=tmp_path, **where).stdout
+
+
+def test_what_fails_at_the_start_is_told(tmp_path: Path) -> None:
+    (tmp_path / "guard").mkdir()
+    (tmp_path / "guard" / "hub.db").write_text("this is no store, and never was one")
+    done = remit("guard", "serve", "--detach", folder=tmp_path, REMIT_GUARD=str(tmp_path / "guard"))
+    assert done.returncode == 1
+    assert "the process of the guard exited with code" in done.stderr
+    assert "not a store" in done.stderr or "not a database" in done.stderr
+
+
+def test_the_system_can_start_it(tmp_path: Path) -> None:
+    (tmp_path / "remit.toml").write_text("[guard]\ntokens = 5\n")
+    done = remit("guard", "serve", "--install", "--print", folder=tmp_path, XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert done.stderr == f"# {tmp_path}/config/systemd/user/remit-guard.service\n"
+    assert f'"guard" "serve" "--team" "{tmp_path}/remit.toml"\n' in done.stdout
+    both = remit("guard", "serve", "--install", "--detach", folder=tmp_path)
+    assert "cannot be combined" in both.stderr
+    assert "--print needs --install" in remit("guard", "serve", "--print", folder=tmp_path).stderr
