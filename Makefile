@@ -153,6 +153,7 @@ site-serve: .venv-site/.locked ## Show the site at http://127.0.0.1:8000/, and b
 screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
 	@PYTHONPATH=tests $(BIN)/python docs/console_pictures.py
+	@PYTHONPATH=tests $(BIN)/python docs/guard_picture.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
 	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --extra relay --extra acp --extra a2a --extra postgres --extra nats --quiet $(UPGRADE) --output-file requirements.lock \

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from remit.cli.show.runs_print import replayed
 from remit.cli.show.screen import spell_ms
 from remit.cli.show.tree_lines import in_columns, lines_of, sentence
+from remit.documents.delegation_table import own_usage
 from remit.documents.run_tree import Tree
 from remit.protocol.envelope import Request, Usage
 from remit.protocol.errors import Code, fault
@@ -63,6 +64,21 @@ def test_a_delegation_shows_its_agent_state_time_tokens_and_what_it_says() -> No
         "lead    waiting  2.1 s / 60 s  0 / 50,000  Sort",
         "└─ tag  running    2 s / 30 s   0 / 8,000  2 of 3 [look ×2]",
     ]
+
+
+def test_what_an_agent_reports_of_its_use_counts_for_all_above_it_until_it_ends() -> None:
+    def said(path: str, tokens: int) -> Progress:
+        return Progress(delegation=path, agent="tag", text="", usage=Usage(prompt=tokens))
+
+    told: list[tuple[int, Body]] = [(0, asked()), (0, asked(f"{RUN}.1")), (0, asked(f"{RUN}.1.1"))]
+    told += [(1, said(f"{RUN}.1.1", 30)), (2, said(f"{RUN}.1.1", 50)), (3, said(f"{RUN}.1", 7)), (3, said(RUN, 100))]
+    assert [node.usage.total for node in grown(*told).nodes.values()] == [157, 57, 50]
+    told += [(4, a_response(id=f"{RUN}.1.1", usage=Usage(prompt=60)))]
+    assert [node.usage.total for node in grown(*told).nodes.values()] == [167, 67, 60]
+    told += [(5, said(f"{RUN}.1", 69)), (5, said(f"{RUN}.1.1", 9))]  # 60 of them below it, and a report that came late
+    tree = grown(*told)
+    assert [node.usage.total for node in tree.nodes.values()] == [169, 69, 60]
+    assert [own_usage(node)[0] for node in tree.nodes.values()] == [100, 9, 60]
 
 
 def test_an_ended_delegation_shows_what_it_took_and_its_parent_what_all_below_it_took() -> None:

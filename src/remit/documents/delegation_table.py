@@ -146,8 +146,10 @@ def covered(spans: Sequence[tuple[int, int]]) -> int:
 def own_usage(node: Node) -> tuple[int, int]:
     """Return the prompt and completion tokens that a delegation spent itself.
 
-    What is recorded includes its children. Until it has ended, only what its children reported is known.
+    What is recorded at its end includes its children. Until then, it is what it reported.
     """
+    if node.response is None:
+        return node.own.prompt, node.own.completion
     spent, below = node.usage, node.below
     return max(0, spent.prompt - below.prompt), max(0, spent.completion - below.completion)
 

@@ -62,6 +62,8 @@ class Node:
         """The end of its streamed answer so far."""
         self.below = Usage()
         """The usage of the children that have ended."""
+        self.own = self.so_far = Usage()
+        """What it reported as its own use, and the same with all below it, as far as known."""
         self.pauses = 0
         self.paused_ms = self.paused_since = 0
 
@@ -82,8 +84,8 @@ class Node:
 
     @property
     def usage(self) -> Usage:
-        """The usage of itself and all below; until it has ended, only the reported usage of those below."""
-        return self.response.usage if self.response else self.below
+        """The usage of itself and all below; until it has ended, as far as it was reported."""
+        return self.response.usage if self.response else self.so_far
 
     @property
     def granted(self) -> int | None:
@@ -190,7 +192,11 @@ class Tree:
                 return self._over(self._asked(record, request), response, record.at_ms)
             case Progress() as progress:
                 node = self._node(record, progress.delegation, progress.agent)
-                node.said = progress.text
+                node.said = progress.text or node.said
+                if progress.usage is not None and node.response is None:
+                    own = _without(progress.usage, node.below)
+                    _add(node, _without(own, node.own))
+                    node.own = own
                 return node
             case Delta() as delta:
                 node = self._node(record, delta.delegation, delta.agent)
@@ -252,6 +258,7 @@ class Tree:
         if node.response is not None:
             return node
         self._answered(node, at_ms)
+        _add(node, _without(response.usage, node.so_far))
         node.response = response
         node.using = ""
         self.in_flight.pop(node.path, None)
@@ -323,6 +330,22 @@ class Tree:
             above.pauses -= 1
             if above.pauses == 0:
                 above.paused_ms += at_ms - above.paused_since
+
+
+def _without(usage: Usage, known: Usage) -> Usage:
+    """Return what was used since *known*."""
+    return Usage(
+        prompt=max(0, usage.prompt - known.prompt),
+        completion=max(0, usage.completion - known.completion),
+        estimated=usage.estimated,
+    )
+
+
+def _add(node: Node, usage: Usage) -> None:
+    """Count tokens for a delegation and all above it."""
+    if usage.total:
+        for each in node.lineage():
+            each.so_far += usage
 
 
 def _above(node: Node) -> Iterator[Node]:

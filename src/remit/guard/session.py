@@ -17,6 +17,8 @@ from remit.runtime.brief import Brief
 
 # What is recorded of a task: enough to know it again.
 TASK_CHARACTERS = 4_000
+# Whoever watches sees what an agent used in steps of this share of the limit.
+REPORTED_SHARE = 0.005
 
 _OVER = "The time of this session is over, or it was cancelled. Do not go on; report what you have."
 _NO_TOKENS = "The tokens of this session are spent. Do not go on; report what you have."
@@ -36,6 +38,8 @@ class GuardedAgent:
     """Why it must not go on; empty: it may."""
     counted: dict[str, TokenUse] = field(default_factory=dict[str, TokenUse])
     """What was charged already, by message of the model."""
+    reported: int = 0
+    """The tokens that those who watch were told of."""
 
     @property
     def spent(self) -> TokenUse:
@@ -161,8 +165,16 @@ class GuardedSession:
                 continue
             try:
                 payer.brief.spend(prompt=usage.prompt, completion=usage.completion)
+                self._report(payer)
             except RemitError as error:
                 self._stop(payer, error.fault)
+
+    def _report(self, agent: GuardedAgent) -> None:
+        """Let those who watch see what an agent has used, each time that it is noticeably more."""
+        used = agent.spent.usage(cached=self.settings.cached).total
+        if agent.brief is not None and used - agent.reported >= REPORTED_SHARE * self.settings.tokens:
+            agent.reported = used
+            agent.brief.progress("")
 
     def _stop(self, agent: GuardedAgent, why: Fault) -> None:
         if self.settings.at_limit == "warn":

@@ -87,6 +87,7 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished: tuple[str, ...] = ()  # Parts that are done.
     unfinished: tuple[str, ...] = ()  # Parts that are not.
     plan: StepPlan | None = None  # The steps that it plans.
+    usage: Usage | None = None  # What it and those below it that have ended used so far.
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):

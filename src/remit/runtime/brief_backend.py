@@ -138,6 +138,7 @@ class LocalBriefBackend:
             plan=None
             if plan is None
             else bounded_plan(plan, lambda said: parts.redactor.clean(said, frame.run.sealing)),
+            usage=frame.usage() if frame.used else None,
         )
         if frame.run.told is not None and _was_told(frame.run.told, body):
             return
