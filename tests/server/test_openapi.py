@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from random import randrange
 from typing import Any, cast
 
 import pytest
@@ -27,10 +28,10 @@ OTHERS = ("/mcp", "/a2a/", "/.well-known/")
 # A request that leaves its agent no time (504) or too few tokens (422) is a good one. What is in the envelopes of
 # dialects, their own documents say. An answer to a question makes nothing that could be looked up.
 CONFIG = """
-seed = 7
+seed = {seed}
 hooks = "steering"
 [generation]
-max-examples = 15
+max-examples = {examples}
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "4xx", "504"]
 [checks.positive_data_acceptance]
@@ -145,15 +146,18 @@ def test_everything_that_the_document_refers_to_is_in_it() -> None:
     assert set(re.findall(r'"operationId": "([^"]+)"', json.dumps(made))) == operations
 
 
-@pytest.mark.timeout(1_800)  # a minute on a quiet machine: thousands of requests
+@pytest.mark.hypothesis  # so that `make fuzz` runs it, with more of them
+@pytest.mark.timeout(1_800)  # half a minute on a quiet machine: thousands of requests
 async def test_the_server_does_what_the_document_says_whatever_it_is_sent(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
     """Every operation, with what the document allows and what it does not, also one after the other."""
     # Each of them is also tried with wrong tokens, more often than an address may do that within a minute.
     monkeypatch.setattr(refusals, "FAILURES", 10_000)
+    is_fuzz = pytestconfig.getoption("--fuzz") is not None
+    config = CONFIG.format(seed=randrange(10**6) if is_fuzz else 7, examples=60 if is_fuzz else 6)
     async with serving(serving_hub(hub), OPERATOR, console=True) as server:
-        (tmp_path / "schemathesis.toml").write_text(CONFIG)
+        (tmp_path / "schemathesis.toml").write_text(config)
         (tmp_path / "steering.py").write_text(HOOKS)
         command = ["--config-file", "schemathesis.toml", "run", f"{server.address}/openapi.json"]
         command += ["--header", "Authorization: Bearer ops", "--request-timeout", f"{PATIENCE_S}"]
