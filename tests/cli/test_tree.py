@@ -13,7 +13,7 @@ from remit.cli.show.screen import spell_ms
 from remit.cli.show.tree_lines import in_columns, lines_of, sentence
 from remit.documents.delegation_table import own_usage
 from remit.documents.run_tree import Tree
-from remit.protocol.envelope import Request, Usage
+from remit.protocol.envelope import MODEL, Request, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, SharedStep, ToolUse
@@ -79,6 +79,12 @@ def test_what_an_agent_reports_of_its_use_counts_for_all_above_it_until_it_ends(
     tree = grown(*told)
     assert [node.usage.total for node in tree.nodes.values()] == [169, 69, 60]
     assert [own_usage(node)[0] for node in tree.nodes.values()] == [100, 9, 60]
+
+
+def test_tokens_from_a_cache_that_do_not_count_are_told_apart() -> None:
+    model = {MODEL: {"name": "m", "beside": 1_200}}
+    tree = grown((0, asked()), (5, a_response(id=RUN, usage=Usage(prompt=240), duration_ms=5, metadata=model)))
+    assert drawn(tree, 5) == ["lead  success  5 ms  240  Sort (+1,200 cached)"]
 
 
 def test_an_ended_delegation_shows_what_it_took_and_its_parent_what_all_below_it_took() -> None:

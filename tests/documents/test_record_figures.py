@@ -17,9 +17,9 @@ from remit.documents.figures import (
     Sums,
     Traffic,
     class_of,
-    model_in,
     typical_ms,
 )
+from remit.documents.model_use import ModelUse, model_in
 from remit.protocol.envelope import MODEL, VERSION, Json, Request, Response, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -231,21 +231,26 @@ def test_the_model_is_the_one_that_the_record_names() -> None:
     }
 
 
+def test_what_was_read_from_a_cache_beside_the_usage_is_spent_all_the_same() -> None:
+    book = Book()
+    book.done(request("r", "boss"), 100, 10, metadata={MODEL: {"name": "m", "cached": 20, "beside": 900}})
+    (sums,) = sums_of(book.figures()).values()
+    assert (sums.prompt, sums.cached, sums.total) == (1_000, 920, 110)
+
+
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        ({"name": "m"}, ("m", 0)),
-        ({"name": "m", "cached": 7}, ("m", 7)),
-        ({"name": "m", "cached": -7}, ("m", 0)),
-        ({"name": "m", "cached": "7"}, ("m", 0)),
+        ({"name": "m"}, ModelUse(name="m")),
+        ({"name": "m", "cached": 7, "beside": 3}, ModelUse(name="m", cached=7, beside=3)),
+        ({"name": "m", "cached": -7, "beside": 1.5}, ModelUse(name="m")),
+        ({"name": "m", "cached": "7"}, ModelUse(name="m")),
         ({"name": 1}, None),
         ("m", None),
         (None, None),
     ],
 )
-def test_what_an_agent_says_of_its_model_is_not_trusted_to_be_well_formed(
-    said: Json, found: tuple[str, int] | None
-) -> None:
+def test_what_an_agent_says_of_its_model_is_not_trusted_to_be_well_formed(said: Json, found: ModelUse | None) -> None:
     assert model_in({MODEL: said}) == found
 
 

@@ -1,12 +1,11 @@
 """All delegations of a run in columns: small enough to send ten thousand of them at once."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
 
 from msgspec import Struct
 
+from remit.documents.model_use import ModelUse, model_in
 from remit.documents.run_tree import Node, Tree
-from remit.protocol.envelope import MODEL
 from remit.protocol.lifecycle import Status
 from remit.text.terminal import one_line
 
@@ -160,20 +159,17 @@ def _costs(tree: Tree, cost: CostOf) -> dict[str, tuple[float | None, float | No
     own: dict[str, float | None] = {}
     # Children are called after their parents, so in reverse order each node finds the costs of its children.
     for node in reversed(tree.nodes_in_order()):
-        (model, cached), (prompt, completion) = _model(node), own_usage(node)
-        own[node.path] = cost(node.agent, model, prompt, completion, cached) if prompt or completion else None
+        model, (prompt, completion) = _model(node), own_usage(node)
+        read, cached = prompt + model.beside, model.cached + model.beside
+        own[node.path] = cost(node.agent, model.name, read, completion, cached) if read or completion else None
         parts = [each for each in (own[node.path], *(whole[child.path] for child in node.children)) if each is not None]
         whole[node.path] = sum(parts) if parts else None
     return {path: (own[path], whole[path]) for path in own}
 
 
-def _model(node: Node) -> tuple[str, int]:
-    """Return the model that a delegation was answered with, and the tokens that its provider had cached."""
-    known = node.response.metadata.get(MODEL) if node.response else None
-    if not isinstance(known, dict):
-        return "", 0
-    told = cast("dict[str, Any]", known)
-    return told.get("name", ""), told.get("cached", 0)
+def _model(node: Node) -> ModelUse:
+    """Return the model that a delegation was answered with, as far as it was told."""
+    return (model_in(node.response.metadata) if node.response else None) or ModelUse()
 
 
 def _note(node: Node) -> str:

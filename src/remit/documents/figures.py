@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from remit.protocol.envelope import MODEL, Json, Request, Response
+from remit.documents.model_use import ModelUse, model_in
+from remit.protocol.envelope import Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record, Refusal
 
@@ -166,8 +167,7 @@ class _Open(Struct):
     prompt: int = 0
     completion: int = 0
     """Tokens of the delegations below it that have ended."""
-    model: str = ""
-    cached: int = 0
+    model: ModelUse = ModelUse()
 
 
 class _OpenRun(Struct):
@@ -252,7 +252,7 @@ class RecordFigures:
         if opened is None:
             return
         if len(response.path) <= 1:
-            opened.model, opened.cached = model_in(response.metadata) or (opened.model, opened.cached)
+            opened.model = model_in(response.metadata) or opened.model
         if is_root:
             del self._open[record.run]
             if run.continues:
@@ -266,7 +266,7 @@ class RecordFigures:
     def _count(self, record: Record, opened: _Open, root: Request, response: Response) -> None:
         request, usage, period = opened.request, response.usage, self._period(record.at_ms)
         key = SumKey(
-            request.remit.user, request.target, request.capability or "", opened.model, root.target, root.via or ""
+            request.remit.user, request.target, request.capability or "", opened.model.name, root.target, root.via or ""
         )
         sums = period.sums.get(key)
         if sums is None:
@@ -276,9 +276,9 @@ class RecordFigures:
         prompt, completion = max(0, usage.prompt - opened.prompt), max(0, usage.completion - opened.completion)
         sums.delegations += 1
         sums.runs += request.parent is None
-        sums.prompt += prompt
+        sums.prompt += prompt + opened.model.beside
         sums.completion += completion
-        sums.cached += min(opened.cached, prompt)
+        sums.cached += min(opened.model.cached, prompt) + opened.model.beside
         sums.total += usage.total
         sums.overrun += usage.overrun
         traffic = period.traffic.setdefault(CallsOf(request.origin, request.target, root.target), Traffic())
@@ -353,16 +353,6 @@ class RecordFigures:
             oldest = self.periods.pop(min(self.periods))
             self._sums -= len(oldest.sums)
             self.from_ms = max(self.from_ms, oldest.start_ms + oldest.span_ms)
-
-
-def model_in(metadata: dict[str, Json]) -> tuple[str, int] | None:
-    """Return the model that an answer names in its metadata, and its cached tokens; None if it names none."""
-    match metadata.get(MODEL):
-        case {"name": str(name), **rest}:
-            cached = rest.get("cached")
-            return name, cached if type(cached) is int and cached > 0 else 0
-        case _:
-            return None
 
 
 def _add_to(mine: dict[K, int], more: dict[K, int]) -> None:

@@ -39,8 +39,9 @@ NOBODY = "?"
 
 
 # What an agent tells its hub about its model: `{"name": "openai:gpt-5-mini", "cached": 1200, "calls": […]}`, of which
-# `cached` is the number of prompt tokens that the provider read from its cache, and `calls` has each call with its time
-# and tokens: `{"at_ms": …, "ms": …, "input": …, "output": …, "cached": …, "model": …, "provider": …, "finish": …}`.
+# `cached` is the number of prompt tokens that the provider read from its cache, `beside` the number of those that are
+# not in the usage, because they do not count against a budget, and `calls` has each call with its time and tokens:
+# `{"at_ms": …, "ms": …, "input": …, "output": …, "cached": …, "model": …, "provider": …, "finish": …}`.
 MODEL = "remit.model"
 """The key of a response's metadata under which its model is recorded; nobody else is told."""
 

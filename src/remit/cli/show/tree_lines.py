@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from remit.cli.show.screen import spell_ms
+from remit.documents.model_use import model_in
 from remit.documents.run_tree import Node, Tree
 from remit.documents.runs import DelegationLine
 from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
@@ -189,8 +190,9 @@ def _detail(node: Node) -> str:
     if node.response is not None:
         unfinished = node.response.unfinished
         said = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _wanted(node)
-        placed = handling_in(node.response.metadata)
-        return " ".join(filter(None, (said, f"({one_line(placed)})" if placed else "", used)))
+        placed, model = handling_in(node.response.metadata), model_in(node.response.metadata)
+        cached = f"(+{model.beside:,} cached)" if model and model.beside else ""
+        return " ".join(filter(None, (said, f"({one_line(placed)})" if placed else "", used, cached)))
     if node.question:
         return f"“{one_line(node.question)}”"
     if node.using:
