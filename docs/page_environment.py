@@ -36,6 +36,7 @@ OF_TERMINAL = {
     "EDITOR": "The same, if `VISUAL` is not set.",
     "REMIT_GUARD": "The folder of the guard for coding tools; default: `~/.remit/guard`.",
     "CLAUDE_CONFIG_DIR": "The folder of Claude Code's settings, for `remit guard claude-code`; default: `~/.claude`.",
+    "GEMINI_CLI_HOME": "The folder that has `.gemini`, for `remit guard gemini-cli`; default: your home.",
     "XDG_CONFIG_HOME": "Where `remit up --install` puts the service of systemd; default: `~/.config`.",
 }
 

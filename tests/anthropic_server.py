@@ -14,18 +14,20 @@ INPUT, OUTPUT = 20, 10
 Calls = list[tuple[str, dict[str, Any]]]
 Decide = Callable[[list[str], list[str]], Calls]
 """From what the user and tools said so far, tools to call; none: the model says that it is done."""
+Speaks = Callable[["ScriptedModel"], type[BaseHTTPRequestHandler]]
+"""How requests to a model are read and answered."""
 
 
 class ScriptedModel:
     """Answers requests for messages, and counts those that offer tools."""
 
-    def __init__(self, decide: Decide) -> None:
+    def __init__(self, decide: Decide, speaks: Speaks | None = None) -> None:
         self.answers = 0
         self.told: list[str] = []
         """What tools returned to the model, refusals included."""
         self._decide = decide
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), (speaks or _handler)(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
@@ -45,7 +47,9 @@ class ScriptedModel:
     def answer(self, body: dict[str, Any]) -> Calls:
         if not body.get("tools"):  # a title, for instance
             return []
-        asked, results = _said(body)
+        return self.next_calls(*_said(body))
+
+    def next_calls(self, asked: list[str], results: list[str]) -> Calls:
         with self._lock:
             self.answers += 1
             self.told += [each for each in results if each not in self.told]

@@ -72,6 +72,22 @@ def opencode(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
     _change("opencode", project, for_user, undo=undo, yes=yes)
 
 
+@guard.command("gemini-cli")
+@_install_options
+def gemini_cli(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
+    """Put the guard into Gemini CLI.
+
+    It adds hooks to the settings of Gemini CLI, beside those that are there. The content before is kept, and --undo
+    restores it byte for byte unless you changed the file since. Gemini CLI has one settings file for a project: with
+    --project, do not commit it.
+
+    \b
+    Example:
+      remit guard gemini-cli
+    """
+    _change("gemini-cli", project, for_user, undo=undo, yes=yes)
+
+
 def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) -> None:
     from remit.guard.install import install, is_in, uninstall
     from remit.guard.places import guard_folder

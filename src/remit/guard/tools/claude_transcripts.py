@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from remit.guard.tokens import TokenUse
+from remit.guard.tools.growing_file import GrowingFile
 
 # The tool writes a message 30 to 90 ms after its hooks run.
 PATIENCE_S = 0.5
@@ -20,19 +21,11 @@ class ToolTranscript:
         self.uses: dict[str, TokenUse] = {}
         """The tokens of each message: the last figures count, since a message is written several times."""
         self._tools: set[str] = set()
-        self._offset = 0
+        self._file = GrowingFile(path)
 
     def read(self) -> None:
         """Read what was added; half a line is left for the next time."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                added = file.read()
-        except OSError:  # it is not there yet
-            return
-        whole = added[: added.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
+        for line in self._file.new_lines():
             self._take(line)
 
     async def read_up_to(self, tool_call: str) -> None:
