@@ -55,7 +55,7 @@ async def tell(folder: Path) -> None:
     """Send all of it to a running guard."""
     async with ClientSession("http://guard", connector=UnixConnector(str(socket_of(folder)))) as web:
         for event in events():
-            async with web.post("/hooks/opencode", json=event) as reply:
+            async with web.post("/hooks/opencode", json={"root": "shop", **event}) as reply:
                 await reply.read()
 
 

@@ -31,8 +31,8 @@ async def one_session(socket: Path) -> None:
             {"event": "spawn", "session": "s", "call": "c", "kind": "worker", "title": "Find it", "task": "Find it"},
             {"event": "created", "session": "below", "parent": "s"},
         ):
-            async with web.post("/hooks/opencode", json=event) as reply:
-                assert await reply.json() == {}
+            async with web.post("/hooks/opencode", json={"root": "s", **event}) as reply:
+                assert "refused" not in await reply.json()
 
 
 async def test_without_a_team_the_record_of_the_guard_is_shown(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The events of OpenCode as its plugin sends them, over the socket of a running guard."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from remit.guard.daemon import running_guard
 from remit.guard.install import install, is_in, uninstall
 from remit.guard.settings import GuardSettings
 from remit.guard.tools.known_tools import TOOLS
+from remit.stores.sqlite import SqliteStore
 
 SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
 
@@ -18,29 +21,59 @@ TOOL = TOOLS["opencode"]
 class OpenCode:
     """Sends events as the plugin does; each sub-agent is a session."""
 
-    def __init__(self, web: ClientSession) -> None:
+    def __init__(self, web: ClientSession, parents: dict[str, str] | None = None) -> None:
         self.web = web
+        self.parents = {} if parents is None else parents
+
+    def root(self, session: str) -> str:
+        above = self.parents.get(session)
+        return self.root(above) if above else session
 
     async def tell(self, event: str, session: str, **more: Any) -> dict[str, Any]:
-        async with self.web.post("/hooks/opencode", json={"event": event, "session": session, **more}) as reply:
+        about = {"session": session, "root": self.root(session), "parent": self.parents.get(session, "")}
+        async with self.web.post("/hooks/opencode", json={"event": event, **about, **more}) as reply:
             assert reply.status == 200, await reply.text()
             return await reply.json()
 
+    async def spawn(self, parent: str, call: str, resumes: str = "") -> str | None:
+        """Ask for a sub-agent; return why it may not start."""
+        about = {"kind": "general", "title": f"Start {call}", "task": "Do it", "resumes": resumes}
+        return (await self.tell("spawn", parent, call=call, **about)).get("refused")
+
     async def start(self, parent: str, session: str) -> str | None:
         """Start a sub-agent as a session; return why it may not start."""
-        about = {"kind": "general", "title": f"Start {session}", "task": "Do it"}
-        answer = await self.tell("spawn", parent, call=f"call-{session}", **about)
-        if not answer:
-            await self.tell("created", session, parent=parent)
-        return answer.get("refused")
+        refused = await self.spawn(parent, f"call-{session}")
+        if refused is None:
+            self.parents[session] = parent
+            await self.tell("created", session)
+        return refused
+
+    async def says(self, session: str, message: str) -> dict[str, Any]:
+        """Tell a message of the model with 30 tokens."""
+        return await self.tell("message", session, message=message, tokens={"input": 20, "output": 10})
+
+
+@asynccontextmanager
+async def guarding(folder: Path, parents: dict[str, str] | None = None) -> AsyncGenerator[OpenCode]:
+    async with (
+        running_guard(folder, lambda _: SMALL, "ada") as path,
+        ClientSession("http://guard", connector=UnixConnector(path=str(path))) as web,
+    ):
+        yield OpenCode(web, parents)
+
+
+async def totals(folder: Path) -> list[int]:
+    """Return the tokens of each run, the newest first."""
+    store = SqliteStore(folder / "hub.db", durability="process")
+    await store.open()
+    try:
+        return [run.response.usage.total for run in await store.runs(limit=9) if run.response is not None]
+    finally:
+        await store.close()
 
 
 async def test_sessions_below_a_session_are_its_tree(tmp_path: Path) -> None:
-    async with (
-        running_guard(tmp_path, lambda _: SMALL, "ada") as path,
-        ClientSession("http://guard", connector=UnixConnector(path=str(path))) as web,
-    ):
-        tool = OpenCode(web)
+    async with guarding(tmp_path) as tool:
         await tool.tell("created", "top", directory="/work")
         assert await tool.start("top", "one") is None
         assert await tool.start("one", "two") is None
@@ -48,16 +81,52 @@ async def test_sessions_below_a_session_are_its_tree(tmp_path: Path) -> None:
         use = {"input": 100, "output": 50, "cached": 900}
         await tool.tell("message", "two", message="m1", tokens=use)
         await tool.tell("message", "two", message="m1", tokens=use)  # told again when it ends
-        assert await tool.tell("tool", "two") == {"stopped": ""}
+        assert await tool.tell("call", "two") == {"stopped": ""}
         await tool.tell("message", "two", message="m2", tokens={"input": 900})
-        assert "tokens of this session are spent" in (await tool.tell("tool", "two"))["stopped"]
-        assert await tool.tell("tool", "top") == {"stopped": ""}, "the person goes on"
+        assert "tokens of this session are spent" in (await tool.tell("call", "two"))["stopped"]
+        assert await tool.tell("call", "top") == {"stopped": ""}, "the person goes on"
         await tool.tell("idle", "two")
         await tool.tell("idle", "one")
         assert "TOKEN_BUDGET_EXCEEDED" in str(await tool.start("top", "four"))
         await tool.tell("deleted", "top")
-        async with web.get("/status") as reply:
+        async with tool.web.get("/status") as reply:
             assert (await reply.json())["sessions"] == []
+
+
+async def test_a_guard_that_was_restarted_asks_for_what_was_spent_and_knows_whose_sub_agents_they_are(
+    tmp_path: Path,
+) -> None:
+    async with guarding(tmp_path) as tool:
+        assert await tool.tell("created", "top") == {"is_new": True}
+        assert await tool.start("top", "one") is None
+        assert await tool.says("one", "m1") == {}
+    async with guarding(tmp_path, tool.parents) as tool:
+        assert await tool.says("one", "m2") == {"is_new": True}
+        for message, session in {"m0": "top", "m1": "one", "m2": "one"}.items():
+            assert await tool.says(session, message) == {}
+        assert await tool.start("one", "two") is None
+        await tool.says("two", "m3")
+        await tool.tell("ended", "top")
+        assert await tool.tell("ended", "top") == {}, "it opens nothing"
+    assert await totals(tmp_path) == [30 * 4, 30]
+
+
+async def test_a_sub_agent_that_is_resumed_is_charged_for_what_it_spends_then(tmp_path: Path) -> None:
+    async with guarding(tmp_path) as tool:
+        assert await tool.start("top", "one") is None
+        await tool.tell("idle", "one")
+        assert await tool.spawn("top", "again", resumes="one") is None
+        await tool.tell("message", "one", message="much", tokens={"input": 1_100})
+        assert "are spent" in (await tool.tell("call", "one"))["stopped"]
+
+
+async def test_a_sub_agent_that_the_person_declined_frees_its_place_when_its_caller_is_idle(tmp_path: Path) -> None:
+    async with guarding(tmp_path) as tool:
+        assert await tool.spawn("top", "a") is None
+        assert await tool.spawn("top", "b") is None
+        assert "FAN_OUT_EXCEEDED" in str(await tool.spawn("top", "c"))
+        await tool.tell("idle", "top")
+        assert await tool.start("top", "d") is None
 
 
 def test_the_plugin_is_written_and_removed(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Real OpenCode with a scripted model, under a real guard: `make test-guard`."""
 
 import json
+import signal
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,12 @@ def start(desk: Desk, model: ScriptedModel) -> subprocess.Popen[str]:
         # A kind of sub-agent that may start others.
         "agent": {"worker": {"mode": "subagent", "description": "Works.", "permission": {"task": "allow"}}},
     }
-    (desk.folder / "config" / "opencode" / "opencode.json").write_text(json.dumps(settings))
+    folder = desk.folder / "config" / "opencode"
+    (folder / "opencode.json").write_text(json.dumps(settings))
+    # OpenCode installs a package for plugins, which this one does not need, unless it seems to be there.
+    (folder / "node_modules").mkdir(exist_ok=True)
+    lock = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": OpenCode.tried[-1]}}}}
+    (folder / "package-lock.json").write_text(json.dumps(lock))
     variables = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
     return desk.start([str(OPENCODE), "run", "go"], variables)
 
@@ -119,10 +126,34 @@ def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_o
         return [] if results else [spawn(1)]
 
     with ScriptedModel(busy) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
-        start(desk, model).communicate(timeout=SECONDS)
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "Remit: The tokens of this session are spent." in told
+    assert desk.tokens() == spent(model)
     assert 300 <= spent(model) <= 300 + 4 * (INPUT + OUTPUT)
-    # OpenCode does not tell the tokens of a call that was broken off.
-    assert spent(model) - (INPUT + OUTPUT) <= desk.tokens() <= spent(model)
+
+
+def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_the_same_total(desk: Desk) -> None:
+    with ExitStack() as guards:
+
+        def across(asked: list[str], results: list[str]) -> Calls:
+            if "Do task 0" not in asked[-1]:
+                return [] if "Do task" in asked[-1] or len(results) > 1 else [spawn(len(results))]
+            if not results:  # killed while a sub-agent works, which then wants to start another one
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            if len(results) == 1:
+                guards.enter_context(desk.guard(reserve=100))
+            return [spawn(f"{len(results)} below")] if len(results) < 2 else []
+
+        process = guards.enter_context(desk.guard(reserve=100))
+        with ScriptedModel(across) as model:
+            run(desk, model)
+        assert "0 sessions are open" in desk.remit("guard", "status"), "the tool has ended"
+    refused = "no sub-agent may start. To start it: remit guard serve"
+    assert [refused in each for each in model.told].count(True) == 1
+    assert desk.tokens() == spent(model)
+    assert desk.tree().count("─ worker  success") == 2
 
 
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:

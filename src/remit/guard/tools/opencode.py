@@ -53,9 +53,11 @@ class OpenCode(CodingTool):
 class PluginEvent(Struct, frozen=True, kw_only=True):
     """What the plugin tells; which fields are set depends on `event`."""
 
-    event: Literal["created", "deleted", "idle", "message", "spawn", "tool"]
+    event: Literal["call", "created", "deleted", "ended", "idle", "message", "spawn"]
     session: str
     """A session of OpenCode: each sub-agent has one of its own."""
+    root: str = ""
+    """The session of the user that it belongs to; empty: it is that one."""
     parent: str = ""
     directory: str = ""
     message: str = ""
@@ -64,6 +66,8 @@ class PluginEvent(Struct, frozen=True, kw_only=True):
     kind: str = ""
     title: str = ""
     task: str = ""
+    resumes: str = ""
+    """The session of a sub-agent that is to go on, where no new one is wanted."""
 
 
 class OpenCodeEvents:
@@ -72,43 +76,48 @@ class OpenCodeEvents:
     def __init__(self, service: GuardService, user: str) -> None:
         self._service = service
         self._user = user
-        self._roots: dict[str, str] = {}
-        """The session of the user that each session belongs to."""
         self._calls: dict[str, list[str]] = {}
         """The calls of each session that may start a sub-agent and have not done so, oldest first."""
 
     async def answer(self, event: PluginEvent) -> dict[str, Any]:
-        """Return the answer to one event."""
-        root = self._roots.setdefault(event.session, self._roots.get(event.parent, event.session))
+        """Return the answer to one event; `is_new` asks for all that was spent in the session before."""
+        root = event.root or event.session
+        is_new = not self._service.is_open(TOOL, root)
+        if event.event in ("ended", "deleted") and (is_new or event.session == root):
+            await self._service.close(TOOL, root, event.event)
+            return {}
         task = f"A session in {event.directory or 'OpenCode'}"
         session = await self._service.session(TOOL, root, user=self._user, task=task)
         if isinstance(session, Fault):
             return {"refused": session.message}
+        answer = await self._answer(session, event)
+        return {**answer, "is_new": True} if is_new else answer
+
+    async def _answer(self, session: GuardedSession, event: PluginEvent) -> dict[str, Any]:
         agent = session.agents.get(event.session, session.root)
         match event.event:
             case "created":
-                self._bind(session, event)
+                if calls := self._calls.get(event.parent):
+                    session.bind(calls.pop(0), event.session)
             case "message":
                 session.count(agent, {event.message: event.tokens})
-            case "tool":
+            case "call":
                 return {"stopped": "" if agent is session.root else agent.stopped}
             case "spawn":
                 return await self._spawn(session, agent, event)
-            case "idle":
+            case "idle" | "deleted" | "ended":
                 session.end(event.session, "")
-            case "deleted":
-                session.end(event.session, "deleted")
-                if event.session == root:
-                    await self._service.close(TOOL, root, "deleted")
+                for call in self._calls.pop(event.session, ()):
+                    session.bind(call, call)
+                    session.end(call, "It did not start.")
         return {}
 
     async def _spawn(self, session: GuardedSession, agent: GuardedAgent, event: PluginEvent) -> dict[str, Any]:
         refused = await self._service.spawn(session, agent, event.call, event.kind, event.title, event.task)
         if refused is not None:
             return {"refused": refused}
-        self._calls.setdefault(event.session, []).append(event.call)
+        if event.resumes in session.agents:
+            session.bind(event.call, event.resumes)
+        else:
+            self._calls.setdefault(event.session, []).append(event.call)
         return {}
-
-    def _bind(self, session: GuardedSession, event: PluginEvent) -> None:
-        if calls := self._calls.get(event.parent):
-            session.bind(calls.pop(0), event.session)

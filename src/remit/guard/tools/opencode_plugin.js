@@ -6,7 +6,7 @@ const SILENT = "the guard does not answer, so no sub-agent may start. To start i
 const ANSWER_MS = 3_540_000;
 const METER_MS = 8_000;
 
-async function tell(event, limit) {
+async function send(event, limit) {
   const reply = await fetch("http://guard/hooks/opencode", {
     unix: SOCKET,
     method: "POST",
@@ -22,30 +22,77 @@ function spent({ input = 0, output = 0, reasoning = 0, cache = {} }) {
   return { input: input + (cache.write ?? 0), output: output + reasoning, cached: cache.read ?? 0 };
 }
 
+const isSpent = (info) => info.role === "assistant" && info.tokens && Object.values(spent(info.tokens)).some(Boolean);
+
 export const RemitGuard = async ({ client, directory }) => {
-  const meter = (event) => tell(event, METER_MS).catch(() => ({})); // what only meters never stops the tool
+  const parents = new Map(); // the parent of each session; empty: the session is the user's
+  const roots = new Set(); // sessions of the user that the guard was told of
+  let told = Promise.resolve();
+
+  const parentOf = async (session) => {
+    if (!parents.has(session)) {
+      const { data } = await client.session.get({ path: { id: session } });
+      parents.set(session, data?.parentID ?? "");
+    }
+    return parents.get(session);
+  };
+  const rootOf = async (session) => {
+    const parent = await parentOf(session);
+    return parent ? rootOf(parent) : session;
+  };
+  const tell = async (event, limit) => {
+    const root = await rootOf(event.session);
+    roots.add(root);
+    return send({ directory, root, parent: await parentOf(event.session), ...event }, limit);
+  };
+  const tellMessage = (info) =>
+    tell({ event: "message", session: info.sessionID, message: info.id, tokens: spent(info.tokens) }, METER_MS);
+  // A guard that was started after the session knows nothing of what was spent before.
+  const tellEarlier = async (session) => {
+    const { data: messages } = await client.session.messages({ path: { id: session } });
+    for (const { info } of messages ?? []) if (isSpent(info)) await tellMessage(info);
+    const { data: children } = await client.session.children({ path: { id: session } });
+    for (const { id } of children ?? []) await tellEarlier(id);
+  };
+  // What only meters never stops the tool. It is told in the order in which it happened.
+  const meter = (event) => {
+    const answer = told.then(async () => {
+      const answered = await tell(event, METER_MS);
+      if (answered.is_new) await tellEarlier(await rootOf(event.session));
+      return answered;
+    });
+    told = answer.catch(() => ({}));
+    return told;
+  };
+
   return {
     event: async ({ event }) => {
       const { sessionID: session, info } = event.properties ?? {};
-      if (event.type === "session.created")
-        await meter({ event: "created", session: info.id, parent: info.parentID ?? "", directory });
+      if (event.type === "session.created" || event.type === "session.deleted")
+        parents.set(info.id, info.parentID ?? "");
+      if (event.type === "session.created") await meter({ event: "created", session: info.id });
       else if (event.type === "session.deleted") await meter({ event: "deleted", session: info.id });
       else if (event.type === "session.idle") await meter({ event: "idle", session });
-      else if (event.type === "message.updated" && info.role === "assistant" && info.tokens)
-        await meter({ event: "message", session: info.sessionID, message: info.id, tokens: spent(info.tokens) });
+      else if (event.type === "message.updated" && isSpent(info)) {
+        const tokens = spent(info.tokens);
+        await meter({ event: "message", session: info.sessionID, message: info.id, tokens });
+      }
+    },
+    "chat.params": async ({ sessionID: session }) => {
+      const { stopped } = await meter({ event: "call", session });
+      if (!stopped) return;
+      throw new Error(`Remit: ${stopped}`);
     },
     "tool.execute.before": async ({ tool, sessionID: session, callID: call }, { args }) => {
-      if (tool !== "task") {
-        const { stopped } = await meter({ event: "tool", session });
-        if (!stopped) return;
-        await client.session.abort({ path: { id: session } }).catch(() => {});
-        throw new Error(`Remit: ${stopped}`);
-      }
+      if (tool !== "task") return;
+      await meter({ event: "call", session }); // so that the guard knows what was spent
       const about = { kind: args.subagent_type ?? "general", title: args.description ?? "", task: args.prompt ?? "" };
-      const { refused } = await tell({ event: "spawn", session, call, ...about }, ANSWER_MS).catch(() => ({
-        refused: SILENT,
-      }));
+      const spawn = { event: "spawn", session, call, resumes: args.task_id ?? "", ...about };
+      const { refused } = await tell(spawn, ANSWER_MS).catch(() => ({ refused: SILENT }));
       if (refused) throw new Error(`Remit: ${refused}`);
+    },
+    dispose: async () => {
+      for (const session of roots) await meter({ event: "ended", session });
     },
   };
 };
