@@ -1,5 +1,6 @@
 """The hooks of Gemini CLI as it sends them, over the socket of a running guard."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from remit.guard.settings import GuardSettings
 from remit.guard.tools.gemini_cli import HOOKS, GeminiCli
 from remit.runtime.run_lookup import delegations_of
 from remit.stores.sqlite import SqliteStore
+from waiting import eventually
 
 SMALL = GuardSettings(tokens=1_000, reserve=100, at_once=2, at_limit="stop")
 TOOL = GeminiCli()
@@ -157,6 +159,19 @@ async def test_a_guard_that_was_restarted_knows_what_was_spent_before(tmp_path: 
         assert await tool.spawn("b") is None
         await tool.hook("SessionEnd")
     assert await outcome(tmp_path) == (30 * 3 + 7, {"Do b": 0})
+
+
+async def test_a_guard_that_is_stopped_while_a_person_is_asked_refuses_and_ends(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "guard" / "hub.db", durability="process")
+    connector = UnixConnector(path=str(tmp_path / "guard" / "guard.sock"))
+    async with ClientSession("http://guard", connector=connector) as web:
+        async with guarding(tmp_path, GuardSettings(tokens=10, reserve=100)):
+            await store.open()
+            body = {"session_id": "s-1", "hook_event_name": "BeforeTool", "tool_input": given("Do a")}
+            asking = asyncio.create_task(web.post("/hooks/gemini-cli", json=body))
+            await eventually(store.pending)
+            await store.close()
+        assert (await asking).status == 503
 
 
 @pytest.mark.parametrize("before", [None, "", "{}", OTHERS])

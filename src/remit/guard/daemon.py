@@ -50,14 +50,27 @@ class GuardApp:
         self._link = link
         self.seen: dict[str, int] = {}
         """How many hooks each tool has sent."""
+        self._answering: set[asyncio.Task[tuple[int, bytes]]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        status, body = await self._answer(scope["method"], scope["path"], await _body(receive))
+        answering = asyncio.create_task(self._answer(scope["method"], scope["path"], await _body(receive)))
+        self._answering.add(answering)
+        try:
+            await asyncio.wait({answering})
+        finally:
+            answering.cancel()
+            self._answering.discard(answering)
+        status, body = (503, b'{"error": "the guard is stopped"}') if answering.cancelled() else answering.result()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    def stop(self) -> None:
+        """Answer hooks that wait for a person, so that the server need not wait: what they ask for does not start."""
+        for answering in self._answering:
+            answering.cancel()
 
     async def _answer(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         if (method, path) == ("GET", "/status"):
@@ -120,7 +133,8 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             service, console = GuardService(hub, settings), GuardConsole(hub, folder)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
-            server = QuietServer(uvicorn.Config(GuardApp(service, user, console.link), uds=str(path), **options))
+            app = GuardApp(service, user, console.link)
+            server = QuietServer(uvicorn.Config(app, uds=str(path), **options))
             serving = asyncio.create_task(server.serve())
             begins = asyncio.create_task(started.wait())
             try:
@@ -130,6 +144,7 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
                 yield path
             finally:
                 begins.cancel()
+                app.stop()
                 server.should_exit = True
                 await asyncio.gather(serving, return_exceptions=True)
                 await console.close()

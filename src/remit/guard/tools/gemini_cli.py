@@ -141,11 +141,11 @@ class GeminiSubagents:
         """Charge what the transcripts of a session tell to those who spent it."""
         for each in (path, *sorted((path.parent / session.name).glob("*.jsonl"))):
             name, transcript = self._transcripts.get(each, ("", GeminiTranscript(each)))
-            transcript.read()
+            uses = transcript.read()
             if each not in self._transcripts and transcript.asked:
                 name = self._writer(transcript.asked) if each != path else ""
                 self._transcripts[each] = name, transcript
-            session.count(session.agents.get(name, session.root), transcript.uses)
+            session.count(session.agents.get(name, session.root), uses)
 
     def _writer(self, asked: str) -> str:
         """Return the sub-agent whose task a text has, and that writes no transcript yet."""

@@ -14,25 +14,25 @@ class GeminiTranscript:
         self.path = path
         self.asked = ""
         """The first text of the user: the task of a sub-agent."""
-        self.uses: dict[str, TokenUse] = {}
-        """The tokens of each message."""
         self._file = GrowingFile(path)
 
-    def read(self) -> None:
-        """Read what was added."""
+    def read(self) -> dict[str, TokenUse]:
+        """Read what was added; return the tokens of each message in it."""
+        uses = dict[str, TokenUse]()
         for entry in self._file.added():
-            self._take(entry)
+            self._take(entry, uses)
+        return uses
 
-    def _take(self, entry: dict[str, Any]) -> None:
+    def _take(self, entry: dict[str, Any], uses: dict[str, TokenUse]) -> None:
         # A line can bring messages again, for instance after history was shortened.
         again: Any = table(entry.get("$set")).get("messages")
         for each in cast("list[object]", again) if isinstance(again, list) else ():
-            self._take(table(each))
+            self._take(table(each), uses)
         match entry.get("type"):
             case "user":
                 self.asked = self.asked or text_of(entry.get("content"))
             case "gemini" if entry.get("tokens"):
-                self.uses[str(entry.get("id"))] = _use(table(entry.get("tokens")))
+                uses[str(entry.get("id"))] = _use(table(entry.get("tokens")))
             case _:
                 pass
 
