@@ -120,6 +120,19 @@ async def test_a_sub_agent_that_is_resumed_is_charged_for_what_it_spends_then(tm
         assert "are spent" in (await tool.tell("call", "one"))["stopped"]
 
 
+async def test_two_plugins_for_the_user_and_for_the_project_count_as_one(tmp_path: Path) -> None:
+    async with guarding(tmp_path) as tool:
+        for _ in range(2):
+            assert await tool.spawn("top", "a") is None
+        assert await tool.spawn("top", "b") is None
+        tool.parents.update(one="top", two="top")
+        for session in ("one", "one", "two", "two"):
+            await tool.tell("created", session)
+        for session in ("one", "two"):
+            await tool.tell("message", session, message="much", tokens={"input": 1_100})
+            assert "are spent" in (await tool.tell("call", session))["stopped"]
+
+
 async def test_a_sub_agent_that_the_person_declined_frees_its_place_when_its_caller_is_idle(tmp_path: Path) -> None:
     async with guarding(tmp_path) as tool:
         assert await tool.spawn("top", "a") is None

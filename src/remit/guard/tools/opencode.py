@@ -97,7 +97,7 @@ class OpenCodeEvents:
         agent = session.agents.get(event.session, session.root)
         match event.event:
             case "created":
-                if calls := self._calls.get(event.parent):
+                if event.session not in session.agents and (calls := self._calls.get(event.parent)):
                     session.bind(calls.pop(0), event.session)
             case "message":
                 session.count(agent, {event.message: event.tokens})
@@ -113,6 +113,8 @@ class OpenCodeEvents:
         return {}
 
     async def _spawn(self, session: GuardedSession, agent: GuardedAgent, event: PluginEvent) -> dict[str, Any]:
+        if event.call in self._calls.get(event.session, ()):  # the plugin is there for the user and for the project
+            return {}
         refused = await self._service.spawn(session, agent, event.call, event.kind, event.title, event.task)
         if refused is not None:
             return {"refused": refused}
