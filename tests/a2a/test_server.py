@@ -16,6 +16,7 @@ from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking, s
 from remit import Answer, Artifact, Ask, Brief, Capability, Facts, Hub, Limits, Rate, Request, Verdict
 from remit.dialects.a2a.extension import EXTENSION
 from remit.policy.verdict import ALLOW
+from remit.testing import ManualClock
 from waiting import PATIENCE_S, eventually
 
 both = pytest.mark.parametrize("binding", BINDINGS)
@@ -704,6 +705,52 @@ async def test_all_who_read_along_hear_the_same_in_the_same_order(hub: Hub, bind
     assert heard[2] == heard[0][:1]
     assert "task" in heard[0][0]
     assert state(heard[0][-1]["statusUpdate"]) == "COMPLETED"
+
+
+@both
+async def test_a_task_at_work_shows_the_last_report(hub: Hub, binding: str) -> None:
+    """Whoever comes later reads in the status what the others have heard before."""
+    go_on = asyncio.Event()
+
+    @hub.agent("reporter")
+    async def report(brief: Brief) -> str:
+        brief.progress("half of it")
+        brief.progress("nearly all of it")
+        await go_on.wait()
+        return "done"
+
+    assert report
+    async with speaking(hub) as server, client_of(server) as session, asyncio.timeout(PATIENCE_S):
+        ask = Caller(session, "reporter", binding)
+        reports: list[Any] = []
+        async for event in ask.stream("SendStreamingMessage", message=message("work")):
+            reports += [event["statusUpdate"]] if "statusUpdate" in event else []
+            if len(reports) == 2:
+                break
+        found = await ask("GetTask", id=reports[-1]["taskId"])
+        again = await anext(ask.stream("SubscribeToTask", id=found["id"]))
+        (listed,) = (await ask("ListTasks", status="TASK_STATE_WORKING"))["tasks"]
+        go_on.set()
+    assert found["status"] == again["task"]["status"] == listed["status"] == reports[-1]["status"]
+    assert found["status"]["message"]["parts"] == [{"text": "nearly all of it"}]
+
+
+@both
+async def test_no_update_is_missed_by_a_subscription_however_late_it_is_committed(
+    make_hub: Callable[..., Hub], binding: str
+) -> None:
+    """The records of this hub bear a time before the subscription, as those do that wait for their commit."""
+    hub = make_hub(clock=ManualClock())
+    sleeper = Sleeper(hub)
+    async with speaking(hub) as server, client_of(server) as session, asyncio.timeout(PATIENCE_S):
+        ask = Caller(session, "sleeper", binding)
+        task = (await ask.send("sleep", returnImmediately=True))["id"]
+        heard: list[Any] = []
+        async for event in ask.stream("SubscribeToTask", id=task):
+            heard.append(event)
+            sleeper.go_on.set()
+    said = [each["statusUpdate"]["status"].get("message") for each in heard if "statusUpdate" in each]
+    assert [each["parts"] for each in said if each] == [[{"text": "awake"}]]
 
 
 async def test_subscribing_works_with_get_and_with_post(hub: Hub) -> None:

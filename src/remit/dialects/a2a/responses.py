@@ -168,6 +168,11 @@ def _said_of(response: Response, state: TaskState) -> str:
     return response.summary
 
 
+def progress_text(progress: Progress, run: str, hidden: Collection[str]) -> str:
+    """Return a progress report in a run as clients read it: only the called agent may use the *hidden* names."""
+    return progress.text if progress.delegation == run else without_names(progress.text, hidden)
+
+
 # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -189,8 +194,8 @@ class Stream:
 
     def _of(self, record: Record) -> Iterable[StreamResponse]:
         match record.body:
-            case Progress(text=text, delegation=delegation) if text:
-                said = text if delegation == self._run else without_names(text, self._hidden)
+            case Progress() as progress if progress.text:
+                said = progress_text(progress, self._run, self._hidden)
                 yield self._stands(TaskState.WORKING, record.at_ms, said)
             case Delta(text=text, delegation=delegation) if delegation == self._run:
                 yield self._piece(text)

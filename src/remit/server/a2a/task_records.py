@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.requests import message_of, unique_id
-from remit.dialects.a2a.responses import TaskPresentation, ended_task, state_of, under_way
+from remit.dialects.a2a.responses import TaskPresentation, ended_task, progress_text, state_of, under_way
 from remit.dialects.a2a.types import (
     AGENT,
     ENDED,
@@ -26,14 +26,16 @@ from remit.dialects.a2a.types import (
 from remit.policy.reception import Sender, there
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError
-from remit.protocol.records import Refusal
+from remit.protocol.records import Kind, Progress, Refusal
 from remit.protocol.submission import Submission
-from remit.runtime.ports import RunState, RunSummary
+from remit.runtime.ports import RecordFilter, RunState, RunSummary
 from remit.server.access import may_see, visible
 from remit.server.bodies import Headers, Receive
 from remit.server.delegations import Delegations
+from remit.text.narration import hidden_names
 
 _OF_TASK = "task:"
+_REPORTS = frozenset({Kind.PROGRESS})
 
 
 class A2aCall(Struct, frozen=True, kw_only=True):
@@ -172,6 +174,14 @@ class TaskRecords:
         """Return the question to a person in a run; empty if there is none."""
         return next((each.text for each in await self._hub.pending() if each.request.run == run), "")
 
+    async def _report(self, run: str) -> tuple[str, int] | None:
+        """Return the last progress report in a run as its client reads it, and when it was made."""
+        page = await self._hub.store.listings.records(RecordFilter(run=run, kinds=_REPORTS), limit=1)
+        for record in page.records:
+            if isinstance(record.body, Progress):
+                return progress_text(record.body, run, hidden_names(self._hub.cards.values())), record.at_ms
+        return None
+
     async def _refused(self, asked: A2aCall, task: str) -> FoundTask:
         """Return a task that was refused, and has no other record."""
         for record in await self._hub.store.records(run=task, limit=1):
@@ -198,8 +208,12 @@ class TaskRecords:
         if response is None and (found.ended or found.state is TaskState.INPUT_REQUIRED):
             response = await self._hub.outcome(found.run)
         if response is None or found.state is not state_of(response):
-            says = "it was cancelled" if found.state is TaskState.CANCELED else found.says
-            return under_way(telling, found.state, found.changed_ms, says=says, history=history)
+            says, at_ms = found.says, found.changed_ms
+            if found.state is TaskState.CANCELED:
+                says = "it was cancelled"
+            elif found.state is TaskState.WORKING and (report := await self._report(found.run)) is not None:
+                says, at_ms = report
+            return under_way(telling, found.state, at_ms, says=says, history=history)
         task = ended_task(telling, response, found.changed_ms, history)
         return task if artifacts else replace(task, artifacts=())
 

@@ -278,13 +278,14 @@ class Tasks:
 
     async def subscribe(self, asked: A2aCall, params: Subscribe) -> Streaming:
         """`SubscribeToTask`: the task in its current state, then its updates."""
-        since_ms = self._wall_ms()
         found = await self._standing.find(asked, params.id)
         if found.ended:
             raise _unsupported(found, "it has ended; get it instead")
         events = self._hub.follow(found.run)
         try:
-            # Updates from here on arrive as events; earlier ones are in the task.
+            # Updates after this record arrive as events; earlier ones are in the task. Their times would not tell:
+            # a record may be made before a subscription, and committed after it.
+            after = await self._hub.store.newest()
             found = await self._standing.find(asked, found.task)
             first = StreamResponse(task=await self._standing.task(asked, found, None))
         except BaseException:
@@ -293,10 +294,10 @@ class Tasks:
         if found.ended:
             events.close()
             return Streaming(first)
-        return Streaming(first, self._updates(asked, found, events, since_ms), events)
+        return Streaming(first, self._updates(asked, found, events, after), events)
 
     async def _updates(
-        self, asked: A2aCall, found: FoundTask, events: Events, since_ms: int
+        self, asked: A2aCall, found: FoundTask, events: Events, after: int
     ) -> AsyncGenerator[list[StreamResponse], None]:
         """Yield the updates of a task until it has ended, also those of the messages that continue it."""
         current = events
@@ -304,9 +305,8 @@ class Tasks:
             run = found.run
             if found.state is not TaskState.INPUT_REQUIRED:
                 stream = self._stream_of(self._standing.telling(asked, found), run)
-                records = follow_records(self._hub, Following(run=run), current)
-                async for said in _new(stream, records, since_ms):
-                    yield said
+                async for records in follow_records(self._hub, Following(run=run, after=after), current):
+                    yield stream.of(records)
                 found = await self._standing.find(asked, found.task)
             silent_s = 0.0
             while found.run == run and found.state is TaskState.INPUT_REQUIRED:
@@ -323,7 +323,7 @@ class Tasks:
                 return
             later = self._hub.follow(found.run)
             current.then(later)
-            current, since_ms = later, 0
+            current, after = later, 0
 
     def _stream_of(self, telling: TaskPresentation, run: str) -> Stream:
         return Stream(telling, run, hidden_names(self._hub.cards.values()))
@@ -410,13 +410,6 @@ async def _stream_responses(
     if not any(map(ends, first)):
         async for records in rest:
             yield stream.of(records)
-
-
-async def _new(
-    stream: Stream, rest: AsyncGenerator[list[Record], None], since_ms: int
-) -> AsyncGenerator[list[StreamResponse], None]:
-    async for records in rest:
-        yield stream.of(each for each in records if each.at_ms >= since_ms or each.kind is Kind.DELTA or ends(each))
 
 
 def _without_secret(config: PushConfig) -> PushConfig:
