@@ -15,6 +15,7 @@ from remit.client.calls import (
     SessionQuery,
     SubmissionOptions,
 )
+from remit.hub.a2a_agents import A2aOptions
 from remit.hub.cards import AgentOptions, RemoteOptions
 from remit.hub.mcp_tools import McpOptions
 from remit.hub.telemetry import TelemetryOptions
@@ -41,7 +42,7 @@ TOPICS = {
         title="Python: the hub",
         intro="A hub holds agents and tools, runs requests and records them: see [Agents](../how-to/agents.md).",
         names="Hub load_team hub_of Limits BreakerSettings Events Exposure PublicAccess SqliteStore Ranked",
-        options=(AskOptions, AgentOptions, RemoteOptions, McpOptions, TelemetryOptions),
+        options=(AskOptions, AgentOptions, RemoteOptions, A2aOptions, McpOptions, TelemetryOptions),
     ),
     "python-agents": Topic(
         title="Python: agents",
@@ -103,6 +104,7 @@ MEANT_AS: Mapping[str, type] = {
     "CallOptions": Call,
     "AgentOptions": AgentCard,
     "RemoteOptions": AgentCard,
+    "A2aOptions": AgentCard,
 }
 # The runtime makes these; programs do not.
 MADE_BY_RUNTIME = ("Brief", "Events")

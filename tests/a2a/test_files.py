@@ -8,6 +8,7 @@ import pytest
 from a2a.types import a2a_pb2 as pb
 from google.protobuf.json_format import ParseDict
 
+from a2a_sdk_server import sdk_agent
 from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking
 from remit import Answer, Artifact, Brief, File, Hub
 from remit.testing import MemoryStore
@@ -142,3 +143,25 @@ async def test_files_travel_from_hub_to_hub_whatever_they_hold() -> None:
             second = await here.ask("far", "Keep these", user="anna", input="all of them", files=files)
     assert seen == [("Keep these", None, tuple(files)), ("Keep these", "all of them", tuple(files))]
     assert (first.files, second.files) == (tuple(files), tuple(files))
+
+
+@both
+async def test_a_message_of_files_alone_has_no_empty_text_beside_them(hub: Hub, binding: str) -> None:
+    seen = keeper(hub)
+    parts = [{"raw": PACKED, "mediaType": "image/png", "filename": "receipt.png"}]
+    async with speaking(hub) as server, client_of(server) as session:
+        found = (await Caller(session, "keeper", binding)("SendMessage", message=message("") | {"parts": parts}))[
+            "task"
+        ]
+    assert seen == [("", None, (PICTURE,))]
+    assert [each["parts"] for each in found["history"]] == [parts]
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_a_peer_gets_files_without_an_empty_text(binding: str) -> None:
+    hub = Hub(name="near", store=MemoryStore())
+    async with sdk_agent(binding) as (url, executor):
+        hub.connect_a2a("sdk", url)
+        async with hub:
+            await hub.ask("sdk", user="anna", files=[PICTURE])
+    assert [part.filename for part in executor.asked[0].parts] == ["receipt.png"]

@@ -631,3 +631,34 @@ async def test_a_tenant_is_named_in_every_call() -> None:
         hub.connect_a2a("helper", url)
         async with hub:
             assert (await hub.ask("helper", "x", user="anna")).unwrap() == "ok"
+
+
+async def test_an_agent_that_could_stream_is_polled_if_that_is_wanted() -> None:
+    async def act(peer: Peer, method: str, _: Any) -> bytes:
+        return peer.result({"task": task("WORKING")} if method == "SendMessage" else task("COMPLETED", "ok"))
+
+    peer = Peer(act, streaming=True)
+    async with peer.listening() as url:
+        hub = Hub(store=MemoryStore())
+        hub.connect_a2a("helper", url, streaming=False)
+        async with hub:
+            assert (await hub.ask("helper", "x", user="anna")).unwrap() == "ok"
+    assert [method for method, _, _ in peer.asked] == ["card", "SendMessage", "GetTask"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"binding": "GRPCS"}, "helper: `GRPCS` is not a binding of A2A; did you mean `GRPC`?"),
+        ({"notify": "hooks.example"}, "helper: `notify` is not a URL: `hooks.example`"),
+    ],
+)
+def test_an_agent_is_not_added_with_an_option_that_is_wrong(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(RemitError, match=re.escape(why)):
+        Hub(store=MemoryStore()).connect_a2a("helper", "https://helper.example", **options)
+
+
+def test_an_agent_has_no_options_that_do_not_exist() -> None:
+    unknown: Any = {"tokn": "x"}
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'tokn'"):
+        Hub(store=MemoryStore()).connect_a2a("helper", "https://helper.example", **unknown)

@@ -17,8 +17,10 @@ from remit import Answer, Brief, Hub
 from remit.dialects.a2a.responses import TaskPresentation
 from remit.dialects.a2a.types import PushConfig
 from remit.server.a2a import push as pushing
+from remit.server.a2a.grpc_server import GrpcListener
 from remit.server.a2a.push import Push
 from remit.testing import MemoryStore
+from remit.transports.a2a.translator import Binding
 from remit.transports.addresses import PUBLIC, OutboundHosts
 from waiting import PATIENCE_S
 
@@ -333,3 +335,31 @@ async def test_another_server_tells_what_one_that_died_has_not(tmp_path: Path, m
 
 
 def _silently(*_: object) -> None: ...
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+@pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
+async def test_an_agent_elsewhere_notifies_where_the_hub_that_asks_it_says(binding: Binding, streaming: bool) -> None:
+    far, near = Hub(name="far", store=MemoryStore()), Hub(name="near", store=MemoryStore())
+    hook = Hook()
+
+    @far.agent("worker")
+    async def work(brief: Brief) -> Answer:
+        return Answer(None, summary=f"done: {brief.text}")
+
+    assert work
+    async with hook.listening() as url, speaking(far, grpc=GrpcListener()) as server:
+        near.connect_a2a(
+            "far",
+            f"{server.address}/a2a/worker",
+            token="anna-app",
+            binding=binding,
+            streaming=streaming,
+            notify=url,
+            notify_token="s3cret",
+        )
+        async with near, asyncio.timeout(PATIENCE_S):
+            assert (await near.ask("far", "it", user="anna")).ok
+        headers, said = await hook.next()
+    assert headers["x-a2a-notification-token"] == "s3cret"
+    assert said.status_update.status.message.parts[0].text == "done: it"

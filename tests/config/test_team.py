@@ -34,6 +34,7 @@ def test_a_team_that_says_nothing_has_the_limits_of_a_hub_that_says_nothing(tmp_
 def test_everything_that_a_card_holds_can_be_said() -> None:
     own = {"run", "model", "base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history_tokens", "settings"}
     own |= {"peer", "remote", "card", "card_token", "card_keys", "card_hosts", "device", "max_hop_count"}
+    own |= {"card_binding", "card_streaming", "card_notify", "card_notify_token"}
     own |= {"env", "sandbox", "reads", "writes", "network", "structured_answers", "sub_agent_arguments", "route"}
     own |= {"priced_as"}
     # Whether it passes on its caller's authority follows from what it is, a workflow for example.

@@ -100,6 +100,12 @@ CARD = '\n[agents.maps]\ncard = "https://maps.example"\n'
         ),
         (f'{CARD}remote = "x"', "agents.maps.remote: `remote` is for an agent that has a `peer` or a `device`"),
         (f'{CARD}card_token = "$NOT_SET"', "agents.maps.card_token: the environment variable NOT_SET is not set"),
+        (f'{CARD}card_binding = "grpc"', "agents.maps.card_binding: "),
+        (f'{CARD}card_notify_token = "$NOT_SET"', "agents.maps.card_notify_token: the environment variable NOT_SET"),
+        (
+            '[agents.x]\nrun = "shop_code:echo"\ncard_streaming = false',
+            "agents.x.card_streaming: `card_streaming` is for an agent that has a `card`",
+        ),
         (f'{CARD}card_keys = ["x"]', "agents.maps.card_keys: expected a public key"),
         (
             '[agents.x]\nrun = "shop_code:echo"\ncard_token = "$MAPS"',
@@ -190,6 +196,8 @@ async def test_an_agent_with_a_card_is_asked_by_a2a(tmp_path: Path) -> None:
             [agents.shop]
             card = "{server.address}/a2a/echo"
             card_token = "$WEB_TOKEN"
+            card_binding = "HTTP+JSON"
+            card_streaming = false
         """
         team = load_team(written(tmp_path / "near", near), environ=SECRETS)
         async with hub_of(team, environ=SECRETS) as hub:

@@ -23,7 +23,7 @@ from remit.dialects.a2a.parts import AcceptedContent, whole
 from remit.dialects.a2a.replies import TaskTracker
 from remit.dialects.a2a.requests import send, submission
 from remit.dialects.a2a.responses import Stream, TaskPresentation, declines, ended_task, state_of, under_way
-from remit.dialects.a2a.translator import TONGUE, A2aTaskExchange
+from remit.dialects.a2a.translator import TONGUE, A2aTaskExchange, A2aTranslator
 from remit.dialects.a2a.types import (
     ENDED,
     A2aMessage,
@@ -46,6 +46,7 @@ from remit.protocol.files import MAX_FILE_BYTES, File
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
 from remit.protocol.submission import Submission
+from remit.transports.a2a.translator import Binding
 from samples import a_remit, a_request, a_response
 from strategies import json_values, texts
 
@@ -417,6 +418,21 @@ def test_a_card_is_read_as_far_as_it_is_needed() -> None:
     raw = {"name": "x", "future": 1, "supportedInterfaces": [interface]}
     card = read_card(encode(raw), "https://x")
     assert (choose(card, "https://x").url, card.extended) == ("https://x/", False)
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+def test_an_agent_is_called_in_the_binding_that_is_wanted_and_streams_only_if_it_may(binding: Binding) -> None:
+    offers = [
+        {"url": f"https://x/{each}", "protocolBinding": each, "protocolVersion": "1.0"}
+        for each in ("GRPC", "HTTP+JSON", "JSONRPC")
+    ]
+    card = encode({"name": "x", "supportedInterfaces": offers, "capabilities": {"streaming": True}})
+    chosen = A2aTranslator(binding=binding, streaming=False).offer(card, "https://x", ())
+    assert (chosen.url, chosen.binding, chosen.streams) == (f"https://x/{binding}", binding, False)
+    assert TONGUE.offer(card, "https://x", ()).binding == "HTTP+JSON"
+    others = [each for each in offers if each["protocolBinding"] != binding]
+    with pytest.raises(RemitError, match=re.escape(f"it offers no {binding} in version 1.0")):
+        A2aTranslator(binding=binding).offer(encode({"name": "x", "supportedInterfaces": others}), "https://x", ())
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,10 @@ _OF_CODE = {
     "isolation",
 }
 _OF_PROCESSES, _OF_SANDBOXES = {"env", "sandbox"}, {"reads", "writes", "network"}
-_OF_CARDS = {"card_token", "card_keys", "card_hosts"}
+_OF_CARDS = {
+    *("card_token", "card_keys", "card_hosts", "card_binding", "card_streaming"),
+    *("card_notify", "card_notify_token"),
+}
 _OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
 
 
@@ -305,7 +308,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     places = [tuple(place.split(".")) for place in _SECRETS.split()]
     said = [(place, getattr(getattr(team, place[0]), place[1], None)) for place in places]
     said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.hosted.items()]
-    said += [(("agents", name, "card_token"), agent.card_token) for name, agent in team.agents.items()]
+    for name, agent in team.agents.items():
+        said += [(("agents", name, key), getattr(agent, key)) for key in ("card_token", "card_notify_token")]
     said += [(("peers", name, "token"), peer.token) for name, peer in team.peers.items()]
     said += [(("clients", name, "token"), client.token) for name, client in team.clients.items()]
     headers = team.telemetry.headers if team.telemetry is not None else {}

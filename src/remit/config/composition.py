@@ -248,10 +248,21 @@ def _connect(
 def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str, environ: Mapping[str, str]) -> None:
     try:
         token = None if agent.card_token is None else secret_of(agent.card_token, environ)
+        told = None if agent.card_notify_token is None else secret_of(agent.card_notify_token, environ)
     except ValueError as error:
         raise team_invalid(str(error)) from error
-    keys = [key.lower() for key in agent.card_keys]
-    hub.connect_a2a(name, card, token=token, keys=keys, hosts=agent.card_hosts, **_elsewhere(team, agent))
+    hub.connect_a2a(
+        name,
+        card,
+        token=token,
+        keys=[key.lower() for key in agent.card_keys],
+        hosts=agent.card_hosts,
+        binding=agent.card_binding,
+        streaming=agent.card_streaming,
+        notify=agent.card_notify,
+        notify_token=told,
+        **_elsewhere(team, agent),
+    )
 
 
 def _device_access(hub: Hub, team: Team, environ: Mapping[str, str]) -> "DeviceAccess":

@@ -1,8 +1,8 @@
 """Builds an agent's card from the options that a program gives, and checks the arguments of a hub.
 
 An option of an agent is declared once for Python programs, in the classes here: `Hub.agent` and `Hub.add` take
-`AgentOptions`, `Hub.connect` and `Hub.connect_a2a` take `RemoteOptions`. An option with the name of a field of
-`AgentCard` reaches the card without further code.
+`AgentOptions`, `Hub.connect` takes `RemoteOptions`. An option with the name of a field of `AgentCard` reaches the card
+without further code.
 """
 
 import os

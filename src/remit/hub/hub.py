@@ -14,6 +14,7 @@ from remit import detectors
 from remit.agents.function import AgentFunction, agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
+from remit.hub.a2a_agents import A2aOptions, a2a_agent
 from remit.hub.blocking import Background
 from remit.hub.blocking import ask as ask_blocking
 from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card, seen_by
@@ -291,39 +292,14 @@ class Hub(OldHubNames, Engine):
             agent = self._mcp.equip(agent)
         super().register(card, agent, close)
 
-    def connect_a2a(
-        self,
-        name: str,
-        card_url: str,
-        *,
-        token: str | None = None,
-        credential: Credential | None = None,
-        keys: Collection[str] = (),
-        hosts: Collection[str] = (),
-        private: bool = False,
-        **options: Unpack[RemoteOptions],
-    ) -> None:
+    def connect_a2a(self, name: str, card_url: str, **options: Unpack[A2aOptions]) -> None:
         """Add an agent that speaks A2A, by the URL of its card; it is asked like any other.
 
         *token* authenticates this hub to it, and *credential* does so for each request. With *keys* one of them must
         have signed the card. The card may refer to its own host and to *hosts*. A host in a private network is
-        accepted only if *hosts* names it, or with *private*. `RemoteOptions` lists the options.
+        accepted only if *hosts* names it, or with *private*. `A2aOptions` lists the options.
         """
-        from remit.dialects.a2a.translator import TONGUE  # most hubs have no remote agents
-        from remit.transports.a2a.agent import A2aAgent
-        from remit.transports.a2a.peer import A2aPeer
-
-        peer = A2aPeer(
-            card_url,
-            TONGUE,
-            token=token,
-            credential=credential,
-            keys=keys,
-            hosts=hosts,
-            private=private,
-            max_bytes=self._parts.limits.max_result_bytes,
-        )
-        self.register(remote_card(name, options), A2aAgent(peer, name), peer.close)
+        self.register(*a2a_agent(name, card_url, options, self._parts.limits.max_result_bytes))
 
     def workflow(
         self,

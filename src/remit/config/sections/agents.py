@@ -29,6 +29,7 @@ from remit.config.values import (
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Confirmation, Rate
 from remit.protocol.remit import Count
 from remit.runtime.brief import HISTORY_TOKENS
+from remit.transports.a2a.translator import Binding
 
 _CARD = AgentCard(name="-")
 _CAPABILITY = Capability(code="-")
@@ -117,6 +118,20 @@ class AgentSection(Section, frozen=True, kw_only=True):
         frozenset[HostName],
         Meta(description="Hosts that the agent card may refer to besides its own; they may be in a private network."),
     ] = frozenset()
+    card_binding: Annotated[
+        Binding | None,
+        Meta(description="How the A2A agent is called (default: the first binding of its card, in JSON before gRPC)."),
+    ] = None
+    card_streaming: Annotated[
+        bool,
+        Meta(description="Whether answers of the A2A agent are streamed if it can; otherwise its tasks are polled."),
+    ] = True
+    card_notify: Annotated[
+        Url | None, Meta(description="A URL that the A2A agent notifies about every task of this hub.")
+    ] = None
+    card_notify_token: Annotated[
+        Secret | None, Meta(description="What the A2A agent sends there as `X-A2A-Notification-Token`.")
+    ] = None
     device: Annotated[
         DeviceName | None,
         Meta(

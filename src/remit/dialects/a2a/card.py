@@ -180,9 +180,16 @@ def read_card(raw: bytes, url: str) -> PeerCard:
     return card
 
 
-def choose(card: PeerCard, url: str) -> Interface:
-    """Return the first supported interface in JSON, else over gRPC; raise a `RemitError` if there is none."""
-    spoken = [each for each in card.supported_interfaces if is_spoken(each.protocol_version)]
+def choose(card: PeerCard, url: str, binding: str | None = None) -> Interface:
+    """Return the first supported interface in JSON, else over gRPC; raise a `RemitError` if there is none.
+
+    With a *binding*, only interfaces in that count.
+    """
+    spoken = [
+        each
+        for each in card.supported_interfaces
+        if is_spoken(each.protocol_version) and binding in (None, each.protocol_binding)
+    ]
     for each in spoken:
         if each.protocol_binding in (JSONRPC, HTTP_JSON):
             if urlsplit(each.url).scheme not in ("http", "https") or not urlsplit(each.url).hostname:
@@ -191,7 +198,8 @@ def choose(card: PeerCard, url: str) -> Interface:
     for each in spoken:
         if each.protocol_binding == GRPC:
             return each
-    raise _unusable(url, f"it offers none of {JSONRPC}, {HTTP_JSON} and {GRPC} in version {VERSION}")
+    offered = f"none of {JSONRPC}, {HTTP_JSON} and {GRPC}" if binding is None else f"no {binding}"
+    raise _unusable(url, f"it offers {offered} in version {VERSION}")
 
 
 Verify = Callable[[str, bytes, bytes], bool]

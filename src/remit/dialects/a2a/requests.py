@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.extension import EXTENSION, RemitWords, as_metadata, claims_of, count, found, said_by, within
 from remit.dialects.a2a.parts import BREAK, content_of, file_part, part_of
-from remit.dialects.a2a.types import USER, A2aMessage, A2aPart, AskedMessage, Configuration, SendMessage
+from remit.dialects.a2a.types import USER, A2aMessage, A2aPart, AskedMessage, Configuration, PushConfig, SendMessage
 from remit.dialects.claims import beyond, bounded, flat, refined
 from remit.protocol.codec import convert, encode, text_of
 from remit.protocol.envelope import Handoff, Json, Request, View
@@ -109,16 +109,27 @@ def message_of(request: Request, *, task: str, context: str) -> A2aMessage:
         context_id=context,
         task_id=task,
         role=USER,
-        parts=(*_parts(request.objective, request.input), *map(file_part, request.files)),
+        parts=_parts(request),
     )
 
 
 # ── to a peer ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def send(request: Request, *, extended: bool, context: str = "", task: str = "", at_once: bool = False) -> SendMessage:
-    """Return the message for a peer; *at_once*: it should answer with the current state of the task, not its end."""
-    parts = _parts(request.objective, request.input)
+def send(
+    request: Request,
+    *,
+    extended: bool,
+    context: str = "",
+    task: str = "",
+    at_once: bool = False,
+    push: PushConfig | None = None,
+) -> SendMessage:
+    """Return the message for a peer.
+
+    With *at_once* it should answer with the current state of the task, not its end; it notifies *push* about the task.
+    """
+    parts = _parts(request)
     if not extended and (beside := _background(request.view, request.handoff)) is not None:
         parts = (beside, *parts)
     message = AskedMessage(
@@ -126,11 +137,13 @@ def send(request: Request, *, extended: bool, context: str = "", task: str = "",
         context_id=context,
         task_id=task,
         role="ROLE_USER",
-        parts=(*parts, *map(file_part, request.files)),
+        parts=parts,
     )
     if extended:
         message = replace(message, extensions=(EXTENSION,), metadata=_extended(request, message))
-    return SendMessage(message=message, configuration=Configuration(return_immediately=at_once))
+    return SendMessage(
+        message=message, configuration=Configuration(return_immediately=at_once, task_push_notification_config=push)
+    )
 
 
 def _extended(request: Request, message: AskedMessage) -> dict[str, Json]:
@@ -145,9 +158,11 @@ def _extended(request: Request, message: AskedMessage) -> dict[str, Json]:
     return {EXTENSION: as_metadata(replace(words, rest=encode(lost).decode() if lost else ""))}
 
 
-def _parts(objective: str, given: Json) -> tuple[A2aPart, ...]:
-    parts = [A2aPart(text=objective)] if objective or given is None else []
-    return tuple(parts) if given is None else (*parts, part_of(given))
+def _parts(request: Request) -> tuple[A2aPart, ...]:
+    said = (A2aPart(text=request.objective),) if request.objective else ()
+    given = () if request.input is None else (part_of(request.input),)
+    # A message has at least one part.
+    return (*said, *given, *map(file_part, request.files)) or (A2aPart(text=""),)
 
 
 def _background(view: View | None, handoff: Handoff | None) -> A2aPart | None:

@@ -15,6 +15,7 @@ from remit.dialects.a2a.types import (
     EXTENSIONS_HEADER,
     VERSION,
     VERSION_HEADER,
+    PushConfig,
     StreamResponse,
     Task,
     TaskState,
@@ -30,9 +31,10 @@ from remit.transports.credentials.keys import is_signed
 class A2aTaskExchange:
     """The messages about one request."""
 
-    def __init__(self, request: Request, *, extended: bool) -> None:
+    def __init__(self, request: Request, *, extended: bool, push: PushConfig | None = None) -> None:
         self._request = request
         self._extended = extended
+        self._push = push
         self._hearing = TaskTracker(request)
 
     @property
@@ -60,7 +62,9 @@ class A2aTaskExchange:
         return self._hearing.state == TaskState.INPUT_REQUIRED
 
     def message(self, *, context: str, task: str, tenant: str, at_once: bool) -> bytes:
-        asked = send(self._request, extended=self._extended, context=context, task=task, at_once=at_once)
+        asked = send(
+            self._request, extended=self._extended, context=context, task=task, at_once=at_once, push=self._push
+        )
         return encode(msgspec.structs.replace(asked, tenant=tenant))
 
     def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
@@ -89,7 +93,18 @@ class A2aTaskExchange:
 
 
 class A2aTranslator:
-    """A2A 1.0."""
+    """A2A 1.0.
+
+    Agents are called in *binding* alone if it is given, and without *streaming* never as a stream. They notify *push*
+    about their tasks.
+    """
+
+    def __init__(
+        self, *, binding: Binding | None = None, streaming: bool = True, push: PushConfig | None = None
+    ) -> None:
+        self._binding: Binding | None = binding
+        self._streaming = streaming
+        self._push = push
 
     def offer(self, card: bytes, url: str, keys: Collection[str]) -> A2aEndpoint:
         known = read_card(card, url)
@@ -97,7 +112,7 @@ class A2aTranslator:
             why = "the agent card is not signed with a trusted key"
             how = "Compare the trusted keys with those that its owner publishes."
             raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how, detail=url))
-        chosen = choose(known, url)
+        chosen = choose(known, url, self._binding)
         headers = {VERSION_HEADER: VERSION}
         if known.extended:
             headers[EXTENSIONS_HEADER] = EXTENSION
@@ -105,13 +120,13 @@ class A2aTranslator:
             url=chosen.url,
             binding=cast("Binding", chosen.protocol_binding),
             tenant=chosen.tenant,
-            streams=bool(known.capabilities.streaming),
+            streams=self._streaming and bool(known.capabilities.streaming),
             extended=known.extended,
             headers=headers,
         )
 
     def talk(self, request: Request, *, extended: bool) -> A2aTaskExchange:
-        return A2aTaskExchange(request, extended=extended)
+        return A2aTaskExchange(request, extended=extended, push=self._push)
 
     def fault(self, status: int, raw: bytes, peer: str) -> Fault:
         try:
