@@ -8,8 +8,10 @@ from aiohttp import ClientSession
 
 from a2a_serving import BINDINGS, Caller, Wrong, message, speaking, state
 from remit import Brief, Hub, Rate, Request
+from remit.server.a2a.grpc_server import GrpcListener
 from remit.server.a2a.guests import PublicAccess
 from remit.testing import MemoryStore
+from remit.transports.a2a.translator import Binding
 from waiting import PATIENCE_S
 
 both = pytest.mark.parametrize("binding", BINDINGS)
@@ -111,3 +113,21 @@ async def test_an_address_is_held_to_its_rate_and_to_so_many_tasks_at_once(hub: 
     assert "1 tasks from your address are at work, and no more may be" in busy.value.error["message"]
     assert "more than 3 messages in 3600 s from your address" in often.value.error["message"]
     assert often.value.reasons["remit"] == "RATE_LIMITED"
+
+
+@pytest.mark.parametrize("bound", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_a_hub_without_a_token_is_a_guest_for_whomever_it_asks(hub: Hub, bound: Binding) -> None:
+    """It uses the extension, whose limits hold here; the user that it names is unknown here."""
+    shop, near = Shop(hub), Hub(name="near", store=MemoryStore())
+    public = PublicAccess(agents=("open",))
+    async with speaking(hub, public=public, grpc=GrpcListener()) as server, asyncio.timeout(PATIENCE_S):
+        near.connect_a2a("shop", f"{server.address}/a2a/open", binding=bound)
+        async with near:
+            answers = [
+                (await near.ask("shop", "tea", user=user, deadline_ms=5_000)).unwrap()
+                for user in ("ada", "bob")
+            ]
+    assert answers == ["heard tea", "heard tea"]
+    (user,) = {request.remit.user for request in shop.asked}
+    assert user.startswith("guest-")
+    assert all(request.remit.time_ms <= 5_000 for request in shop.asked)

@@ -97,10 +97,14 @@ class Guests:
         while len(self._windows) > MOST_ADDRESSES:
             self._windows.popitem(last=False)
 
-    def bounded(self, sent: Submission) -> Submission:
-        """Return a submission within the limits of guests."""
+    def bounded(self, sent: Submission, user: str) -> Submission:
+        """Return a submission within the limits of guests, for the *user* that their address is.
+
+        A hub names the user that it asks for, but without a token it speaks for nobody here.
+        """
         return replace(
             sent,
+            user=user,
             max_tokens=_least(sent.max_tokens, self._access.tokens),
             deadline_ms=_least(sent.deadline_ms, self._access.time_ms),
         )

@@ -189,7 +189,7 @@ class Tasks:
         if self._guests is not None and is_guest(asked.sender):
             (user,) = asked.sender.users or ("",)
             self._guests.admit(user)
-            sent = self._guests.bounded(sent)
+            sent = self._guests.bounded(sent, user)
         if not how.return_immediately:
             sent = asked.in_time(sent)
         found = await self._continued_task(asked, message, sent.id or "") if message.task_id else None
