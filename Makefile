@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons chaos test-kills test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -126,6 +126,9 @@ test-model: .venv-model/.ready ## Run delegations with a real, small model, serv
 
 test-acp: tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP agents and a scripted model
 	@$(BIN)/pytest -q tests/acp_agents
+
+test-itk: $(VENV)/.ready $(VENV)-lock/.ready ## Run the chains of A2A's integration test kit (KIT=folder of a checkout)
+	@$(BIN)/python tests/itk/run_kit.py $(KIT)
 
 test-guard: tests/guard_tools/node_modules/.remit-ready ## Run real coding tools with a scripted model, under the guard
 	@$(BIN)/pytest -q tests/guard_tools

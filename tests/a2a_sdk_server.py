@@ -75,8 +75,15 @@ class Executor(AgentExecutor):
 
 @asynccontextmanager
 async def sdk_agent(binding: str, *, streaming: bool = True) -> AsyncGenerator[tuple[str, Executor]]:
-    """Serve an agent, and yield its address and what it was asked."""
+    """Serve an agent in one binding, and yield its address and what it was asked."""
     executor = Executor()
+    async with sdk_served(executor, binding, streaming=streaming) as url:
+        yield url, executor
+
+
+@asynccontextmanager
+async def sdk_served(executor: AgentExecutor, *bindings: str, streaming: bool = True) -> AsyncGenerator[str]:
+    """Serve an agent in some bindings, and yield its address."""
     card = pb.AgentCard(
         name="sdk",
         description="An agent of the SDK.",
@@ -104,10 +111,11 @@ async def sdk_agent(binding: str, *, streaming: bool = True) -> AsyncGenerator[t
     a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), rpc)  # pyright: ignore[reportUnknownMemberType]
     target = f"127.0.0.1:{rpc.add_insecure_port('127.0.0.1:0')}"
     await rpc.start()
-    at = {"JSONRPC": f"{url}/rpc", "HTTP+JSON": f"{url}/rest", "GRPC": target}[binding]
-    card.supported_interfaces.append(pb.AgentInterface(url=at, protocol_binding=binding, protocol_version="1.0"))
+    at = {"JSONRPC": f"{url}/rpc", "HTTP+JSON": f"{url}/rest", "GRPC": target}
+    for each in bindings:
+        card.supported_interfaces.append(pb.AgentInterface(url=at[each], protocol_binding=each, protocol_version="1.0"))
     try:
-        yield url, executor
+        yield url
     finally:
         await rpc.stop(0)
         server.should_exit = True
