@@ -124,8 +124,7 @@ async def test_a_hub_without_a_token_is_a_guest_for_whomever_it_asks(hub: Hub, b
         near.connect_a2a("shop", f"{server.address}/a2a/open", binding=bound)
         async with near:
             answers = [
-                (await near.ask("shop", "tea", user=user, deadline_ms=5_000)).unwrap()
-                for user in ("ada", "bob")
+                (await near.ask("shop", "tea", user=user, deadline_ms=5_000)).unwrap() for user in ("ada", "bob")
             ]
     assert answers == ["heard tea", "heard tea"]
     (user,) = {request.remit.user for request in shop.asked}
