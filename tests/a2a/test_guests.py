@@ -8,6 +8,7 @@ from aiohttp import ClientSession
 
 from a2a_serving import BINDINGS, Caller, Wrong, message, speaking, state
 from remit import Brief, Hub, Rate, Request
+from remit.dialects.a2a.extension import EXTENSION
 from remit.server.a2a.grpc_server import GrpcListener
 from remit.server.a2a.guests import PublicAccess
 from remit.testing import MemoryStore
@@ -130,3 +131,17 @@ async def test_a_hub_without_a_token_is_a_guest_for_whomever_it_asks(hub: Hub, b
     (user,) = {request.remit.user for request in shop.asked}
     assert user.startswith("guest-")
     assert all(request.remit.time_ms <= 5_000 for request in shop.asked)
+
+
+async def test_hubs_at_two_addresses_that_choose_the_same_id_and_user_get_their_own_answers(hub: Hub) -> None:
+    Shop(hub)
+    said: list[str] = []
+    async with speaking(hub, proxies=["127.0.0.1"], public=PublicAccess(agents=("open",))) as server:
+        for number in (1, 2):
+            headers = {"x-forwarded-for": f"192.0.2.{number}", "a2a-extensions": EXTENSION}
+            named = {"messageId": "same", "extensions": [EXTENSION], "metadata": {EXTENSION: {"user": "ada"}}}
+            async with guest(server, **headers) as session:
+                sent = message(f"text {number}") | named
+                task = (await Caller(session, "open")("SendMessage", message=sent))["task"]
+            said.append(task["artifacts"][0]["parts"][0]["text"])
+    assert said == ["heard text 1", "heard text 2"]
