@@ -35,6 +35,7 @@ OF_TERMINAL = {
     "VISUAL": "The editor for requests and messages that are edited before they go.",
     "EDITOR": "The same, if `VISUAL` is not set.",
     "REMIT_GUARD": "The folder of the guard for coding tools; default: `~/.remit/guard`.",
+    "CODEX_HOME": "The folder of Codex's settings, for `remit guard codex`; default: `~/.codex`.",
     "CLAUDE_CONFIG_DIR": "The folder of Claude Code's settings, for `remit guard claude-code`; default: `~/.claude`.",
     "GEMINI_CLI_HOME": "The folder that has `.gemini`, for `remit guard gemini-cli`; default: your home.",
     "XDG_CONFIG_HOME": "Where `remit up --install` puts the service of systemd; default: `~/.config`.",

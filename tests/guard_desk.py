@@ -25,6 +25,7 @@ class Desk:
         self.variables = {
             "REMIT_GUARD": str(folder / "guard"),
             "CLAUDE_CONFIG_DIR": str(folder / "claude"),
+            "CODEX_HOME": str(folder / "codex"),
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder / "config"),
             "XDG_DATA_HOME": str(folder / "data"),

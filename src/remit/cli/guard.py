@@ -58,6 +58,21 @@ def claude_code(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
     _change("claude-code", project, for_user, undo=undo, yes=yes)
 
 
+@guard.command("codex")
+@_install_options
+def codex(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
+    """Put the guard into Codex.
+
+    It adds hooks to `hooks.json` of Codex, beside those that are there. Codex runs them only when you have trusted
+    them: start it, and choose to trust them. --undo restores the file byte for byte unless you changed it since.
+
+    \b
+    Example:
+      remit guard codex
+    """
+    _change("codex", project, for_user, undo=undo, yes=yes)
+
+
 @guard.command("opencode")
 @_install_options
 def opencode(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
@@ -206,16 +221,22 @@ def status() -> None:
         click.echo("The guard does not run: no sub-agent starts in the tools that have it.\n→ remit guard serve")
     else:
         click.echo(f"The guard runs as process {told.process}; {len(told.sessions)} sessions are open.")
-    places = installed(folder)
+    places, is_whole = installed(folder), told is not None
     for each in places:
         if not is_in(TOOLS[each.tool], Path(each.path), folder):
             click.echo(f"{each.tool}  {each.path}: the guard is gone from it\n→ remit guard {each.tool}")
+            is_whole = False
         else:
             heard = 0 if told is None else told.hooks.get(each.tool, 0)
             click.echo(f"{each.tool}  {each.path}: {heard} events heard since the guard was started")
+            if told is not None and not heard:
+                click.echo(f"→ start a session of {TOOLS[each.tool].title}: if this stays 0, it leaves the guard out")
+            if obstacle := TOOLS[each.tool].obstacle(Path(each.path), folder):
+                click.echo(obstacle)
+                is_whole = False
     if not places:
         click.echo("No tool has it.\n→ remit guard claude-code")
-    if told is None or any(not is_in(TOOLS[each.tool], Path(each.path), folder) for each in places):
+    if not is_whole:
         raise click.exceptions.Exit(1)
 
 

@@ -116,6 +116,8 @@ class GuardedSession:
 
     async def spawn(self, parent: GuardedAgent, request: str, agent: str, title: str, task: str) -> str | None:
         """Ask whether *parent* may start an agent of a kind; return the refusal as a sentence for its model."""
+        if request in self.waiting:  # the guard is in two files of the tool; the answer to the first hook decides
+            return None
         if parent.stopped or parent.brief is None:
             return parent.stopped or _OVER
         refused = await self._agree(agent)

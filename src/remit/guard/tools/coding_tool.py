@@ -40,6 +40,10 @@ class CodingTool(ABC):
     def is_in(self, text: str, folder: Path) -> bool:
         """Return whether a content has all of the guard."""
 
+    def obstacle(self, path: Path, folder: Path) -> str:  # noqa: ARG002 - most tools run what is in their files
+        """Say what keeps the tool from running the guard that a file has, and what to do; empty: nothing known."""
+        return ""
+
     @abstractmethod
     def answering(self, service: GuardService, user: str) -> Answering:
         """Return what answers the events of all sessions."""

@@ -13,8 +13,6 @@ from remit.protocol.errors import Code, RemitError, fault
 # A person may take an hour to answer. The tool goes on without an answer after that, so the script answers before.
 HOOK_S = 3_600
 _ANSWER_S = HOOK_S - 60
-# Hooks that only meter: an answer that is late changes nothing.
-_METER_S = 10
 
 
 class ToolHook(Struct, frozen=True):
@@ -25,6 +23,9 @@ class ToolHook(Struct, frozen=True):
     """The tools of the agent that it is for; empty: it is not about a tool."""
     is_spawn: bool = False
     """Whether nothing may start without an answer."""
+    # An answer that is late changes nothing here.
+    seconds: int = 10
+    """How long the tool waits for a hook that only meters."""
 
 
 def with_hooks(text: str | None, folder: Path, tool: str, hooks: tuple[ToolHook, ...], *, second: int = 1) -> str:
@@ -32,8 +33,9 @@ def with_hooks(text: str | None, folder: Path, tool: str, hooks: tuple[ToolHook,
     settings = without_hooks(settings_of(text), folder)
     entries = cast("dict[str, list[Any]]", settings.setdefault("hooks", {}))
     for hook in hooks:
-        seconds = HOOK_S if hook.is_spawn else _METER_S
-        mode = f"spawn {_ANSWER_S}" if hook.is_spawn else f"meter {_METER_S - 2}"
+        seconds = HOOK_S if hook.is_spawn else hook.seconds
+        # Tools take 2 for a refusal, and go on after anything else: a shell says 127 if the script is gone.
+        mode = f"spawn {_ANSWER_S} || exit 2" if hook.is_spawn else f"meter {hook.seconds - 2}"
         command = f"{shlex.quote(str(script_of(folder)))} {tool} {mode}"
         entry: dict[str, Any] = {"hooks": [{"type": "command", "command": command, "timeout": seconds * second}]}
         entries.setdefault(hook.event, []).append({"matcher": hook.matcher, **entry} if hook.matcher else entry)

@@ -1,0 +1,324 @@
+"""Hooks of Codex: what it tells of a session, and what it is answered."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from remit.guard.places import script_of
+from remit.guard.service import GuardService
+from remit.guard.session import GuardedAgent, GuardedSession
+from remit.guard.tools.codex_rollouts import Rollout, is_spawn, rollouts_of
+from remit.guard.tools.codex_trust import hook_hashes, trusted_hashes
+from remit.guard.tools.coding_tool import Answering, CodingTool
+from remit.guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
+from remit.guard.tools.json_lines import table
+from remit.protocol.errors import Fault
+
+TOOL = "codex"
+SPAWNING = "spawn_agent"
+# A sub-agent of no kind has this one.
+DEFAULT_KIND = "default"
+# How much of a task names it, where the tool has no name for it.
+TITLE_CHARACTERS = 80
+
+_NO_TRANSCRIPT = (
+    "This session keeps no transcript, so that its tokens cannot be counted, and no sub-agent may start. "
+    "Do the task without sub-agents."
+)
+_NOT_ALLOWED = "The guard was not asked whether this sub-agent may start."
+
+
+def _not_ending_in(word: str) -> str:
+    """Return a pattern for names with another end: the patterns of Codex know no negation.
+
+    Capitals count as the end too, since Codex has `Agent` for another name of the tool that starts a sub-agent.
+    """
+    ends = (f"[^{word[place]}{word[place].upper()}]{word[place + 1 :]}" for place in reversed(range(len(word))))
+    return f"({'|'.join(ends)})$"
+
+
+HOOKS = (
+    ToolHook("SessionStart"),
+    ToolHook("UserPromptSubmit"),
+    ToolHook("PreToolUse", f"{SPAWNING}$", is_spawn=True),
+    ToolHook("PreToolUse", _not_ending_in(SPAWNING)),
+    ToolHook("PostToolUse", f"{SPAWNING}$"),
+    ToolHook("SubagentStart"),
+    ToolHook("SubagentStop"),
+    ToolHook("Stop"),
+    # Codex gives this one three seconds at most.
+    ToolHook("SessionEnd", seconds=3),
+)
+
+
+class Codex(CodingTool):
+    """Codex: hooks in a file of its own, which its user has to trust."""
+
+    name = TOOL
+    title = "Codex"
+    tried = ("0.169.0",)
+
+    def path(self, project: Path | None) -> Path:
+        return (_home() if project is None else project / ".codex") / "hooks.json"
+
+    def changes(self, path: Path) -> str:
+        events = ", ".join(dict.fromkeys(hook.event for hook in HOOKS))
+        shared = "" if path.parent == _home() else "\nThe file belongs to the project: whoever has the project gets it."
+        return (
+            f"This adds hooks to {path}: {events}.\nThey ask the guard by curl.{shared}\n"
+            "Codex runs them only when you have trusted them: start `codex`, and choose "
+            "“Trust all and continue”, or type /hooks. Until then it leaves them out without a word."
+        )
+
+    def put_in(self, text: str | None, folder: Path) -> str:
+        return with_hooks(text, folder, TOOL, HOOKS)
+
+    def take_out(self, text: str, folder: Path) -> str | None:
+        return written(without_hooks(settings_of(text), folder))
+
+    def is_in(self, text: str, folder: Path) -> bool:
+        return has_hooks(text, folder, HOOKS)
+
+    def obstacle(self, path: Path, folder: Path) -> str:
+        trusted, script = trusted_hashes(_home() / "config.toml"), str(script_of(folder))
+        ours = [
+            any(trusted.get(f"{each}:{place}") == digest for each in (path, path.resolve()))
+            for command, place, digest in hook_hashes(settings_of(path.read_text(encoding="utf-8")))
+            if script in command
+        ]
+        if all(ours):
+            return ""
+        return (
+            f"Codex leaves out {ours.count(False)} of {len(ours)} hooks, since you have not trusted them as they are\n"
+            "→ start `codex`, and choose “Trust all and continue”, or type /hooks"
+        )
+
+    def answering(self, service: GuardService, user: str) -> Answering:
+        hooks = CodexHooks(service, user)
+        return lambda body: hooks.answer(msgspec.json.decode(body, type=CodexEvent))
+
+
+def _home() -> Path:
+    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+
+
+class CodexEvent(Struct, frozen=True, kw_only=True):
+    """What a hook is told; fields that do not matter here are left out."""
+
+    session_id: str
+    """The thread of the user, in events of its sub-agents too."""
+    hook_event_name: str
+    transcript_path: str | None = None
+    """The rollout of the agent; at its end, that of its parent."""
+    cwd: str = ""
+    prompt: str = ""
+    agent_id: str = ""
+    """The thread of the sub-agent that it is about; empty: the session itself."""
+    agent_transcript_path: str | None = None
+    last_assistant_message: str | None = None
+    tool_name: str = ""
+    tool_use_id: str = ""
+    tool_input: Any = None
+    tool_response: Any = None
+    reason: str = ""
+
+    @property
+    def thread(self) -> str:
+        """The thread that it is about."""
+        return self.agent_id or self.session_id
+
+
+class SpawnCall(Struct, frozen=True, kw_only=True):
+    """A call that may start a sub-agent, by what its thread can be known again."""
+
+    parent: str
+    """The thread that made it."""
+    name: str
+    """The last part of the sub-agent's path; empty in the older form of sub-agents."""
+    task: str
+
+
+class CodexHooks:
+    """Answers the hooks of all sessions of Codex."""
+
+    def __init__(self, service: GuardService, user: str) -> None:
+        self._service = service
+        self._user = user
+        self._rollouts: dict[str, dict[str, Rollout]] = {}
+        """The rollouts of each session, by thread."""
+        self._calls: dict[str, SpawnCall] = {}
+        """The calls that may start a sub-agent and have not done so, oldest first."""
+
+    async def answer(self, event: CodexEvent) -> dict[str, Any]:
+        """Return the answer to one hook."""
+        is_new = not self._service.is_open(TOOL, event.session_id)
+        session = await self._service.session(
+            TOOL, event.session_id, user=self._user, task=event.prompt or f"A session in {event.cwd}"
+        )
+        if isinstance(session, Fault):
+            return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}
+        if is_new:
+            self._take_up(session, event)
+        self._bind(session, event)
+        match event.hook_event_name:
+            case "PreToolUse" if is_spawn(event.tool_name):
+                return await self._spawn(session, event)
+            case "PreToolUse":
+                return self._go_on(session, event)
+            case "PostToolUse":
+                self._started(session, event)
+            case "SubagentStart":
+                return self._start(session, event)
+            case "SubagentStop":
+                self._count(session, event)
+                session.end(event.agent_id, event.last_assistant_message or "")
+            case "SessionEnd":
+                self._count_all(session)
+                self._rollouts.pop(event.session_id, None)
+                await self._service.close(TOOL, event.session_id, event.reason or "ended")
+            case _:
+                self._count(session, event)
+        return {}
+
+    # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _spawn(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
+        rollout = self._rollout(event)
+        if rollout is None:
+            return _denied(_NO_TRANSCRIPT)
+        await rollout.read_up_to(event.tool_use_id)
+        self._count_all(session)
+        given = table(event.tool_input)
+        name, task = str(given.get("task_name") or ""), _task(given)
+        call = event.tool_use_id or uuid4().hex
+        self._calls[call] = SpawnCall(parent=event.thread, name=name, task=task)
+        refused = await self._service.spawn(
+            session,
+            self._agent(session, event),
+            call,
+            str(given.get("agent_type") or DEFAULT_KIND),
+            name or task[:TITLE_CHARACTERS] or "A sub-agent",
+            task,
+        )
+        if refused is None:
+            return {}
+        self._calls.pop(call, None)
+        return _denied(refused)
+
+    def _go_on(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
+        """Let an agent use a tool, unless its tokens or its time are over. A hook cannot end it."""
+        self._count(session, event)
+        agent = self._agent(session, event)
+        return {} if agent is session.root or not agent.stopped else _denied(agent.stopped)
+
+    def _start(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
+        """End a sub-agent before its first call of the model if the guard was not asked for it."""
+        self._count(session, event)
+        if event.agent_id in session.agents or self._waiting(session, self._parent(event)):
+            return {}
+        return {"continue": False, "stopReason": f"Remit: {_NOT_ALLOWED}"}
+
+    def _started(self, session: GuardedSession, event: CodexEvent) -> None:
+        self._count(session, event)
+        self._take_result(session, event.tool_use_id, event.tool_response)
+
+    def _take_result(self, session: GuardedSession, call: str, returned: object) -> None:
+        """Learn from what a call returned which thread it has started, or that it has not started one."""
+        if call not in session.waiting:
+            return
+        try:
+            result = table(json.loads(returned) if isinstance(returned, str) else returned)
+        except ValueError:
+            result = {}
+        if thread := str(result.get("agent_id") or ""):
+            self._calls.pop(call, None)
+            session.bind(call, thread)
+        elif not result.get("task_name"):  # Codex has limits of its own
+            self._calls.pop(call, None)
+            session.bind(call, call)
+            session.end(call, str(returned))
+
+    def _bind(self, session: GuardedSession, event: CodexEvent) -> None:
+        """Find the call that started the thread of an event: by its path, by its task, or else the oldest one."""
+        if not event.agent_id or event.agent_id in session.agents:
+            return
+        waiting = self._waiting(session, self._parent(event))
+        rollout = self._rollout(event)
+        name = "" if rollout is None else rollout.agent_path.rpartition("/")[2]
+        found = [call for call, about in waiting.items() if name and about.name == name]
+        found += [call for call, about in waiting.items() if event.prompt and about.task == event.prompt]
+        if event.hook_event_name != "SubagentStart":  # the next event has the task
+            found += waiting
+        if found:
+            del self._calls[found[0]]
+            session.bind(found[0], event.agent_id)
+
+    def _waiting(self, session: GuardedSession, parent: str) -> dict[str, SpawnCall]:
+        return {
+            call: about for call, about in self._calls.items() if call in session.waiting and about.parent == parent
+        }
+
+    def _parent(self, event: CodexEvent) -> str:
+        rollout = self._rollout(event)
+        if rollout is None:
+            return ""
+        rollout.read()
+        return rollout.parent
+
+    def _agent(self, session: GuardedSession, event: CodexEvent) -> GuardedAgent:
+        return session.agents.get(event.agent_id, session.root)
+
+    def _take_up(self, session: GuardedSession, event: CodexEvent) -> None:
+        """Charge what a session spent before the guard knew it: it was begun without it, or the guard was restarted."""
+        if event.transcript_path is not None:
+            for rollout in rollouts_of(event.session_id, Path(event.transcript_path)):
+                self._rollouts.setdefault(event.session_id, {})[rollout.thread] = rollout
+                session.count(session.root, rollout.uses)
+
+    # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _count(self, session: GuardedSession, event: CodexEvent) -> None:
+        if (rollout := self._rollout(event)) is not None:
+            rollout.read()
+            session.count(self._agent(session, event), rollout.uses)
+
+    def _count_all(self, session: GuardedSession) -> None:
+        """Charge what all threads spent, and end those that were broken off: Codex tells no hook of it."""
+        for thread, rollout in self._rollouts.get(session.name, {}).items():
+            rollout.read()
+            session.count(session.agents.get(thread, session.root), rollout.uses)
+            if rollout.is_over:
+                session.end(thread, rollout.last_message)
+            for call, returned in rollout.returned.items():
+                self._take_result(session, call, returned)
+
+    def _rollout(self, event: CodexEvent) -> Rollout | None:
+        at_end = event.hook_event_name == "SubagentStop"
+        path = event.agent_transcript_path if at_end else event.transcript_path
+        if path is None:
+            return None
+        known = self._rollouts.setdefault(event.session_id, {})
+        return known.setdefault(event.thread, Rollout(Path(path)))
+
+
+def _task(given: dict[str, Any]) -> str:
+    """Return the task of a sub-agent; the older form may have it in parts."""
+    if message := str(given.get("message") or ""):
+        return message
+    items = given.get("items")
+    return json.dumps(items, ensure_ascii=False) if items else ""
+
+
+def _denied(sentence: str) -> dict[str, Any]:
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": f"Remit: {sentence}",
+        }
+    }

@@ -1,0 +1,141 @@
+"""What the rollout files of Codex tell of a thread: its parent, its tokens, and how its calls went."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from remit.guard.tokens import TokenUse
+from remit.guard.tools.json_lines import GrowingFile, count, table
+
+# Codex starts a tool while the model still answers, and writes the tokens when the answer has ended: 20 ms later with a
+# short one. A long one is counted at the next event.
+PATIENCE_S = 0.5
+_POLL_S = 0.01
+_TOTAL = "total"
+
+
+class Rollout:
+    """The rollout file of one thread; a session is a thread, and so is each sub-agent."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.thread = ""
+        """The id of the thread; empty until the first line is there."""
+        self.session = ""
+        """The id of the thread of the user that it belongs to."""
+        self.parent = ""
+        """The id of the thread that started it; empty: a user did."""
+        self.agent_path = ""
+        """The names of the tasks down to this one: `/root/build/tests`; empty in the older form of sub-agents."""
+        self.uses: dict[str, TokenUse] = {}
+        """The tokens of each answer of the model."""
+        self.returned: dict[str, str] = {}
+        """What the calls returned that start a sub-agent, by call."""
+        self.is_over = False
+        """Whether its last turn has ended or was broken off."""
+        self.last_message = ""
+        """What it answered at the end of that turn."""
+        self._file = GrowingFile(path)
+        self._spawns: set[str] = set()
+        self._open: set[str] = set()
+        """Calls of an answer whose tokens are not known yet."""
+        self._known: set[str] = set()
+        self._has_records = False
+
+    def read(self) -> None:
+        """Read what was added."""
+        for entry in self._file.added():
+            payload = table(entry.get("payload"))
+            match entry.get("type"):
+                case "session_meta" if not self.thread:  # a fork has those of its parents below its own
+                    self._begin(payload)
+                case "response_item":
+                    self._take_item(payload)
+                case "token_usage_record" if payload.get("thread_id") == self.thread:
+                    self._has_records = True
+                    self.uses[str(payload.get("response_id"))] = _use(table(payload.get("usage")))
+                    self._settle()
+                case "event_msg":
+                    self._take_event(payload)
+                case _:
+                    pass
+
+    async def read_up_to(self, call: str) -> None:
+        """Read until the tokens of the answer are there that makes a call, or for a moment."""
+        self.read()
+        waited = 0.0
+        while call and call not in self._known and waited < PATIENCE_S:
+            await asyncio.sleep(_POLL_S)
+            waited += _POLL_S
+            self.read()
+
+    def _begin(self, payload: dict[str, Any]) -> None:
+        spawn = table(table(table(payload.get("source")).get("subagent")).get("thread_spawn"))
+        self.thread = str(payload.get("id") or "")
+        self.session = str(payload.get("session_id") or self.thread)
+        self.parent = str(spawn.get("parent_thread_id") or "")
+        self.agent_path = str(spawn.get("agent_path") or "")
+
+    def _take_item(self, payload: dict[str, Any]) -> None:
+        call = str(payload.get("call_id") or "")
+        match payload.get("type"):
+            case "function_call" | "custom_tool_call":
+                self._open.add(call)
+                if is_spawn(str(payload.get("name"))):
+                    self._spawns.add(call)
+            case "function_call_output" if call in self._spawns:
+                self.returned[call] = str(payload.get("output") or "")
+            case _:
+                pass
+
+    def _take_event(self, payload: dict[str, Any]) -> None:
+        match payload.get("type"):
+            case "task_started":
+                self.is_over = False
+            case "task_complete" | "turn_aborted":
+                self.is_over = True
+                self.last_message = str(payload.get("last_agent_message") or "")
+            case "token_count" if not self._has_records and payload.get("info"):
+                # Older versions tell the sum of the thread alone.
+                self.uses[_TOTAL] = _use(table(table(payload["info"]).get("total_token_usage")))
+                self._settle()
+            case _:
+                pass
+
+    def _settle(self) -> None:
+        self._known |= self._open
+        self._open.clear()
+
+
+def is_spawn(tool: str) -> bool:
+    """Return whether a tool starts a sub-agent; its name has the name of its group before it, or not."""
+    return tool.endswith("spawn_agent") and not tool.startswith("mcp__")
+
+
+def rollouts_of(session: str, one: Path) -> Iterator[Rollout]:
+    """Return the rollouts of a session and all of its sub-agents, found beside one of them."""
+    # Folders are years, months and days; a file's name ends with the id of its thread, and ids grow with time.
+    folder = one.parents[3] if len(one.parents) > 3 else one.parent
+    for path in sorted(folder.glob("*/*/*/rollout-*.jsonl")):
+        if path.stem[-36:] >= session and _session_of(path) == session:
+            rollout = Rollout(path)
+            rollout.read()
+            yield rollout
+
+
+def _session_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            about = table(table(json.loads(file.readline())).get("payload"))
+    except (OSError, ValueError):
+        return ""
+    return str(about.get("session_id") or about.get("id") or "")
+
+
+def _use(usage: dict[str, Any]) -> TokenUse:
+    cached = count(usage, "cached_input_tokens")
+    return TokenUse(
+        input=max(0, count(usage, "input_tokens") - cached), output=count(usage, "output_tokens"), cached=cached
+    )
