@@ -213,6 +213,66 @@ async def test_a_sub_agent_that_nobody_asked_for_is_ended_at_its_start(tmp_path:
         await tool.hook("SessionEnd")
 
 
+async def test_a_sub_agent_that_gets_another_task_after_its_end_is_asked_for_as_a_new_one(tmp_path: Path) -> None:
+    def send(number: int, target: str) -> dict[str, Any]:
+        given = {"target": target, "message": "Go on"}
+        return {"tool_name": "collaborationfollowup_task", "tool_use_id": f"send-{number}", "tool_input": given}
+
+    async with guarding(tmp_path) as web:
+        tool = CodexSession(web, tmp_path, named=True)
+        assert await tool.ask(1) is None
+        await tool.begin(1)
+        assert await tool.hook("PreToolUse", **send(0, "task_1")) == {}, "it still runs"
+        tool.says("one", thread(1))
+        await tool.end(1, "done")
+        for number, target in enumerate(("task_1", "/root/task_1"), start=1):
+            assert await tool.hook("PreToolUse", **send(number, target)) == {}
+            tool.says(f"more-{number}", thread(1))
+            await tool.end(1, "done again")
+        assert await tool.hook("PreToolUse", **send(3, "task_1")) == {}
+        await tool.hook("PostToolUse", **send(3, "task_1"), tool_response="live agent path not found")
+        tool.says("late", thread(1))
+        for number in range(30):
+            tool.says(f"much-{number}")
+        answer = await tool.hook("PreToolUse", **send(4, "task_1"))
+        assert "TOKEN_BUDGET_EXCEEDED" in answer["hookSpecificOutput"]["permissionDecisionReason"]
+        unknown = await tool.hook("PreToolUse", **send(5, "task_9"))
+        assert "knows no sub-agent of this name" in unknown["hookSpecificOutput"]["permissionDecisionReason"]
+        await tool.hook("SessionEnd")
+    assert await total(tmp_path) == 30 * (5 + 30)
+    assert [line.split()[2] for line in tree(tmp_path)[1:]] == ["success"] * 4 + ["refused"]
+
+
+async def test_one_that_the_guard_holds_for_ended_starts_no_other(tmp_path: Path) -> None:
+    async with guarding(tmp_path) as web:
+        tool = CodexSession(web, tmp_path)
+        assert await tool.ask(1) is None
+        await tool.begin(1)
+        await tool.end(1, "done")
+        assert str(await tool.ask(2, thread(1))).startswith("Remit: CANCELLED: worker was told to stop")
+        await tool.hook("SessionEnd")
+
+
+async def test_a_thread_that_began_before_the_guard_takes_no_place_of_a_new_one(tmp_path: Path) -> None:
+    async with guarding(tmp_path) as web:
+        tool = CodexSession(web, tmp_path)
+        assert await tool.ask(1) is None
+        await tool.begin(1)
+        tool.says("one", thread(1))
+    async with guarding(tmp_path) as web:
+        tool = CodexSession(web, tmp_path)
+        assert await tool.ask(2) is None
+        shell: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "true"}}
+        assert await tool.hook("PreToolUse", thread(1), **shell) == {}
+        tool.says("more", thread(1))
+        assert await tool.begin(2) == {}
+        tool.says("two", thread(2))
+        await tool.end(1, "done")
+        await tool.end(2, "done")
+        await tool.hook("SessionEnd")
+    assert await total(tmp_path) == 30 * 5
+
+
 async def test_two_hooks_that_ask_for_the_same_start_are_one(tmp_path: Path) -> None:
     async with guarding(tmp_path) as web:
         tool = CodexSession(web, tmp_path)

@@ -138,6 +138,8 @@ class GuardedSession:
         """Note the id that the tool gives a sub-agent that may start; None if nobody allowed it."""
         found = self.waiting.pop(request, None)
         if found is not None:
+            if (earlier := self.agents.get(agent)) is not None:  # it was woken: what it was charged for stays charged
+                found.counted = earlier.counted
             self.agents[agent] = found
         return found
 

@@ -1,7 +1,9 @@
 """Hooks of Codex: what it tells of a session, and what it is answered."""
 
+import asyncio
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +14,7 @@ from msgspec import Struct
 from remit.guard.places import script_of
 from remit.guard.service import GuardService
 from remit.guard.session import GuardedAgent, GuardedSession
-from remit.guard.tools.codex_rollouts import Rollout, is_spawn, rollouts_of
+from remit.guard.tools.codex_rollouts import STARTING, Rollout, is_start, rollouts_of
 from remit.guard.tools.codex_trust import hook_hashes, trusted_hashes
 from remit.guard.tools.coding_tool import Answering, CodingTool
 from remit.guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
@@ -20,7 +22,6 @@ from remit.guard.tools.json_lines import table
 from remit.protocol.errors import Fault
 
 TOOL = "codex"
-SPAWNING = "spawn_agent"
 # A sub-agent of no kind has this one.
 DEFAULT_KIND = "default"
 # How much of a task names it, where the tool has no name for it.
@@ -31,23 +32,17 @@ _NO_TRANSCRIPT = (
     "Do the task without sub-agents."
 )
 _NOT_ALLOWED = "The guard was not asked whether this sub-agent may start."
+_UNKNOWN = "The guard knows no sub-agent of this name."
 
 
-def _not_ending_in(word: str) -> str:
-    """Return a pattern for names with another end: the patterns of Codex know no negation.
-
-    Capitals count as the end too, since Codex has `Agent` for another name of the tool that starts a sub-agent.
-    """
-    ends = (f"[^{word[place]}{word[place].upper()}]{word[place + 1 :]}" for place in reversed(range(len(word))))
-    return f"({'|'.join(ends)})$"
-
+_START = f"({'|'.join(STARTING)})$"
 
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
-    ToolHook("PreToolUse", f"{SPAWNING}$", is_spawn=True),
-    ToolHook("PreToolUse", _not_ending_in(SPAWNING)),
-    ToolHook("PostToolUse", f"{SPAWNING}$"),
+    ToolHook("PreToolUse", _START, is_spawn=True),
+    ToolHook("PreToolUse", "*"),  # patterns know no negation: a start is told twice, and answered once
+    ToolHook("PostToolUse", _START),
     ToolHook("SubagentStart"),
     ToolHook("SubagentStop"),
     ToolHook("Stop"),
@@ -143,31 +138,46 @@ class SpawnCall(Struct, frozen=True, kw_only=True):
     task: str
 
 
+@dataclass(slots=True)
+class ThreadTree:
+    """What is known of the threads of one session."""
+
+    rollouts: dict[str, Rollout] = field(default_factory=dict[str, Rollout])
+    """By thread."""
+    earlier: set[str] = field(default_factory=set[str])
+    """The threads that began before the guard knew the session: what they spend is charged to it."""
+    calls: dict[str, SpawnCall] = field(default_factory=dict[str, SpawnCall])
+    """The calls that may start a sub-agent and have not done so, oldest first."""
+    woken: dict[str, str] = field(default_factory=dict[str, str])
+    """The threads that calls may wake, until it is known whether they did."""
+    answers: dict[str, asyncio.Future[dict[str, Any]]] = field(
+        default_factory=dict[str, asyncio.Future[dict[str, Any]]]
+    )
+    """What calls that start or wake a sub-agent were answered: several hooks may tell of one."""
+
+
 class CodexHooks:
     """Answers the hooks of all sessions of Codex."""
 
     def __init__(self, service: GuardService, user: str) -> None:
         self._service = service
         self._user = user
-        self._rollouts: dict[str, dict[str, Rollout]] = {}
-        """The rollouts of each session, by thread."""
-        self._calls: dict[str, SpawnCall] = {}
-        """The calls that may start a sub-agent and have not done so, oldest first."""
+        self._trees: dict[str, ThreadTree] = {}
 
     async def answer(self, event: CodexEvent) -> dict[str, Any]:
         """Return the answer to one hook."""
-        is_new = not self._service.is_open(TOOL, event.session_id)
         session = await self._service.session(
             TOOL, event.session_id, user=self._user, task=event.prompt or f"A session in {event.cwd}"
         )
         if isinstance(session, Fault):
             return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}
-        if is_new:
+        if event.session_id not in self._trees:
+            self._trees[event.session_id] = ThreadTree()
             self._take_up(session, event)
         self._bind(session, event)
         match event.hook_event_name:
-            case "PreToolUse" if is_spawn(event.tool_name):
-                return await self._spawn(session, event)
+            case "PreToolUse" if is_start(event.tool_name):
+                return await self._ask(session, event)
             case "PreToolUse":
                 return self._go_on(session, event)
             case "PostToolUse":
@@ -179,7 +189,7 @@ class CodexHooks:
                 session.end(event.agent_id, event.last_assistant_message or "")
             case "SessionEnd":
                 self._count_all(session)
-                self._rollouts.pop(event.session_id, None)
+                self._trees.pop(event.session_id, None)
                 await self._service.close(TOOL, event.session_id, event.reason or "ended")
             case _:
                 self._count(session, event)
@@ -187,28 +197,64 @@ class CodexHooks:
 
     # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _spawn(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
+    async def _ask(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
+        call, answers = event.tool_use_id or uuid4().hex, self._trees[session.name].answers
+        if (earlier := answers.get(call)) is not None:
+            return await asyncio.shield(earlier)
+        mine = answers[call] = asyncio.get_running_loop().create_future()
+        try:
+            mine.set_result(await self._decide(session, event, call))
+        finally:
+            mine.cancel()  # if there was no answer
+        return mine.result()
+
+    async def _decide(self, session: GuardedSession, event: CodexEvent, call: str) -> dict[str, Any]:
         rollout = self._rollout(event)
         if rollout is None:
             return _denied(_NO_TRANSCRIPT)
         await rollout.read_up_to(event.tool_use_id)
         self._count_all(session)
         given = table(event.tool_input)
+        if "target" in given:
+            refused = await self._wake(session, event, call, str(given["target"]), _task(given))
+        else:
+            refused = await self._spawn(session, event, call, given)
+        return {} if refused is None else _denied(refused)
+
+    async def _spawn(self, session: GuardedSession, event: CodexEvent, call: str, given: dict[str, Any]) -> str | None:
+        calls = self._trees[session.name].calls
         name, task = str(given.get("task_name") or ""), _task(given)
-        call = event.tool_use_id or uuid4().hex
-        self._calls[call] = SpawnCall(parent=event.thread, name=name, task=task)
-        refused = await self._service.spawn(
-            session,
-            self._agent(session, event),
-            call,
-            str(given.get("agent_type") or DEFAULT_KIND),
-            name or task[:TITLE_CHARACTERS] or "A sub-agent",
-            task,
-        )
+        kind = str(given.get("agent_type") or DEFAULT_KIND)
+        calls[call] = SpawnCall(parent=event.thread, name=name, task=task)
+        title = name or task[:TITLE_CHARACTERS] or "A sub-agent"
+        refused = await self._service.spawn(session, self._agent(session, event), call, kind, title, task)
+        if refused is not None:
+            calls.pop(call, None)
+        return refused
+
+    async def _wake(self, session: GuardedSession, event: CodexEvent, call: str, target: str, task: str) -> str | None:
+        """Ask for a sub-agent that has ended and gets another task as for a new one; one that runs may be told more."""
+        tree, woken = self._trees[session.name], self._rollout_of(event, target)
+        if woken is None:
+            return _UNKNOWN
+        agent = session.agents.get(woken.thread)
+        if agent is None or not agent.ended.is_set():
+            return None
+        title = f"{task[:TITLE_CHARACTERS]} (message {len(tree.answers)})"  # the same words may come twice
+        refused = await self._service.spawn(session, self._agent(session, event), call, agent.kind, title, task)
         if refused is None:
-            return {}
-        self._calls.pop(call, None)
-        return _denied(refused)
+            woken.is_over = False
+            tree.woken[call] = woken.thread
+            session.bind(call, woken.thread)
+        return refused
+
+    def _rollout_of(self, event: CodexEvent, target: str) -> Rollout | None:
+        """Find the thread of a sub-agent by its id, by its path, or by its path below the one that names it."""
+        known = self._trees[event.session_id].rollouts
+        own = known[event.thread].agent_path if event.thread in known else ""
+        paths = (target, f"{own or '/root'}/{target}")
+        found = (each for thread, each in known.items() if thread == target or each.agent_path in paths)
+        return next((each for each in found if each.thread and each.thread != event.session_id), None)
 
     def _go_on(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
         """Let an agent use a tool, unless its tokens or its time are over. A hook cannot end it."""
@@ -229,6 +275,9 @@ class CodexHooks:
 
     def _take_result(self, session: GuardedSession, call: str, returned: object) -> None:
         """Learn from what a call returned which thread it has started, or that it has not started one."""
+        tree = self._trees[session.name]
+        if (woken := tree.woken.pop(call, None)) is not None and returned and "submission_id" not in str(returned):
+            session.end(woken, str(returned))  # Codex does not know it any more
         if call not in session.waiting:
             return
         try:
@@ -236,16 +285,16 @@ class CodexHooks:
         except ValueError:
             result = {}
         if thread := str(result.get("agent_id") or ""):
-            self._calls.pop(call, None)
+            tree.calls.pop(call, None)
             session.bind(call, thread)
         elif not result.get("task_name"):  # Codex has limits of its own
-            self._calls.pop(call, None)
+            tree.calls.pop(call, None)
             session.bind(call, call)
             session.end(call, str(returned))
 
     def _bind(self, session: GuardedSession, event: CodexEvent) -> None:
         """Find the call that started the thread of an event: by its path, by its task, or else the oldest one."""
-        if not event.agent_id or event.agent_id in session.agents:
+        if not event.agent_id or event.agent_id in session.agents.keys() | self._trees[session.name].earlier:
             return
         waiting = self._waiting(session, self._parent(event))
         rollout = self._rollout(event)
@@ -255,13 +304,12 @@ class CodexHooks:
         if event.hook_event_name != "SubagentStart":  # the next event has the task
             found += waiting
         if found:
-            del self._calls[found[0]]
+            del self._trees[session.name].calls[found[0]]
             session.bind(found[0], event.agent_id)
 
     def _waiting(self, session: GuardedSession, parent: str) -> dict[str, SpawnCall]:
-        return {
-            call: about for call, about in self._calls.items() if call in session.waiting and about.parent == parent
-        }
+        calls = self._trees[session.name].calls
+        return {call: about for call, about in calls.items() if call in session.waiting and about.parent == parent}
 
     def _parent(self, event: CodexEvent) -> str:
         rollout = self._rollout(event)
@@ -277,7 +325,8 @@ class CodexHooks:
         """Charge what a session spent before the guard knew it: it was begun without it, or the guard was restarted."""
         if event.transcript_path is not None:
             for rollout in rollouts_of(event.session_id, Path(event.transcript_path)):
-                self._rollouts.setdefault(event.session_id, {})[rollout.thread] = rollout
+                self._trees[session.name].rollouts[rollout.thread] = rollout
+                self._trees[session.name].earlier.add(rollout.thread)
                 session.count(session.root, rollout.uses)
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -289,7 +338,7 @@ class CodexHooks:
 
     def _count_all(self, session: GuardedSession) -> None:
         """Charge what all threads spent, and end those that were broken off: Codex tells no hook of it."""
-        for thread, rollout in self._rollouts.get(session.name, {}).items():
+        for thread, rollout in self._trees[session.name].rollouts.items():
             rollout.read()
             session.count(session.agents.get(thread, session.root), rollout.uses)
             if rollout.is_over:
@@ -302,8 +351,7 @@ class CodexHooks:
         path = event.agent_transcript_path if at_end else event.transcript_path
         if path is None:
             return None
-        known = self._rollouts.setdefault(event.session_id, {})
-        return known.setdefault(event.thread, Rollout(Path(path)))
+        return self._trees[event.session_id].rollouts.setdefault(event.thread, Rollout(Path(path)))
 
 
 def _task(given: dict[str, Any]) -> str:

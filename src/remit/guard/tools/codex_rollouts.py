@@ -13,6 +13,8 @@ from remit.guard.tools.json_lines import GrowingFile, count, table
 # short one. A long one is counted at the next event.
 PATIENCE_S = 0.5
 _POLL_S = 0.01
+# The tools that start a sub-agent, and those that give one its next task, in the older and the newer form.
+STARTING = ("spawn_agent", "send_input", "followup_task")
 _TOTAL = "total"
 
 
@@ -32,13 +34,13 @@ class Rollout:
         self.uses: dict[str, TokenUse] = {}
         """The tokens of each answer of the model."""
         self.returned: dict[str, str] = {}
-        """What the calls returned that start a sub-agent, by call."""
+        """What the calls returned that start or wake a sub-agent, by call."""
         self.is_over = False
         """Whether its last turn has ended or was broken off."""
         self.last_message = ""
         """What it answered at the end of that turn."""
         self._file = GrowingFile(path)
-        self._spawns: set[str] = set()
+        self._starts: set[str] = set()
         self._open: set[str] = set()
         """Calls of an answer whose tokens are not known yet."""
         self._known: set[str] = set()
@@ -83,9 +85,9 @@ class Rollout:
         match payload.get("type"):
             case "function_call" | "custom_tool_call":
                 self._open.add(call)
-                if is_spawn(str(payload.get("name"))):
-                    self._spawns.add(call)
-            case "function_call_output" if call in self._spawns:
+                if is_start(str(payload.get("name"))):
+                    self._starts.add(call)
+            case "function_call_output" if call in self._starts:
                 self.returned[call] = str(payload.get("output") or "")
             case _:
                 pass
@@ -109,9 +111,9 @@ class Rollout:
         self._open.clear()
 
 
-def is_spawn(tool: str) -> bool:
-    """Return whether a tool starts a sub-agent; its name has the name of its group before it, or not."""
-    return tool.endswith("spawn_agent") and not tool.startswith("mcp__")
+def is_start(tool: str) -> bool:
+    """Return whether a tool starts a sub-agent, or may wake one; its name has that of its group before it, or not."""
+    return tool.endswith(STARTING) and not tool.startswith("mcp__")
 
 
 def rollouts_of(session: str, one: Path) -> Iterator[Rollout]:
