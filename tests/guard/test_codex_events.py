@@ -1,6 +1,7 @@
 """The hooks of Codex as it sends them, over the socket of a running guard."""
 
 import json
+import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -313,12 +314,35 @@ def test_undo_leaves_the_file_byte_for_byte_as_it_was(before: str | None, tmp_pa
     assert (path.read_bytes().decode() if path.exists() else None) == before
 
 
+def test_a_start_is_refused_also_if_the_script_is_gone(tmp_path: Path) -> None:
+    path, folder = tmp_path / "hooks.json", tmp_path / "guard"
+    install(Codex(), path, folder)
+    (folder / "hook.sh").unlink()
+    start, other = (group["hooks"][0]["command"] for group in json.loads(path.read_text())["hooks"]["PreToolUse"])
+    asked = subprocess.run(["sh", "-c", start], input=b"{}", capture_output=True, check=False)
+    assert (asked.returncode, b"hook.sh" in asked.stderr) == (2, True), "Codex wants a reason, too"
+    assert subprocess.run(["sh", "-c", other], input=b"{}", capture_output=True, check=False).returncode != 2
+
+
 def test_the_hash_of_a_hook_is_that_of_codex() -> None:
     """As Codex 0.169.0 tells them in `hooks/list` of its app server."""
     hook = {"type": "command", "command": "/root/cdxtest/dump.sh PreToolUse", "timeout": 10}
     found = list(hook_hashes({"hooks": {"PreToolUse": [{"hooks": [hook]}]}}))
     digest = "sha256:20ca9ec25e9ee25a2984b5e4ba0483670f9728b96459ffdc538c10bc9b2c67fa"
     assert found == [("/root/cdxtest/dump.sh PreToolUse", "pre_tool_use:0:0", digest)]
+
+
+def test_the_status_says_that_codex_does_not_trust_a_project(tmp_path: Path) -> None:
+    home = tmp_path / "codex"
+    variables = {"REMIT_GUARD": str(tmp_path / "guard"), "CODEX_HOME": str(home)}
+    done = remit("guard", "codex", "--project", "--yes", folder=tmp_path, **variables)
+    assert f"{tmp_path}/.codex/hooks.json" in done.stdout
+    assert "The file belongs to the project" in done.stdout
+    status = remit("guard", "status", folder=tmp_path, **variables)
+    assert f"Codex leaves out all hooks of {tmp_path}, since you have not trusted it" in status.stdout
+    home.mkdir()
+    (home / "config.toml").write_text(f'[projects."{tmp_path.parent}"]\ntrust_level = "trusted"\n')
+    assert "Codex leaves out 9 of 9 hooks" in remit("guard", "status", folder=tmp_path, **variables).stdout
 
 
 def test_the_status_says_which_hooks_codex_leaves_out(tmp_path: Path) -> None:

@@ -31,13 +31,23 @@ def hook_hashes(settings: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def trusted_hashes(settings: Path) -> dict[str, str]:
     """Return the hashes that the user trusts, by file and place in it, without those of hooks that are turned off."""
-    try:
-        written = tomllib.loads(settings.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    state = table(table(written.get("hooks")).get("state"))
+    state = table(table(_read(settings).get("hooks")).get("state"))
     return {
         key: str(table(about).get("trusted_hash"))
         for key, about in state.items()
         if table(about).get("enabled") is not False
     }
+
+
+def is_trusted(project: Path, settings: Path) -> bool:
+    """Return whether the user trusts a project, or a folder above it: Codex reads no hooks of others."""
+    projects = table(_read(settings).get("projects"))
+    folders = (str(each) for each in (project, *project.parents))
+    return any(table(projects.get(each)).get("trust_level") == "trusted" for each in folders)
+
+
+def _read(settings: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(settings.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
