@@ -286,15 +286,22 @@ async def test_two_hooks_that_ask_for_the_same_start_are_one(tmp_path: Path) -> 
 
 
 async def test_the_sum_of_a_thread_counts_where_a_version_tells_nothing_else(tmp_path: Path) -> None:
+    def answers(tool: CodexSession, number: int, thread: str = ROOT) -> None:
+        usage = {"input_tokens": 25 * number, "cached_input_tokens": 5 * number, "output_tokens": 10 * number}
+        tool.write(thread, "event_msg", {"type": "token_count", "info": {"total_token_usage": usage}})
+
     async with guarding(tmp_path) as web:
         tool = CodexSession(web, tmp_path)
-        for number in (1, 2):
-            usage = {"input_tokens": 25 * number, "cached_input_tokens": 5 * number, "output_tokens": 10 * number}
-            tool.write(ROOT, "event_msg", {"type": "token_count", "info": {"total_token_usage": usage}})
-            await tool.hook("Stop")
+        answers(tool, 1)
+        await tool.hook("Stop")
+        answers(tool, 2)
+        await tool.begin(1)
+        answers(tool, 3, thread(1))
         tool.write(ROOT, "event_msg", {"type": "token_count", "info": None})
-        await tool.hook("SessionEnd")
-    assert await total(tmp_path) == 30 * 2
+        await tool.hook("Stop")
+    async with guarding(tmp_path) as web:
+        await CodexSession(web, tmp_path).hook("SessionEnd")
+    assert await total(tmp_path) == 30 * 5
 
 
 # ── the file ──────────────────────────────────────────────────────────────────────────────────────────────────────────

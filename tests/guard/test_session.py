@@ -53,6 +53,34 @@ class Tool:
         return agent
 
 
+async def test_a_start_that_is_asked_for_twice_is_one() -> None:
+    tool = Tool(SMALL)
+    async with tool.hub as hub:
+        session = await tool.begin()
+        for _ in range(2):
+            assert await tool.service.spawn(session, session.root, "toolu-1", "worker", "Task", "Do it") is None
+        session.bind("toolu-1", "a1")
+        session.end("a1", "done")
+        run = session.run
+        await tool.service.close("claude-code", "s-1", "built")
+        assert len(await hub.delegations(run)) == 2
+
+
+async def test_an_agent_that_is_woken_is_not_charged_again() -> None:
+    tool = Tool(SMALL)
+    async with tool.hub:
+        session = await tool.begin()
+        one = await tool.start(session)
+        session.count(session.agents[one], {"m1": TokenUse(input=100)})
+        session.end(one, "done")
+        assert await tool.service.spawn(session, session.root, "again", "worker", "Go on", "Go on") is None
+        session.bind("again", one)
+        session.count(session.agents[one], {"m1": TokenUse(input=100), "m2": TokenUse(input=50)})
+        assert session.used == 150
+        session.end(one, "done")
+        await tool.service.close("claude-code", "s-1", "built")
+
+
 async def test_a_tree_is_one_run_and_its_tokens_are_one_total() -> None:
     tool = Tool(SMALL)
     async with tool.hub as hub:

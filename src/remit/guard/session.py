@@ -116,13 +116,13 @@ class GuardedSession:
 
     async def spawn(self, parent: GuardedAgent, request: str, agent: str, title: str, task: str) -> str | None:
         """Ask whether *parent* may start an agent of a kind; return the refusal as a sentence for its model."""
-        if request in self.waiting:  # the guard is in two files of the tool; the answer to the first hook decides
-            return None
         if parent.stopped or parent.brief is None:
             return parent.stopped or _OVER
         refused = await self._agree(agent)
         if refused is not None:
             return refused
+        if request in self.waiting:  # the guard is in two files of the tool, and the answer to the first hook decides
+            return None
         new = self.waiting[request] = GuardedAgent(agent)
         call = asyncio.create_task(
             parent.brief.delegate(agent, objective=title, input=task[:TASK_CHARACTERS], correlation=request)

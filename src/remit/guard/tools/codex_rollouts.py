@@ -15,7 +15,6 @@ PATIENCE_S = 0.5
 _POLL_S = 0.01
 # The tools that start a sub-agent, and those that give one its next task, in the older and the newer form.
 STARTING = ("spawn_agent", "send_input", "followup_task")
-_TOTAL = "total"
 
 
 class Rollout:
@@ -101,7 +100,7 @@ class Rollout:
                 self.last_message = str(payload.get("last_agent_message") or "")
             case "token_count" if not self._has_records and payload.get("info"):
                 # Older versions tell the sum of the thread alone.
-                self.uses[_TOTAL] = _use(table(table(payload["info"]).get("total_token_usage")))
+                self.uses[f"all of {self.thread}"] = _use(table(table(payload["info"]).get("total_token_usage")))
                 self._settle()
             case _:
                 pass
