@@ -76,15 +76,14 @@ class CodexSession:
         assert told["permissionDecision"] == "deny"
         return told["permissionDecisionReason"]
 
-    async def begin(self, number: int, parent: str = ROOT) -> dict[str, Any]:
+    async def begin(self, number: int, parent: str = ROOT) -> None:
         """Start the thread of a sub-agent."""
         spawn = {"parent_thread_id": parent, "agent_path": f"/root/task_{number}" if self.named else None}
         source = {"subagent": {"thread_spawn": spawn}}
         self.write(thread(number), "session_meta", {"id": thread(number), "session_id": ROOT, "source": source})
-        answer = await self.hook("SubagentStart", thread(number))
+        assert await self.hook("SubagentStart", thread(number)) == {}
         if not self.named:
             await self.hook("UserPromptSubmit", thread(number), prompt=f"Do {number}")
-        return answer
 
     async def end(self, number: int, said: str) -> None:
         await self.hook("SubagentStop", thread(number), last_assistant_message=said)
@@ -126,8 +125,8 @@ async def test_a_session_is_a_run_whose_total_is_that_of_all_rollouts(named: boo
         await tool.hook("UserPromptSubmit", prompt="Fix the build")
         assert await tool.ask(1) is None
         assert await tool.ask(2) is None
-        assert await tool.begin(2) == {}  # threads may start in another order than they were asked for
-        assert await tool.begin(1) == {}
+        await tool.begin(2)  # threads may start in another order than they were asked for
+        await tool.begin(1)
         tool.says("copied", thread(1), owner=ROOT)  # a fork has the history of its parent
         tool.says("one", thread(1))
         assert await tool.ask(3, thread(1)) is None
@@ -203,17 +202,6 @@ async def test_what_never_started_or_was_broken_off_gives_its_place_back(tmp_pat
     assert await total(tmp_path) == 30 * 6
 
 
-async def test_a_sub_agent_that_nobody_asked_for_is_ended_at_its_start(tmp_path: Path) -> None:
-    async with guarding(tmp_path) as web:
-        tool = CodexSession(web, tmp_path)
-        answer = await tool.begin(1)
-        assert answer == {
-            "continue": False,
-            "stopReason": "Remit: The guard was not asked whether this sub-agent may start.",
-        }
-        await tool.hook("SessionEnd")
-
-
 async def test_a_sub_agent_that_gets_another_task_after_its_end_is_asked_for_as_a_new_one(tmp_path: Path) -> None:
     def send(number: int, target: str) -> dict[str, Any]:
         given = {"target": target, "message": "Go on"}
@@ -266,7 +254,7 @@ async def test_a_thread_that_began_before_the_guard_takes_no_place_of_a_new_one(
         shell: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "true"}}
         assert await tool.hook("PreToolUse", thread(1), **shell) == {}
         tool.says("more", thread(1))
-        assert await tool.begin(2) == {}
+        await tool.begin(2)
         tool.says("two", thread(2))
         await tool.end(1, "done")
         await tool.end(2, "done")

@@ -39,12 +39,13 @@ def waiting(asked: list[str], results: list[str]) -> Calls:
     return [("multi_agent_v1.wait_agent", {"targets": missing, "timeout_ms": 60_000})] if missing else []
 
 
-def trust(desk: Desk) -> None:
-    """Note what Codex notes when its user chooses to trust all hooks."""
+def trust(desk: Desk, but: str = "no event") -> None:
+    """Note what Codex notes when its user chooses to trust all hooks, or all but those of an event."""
     hooks = desk.folder / "codex" / "hooks.json"
     with (desk.folder / "codex" / "config.toml").open("a") as settings:
         for _, place, digest in hook_hashes(json.loads(hooks.read_text())):
-            settings.write(f'\n[hooks.state."{hooks}:{place}"]\ntrusted_hash = "{digest}"\n')
+            if not place.startswith(but):
+                settings.write(f'\n[hooks.state."{hooks}:{place}"]\ntrusted_hash = "{digest}"\n')
 
 
 def configure(desk: Desk, model: ScriptedResponses, more: str = "") -> None:
@@ -268,6 +269,19 @@ def test_hooks_that_are_not_trusted_are_left_out_and_the_status_says_so(desk: De
         run(desk, model, more="agents.max_depth = 2")
         assert "Remit: MAX_DEPTH_EXCEEDED" in "\n".join(model.told)
         assert "Codex leaves out" not in desk.remit("guard", "status")
+
+
+def test_a_start_is_refused_by_the_hook_for_all_tools_if_the_other_one_is_not_trusted(desk: Desk) -> None:
+    with ScriptedResponses(deeper) as model, desk.guard(depth=1):
+        configure(desk, model)
+        trust(desk, but="pre_tool_use:0")
+        command = [str(CODEX), "exec", "--skip-git-repo-check", "go"]
+        out, err = desk.start(command, {}).communicate(timeout=SECONDS)
+        assert "Done." in out, err
+        status = remit("guard", "status", folder=desk.folder, **desk.variables)
+    assert "Remit: MAX_DEPTH_EXCEEDED" in "\n".join(model.told)
+    assert "Codex leaves out 1 of 9 hooks" in status.stdout
+    assert desk.tokens() == model.spent
 
 
 def test_undo_leaves_the_file_as_it_was_after_codex_has_used_it(desk: Desk) -> None:

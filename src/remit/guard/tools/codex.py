@@ -31,7 +31,6 @@ _NO_TRANSCRIPT = (
     "This session keeps no transcript, so that its tokens cannot be counted, and no sub-agent may start. "
     "Do the task without sub-agents."
 )
-_NOT_ALLOWED = "The guard was not asked whether this sub-agent may start."
 _UNKNOWN = "The guard knows no sub-agent of this name."
 
 
@@ -185,8 +184,6 @@ class CodexHooks:
                 return self._go_on(session, event)
             case "PostToolUse":
                 self._started(session, event)
-            case "SubagentStart":
-                return self._start(session, event)
             case "SubagentStop":
                 self._count(session, event)
                 session.end(event.agent_id, event.last_assistant_message or "")
@@ -264,13 +261,6 @@ class CodexHooks:
         self._count(session, event)
         agent = self._agent(session, event)
         return {} if agent is session.root or not agent.stopped else _denied(agent.stopped)
-
-    def _start(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
-        """End a sub-agent before its first call of the model if the guard was not asked for it."""
-        self._count(session, event)
-        if event.agent_id in session.agents or self._waiting(session, self._parent(event)):
-            return {}
-        return {"continue": False, "stopReason": f"Remit: {_NOT_ALLOWED}"}
 
     def _started(self, session: GuardedSession, event: CodexEvent) -> None:
         self._count(session, event)
