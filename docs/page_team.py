@@ -245,6 +245,8 @@ WITHIN = {
     "profiles": ("limits", "rules", "constraints", "attachments"),
     "shared": ("attachments",),
 }
+# Tables within a section that a team names, and what stands for the name.
+NAMED_WITHIN = {"guard": {"kinds": "KIND", "tools": "TOOL"}}
 # What a team fills with keys of its own: what stands for one, and what it means.
 OPEN = {"glossary": ("VARIANT", "The term that users read in its place.")}
 
@@ -285,6 +287,10 @@ def _team_section(name: str, section: dict[str, Any], definitions: dict[str, Any
         assert place is not None, "what has tables within it is named"
         table = _table(part["properties"], (*place, key))
         pages.append(f"### {title[:-1]}.{key}]\n\n{part['description']}\n\n{table}")
+    for key, stands in NAMED_WITHIN.get(name, {}).items():
+        part = _struct(struct["properties"][key]["additionalProperties"], definitions)
+        table = _table(part["properties"], (name, key, stands), part["required"])
+        pages.append(f"### {title[:-1]}.{key}.{stands}]\n\n{part['description']}\n\n{table}")
     if name == "workflows":
         step = _struct(struct["properties"]["steps"]["items"], definitions)
         table = _table(step["properties"], None, step["required"])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.config import bus, checks, mcp, peers, renamed_keys, schema_files, shared_agents, telemetry
+from remit.config import bus, checks, coding_tools, mcp, peers, renamed_keys, schema_files, shared_agents, telemetry
 from remit.config.code import IMPORTING
 from remit.config.line_numbers import Place, TomlLines, dotted, value_at
 from remit.config.models import uncallable, undecided_reader
@@ -60,6 +60,7 @@ def load_team(
             found.append(schema_files.read_schemas(said, team, path.parent))
             found.append(bus.mistaken(said, team, names, path.parent))
         found.append(undecided_reader(said, team))
+        found.append(coding_tools.misnamed_tools(team))
         found.append(peers.mistaken(said, team, names))
         found.append(shared_agents.mistaken(said, team, names))
         if secrets:

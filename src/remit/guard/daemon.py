@@ -21,22 +21,25 @@ from remit.protocol.errors import RemitError
 
 # A hook tells a prompt, the input of a tool and its result; the largest of these are files.
 MAX_BYTES = 64 * 1_048_576
+# A tool waits an hour for the answer to a spawn. A question that nobody answers is over before that.
+APPROVAL_MS = 55 * 60_000
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def hub_for(folder: Path, settings: GuardSettings) -> Hub:
-    """Return the hub of the guard, with the limits of a session."""
+    """Return the hub of the guard, with limits that let each tool have its own."""
+    widest = settings.widest()
     limits = Limits(
-        max_depth=settings.depth,
-        max_chain=settings.depth + 1,
-        max_fan_out=settings.at_once,
-        root_tokens=settings.tokens,
-        root_time_ms=settings.time_ms,
-        delegation_tokens=settings.reserve,
-        delegation_time_ms=settings.time_ms,
+        max_depth=widest.depth,
+        max_chain=widest.depth + 1,
+        max_fan_out=widest.at_once,
+        root_tokens=widest.tokens,
+        root_time_ms=widest.time_ms,
+        delegation_time_ms=widest.time_ms,
         overrun="call",
+        approval_timeout_ms=APPROVAL_MS,
     )
     return Hub(name="guard", store=guard_store(folder), durability="process", limits=limits, approver="inbox")
 

@@ -4,10 +4,14 @@ import asyncio
 import re
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from remit.guard.session import GuardedAgent, GuardedSession
 from remit.guard.settings import GuardSettings
 from remit.hub.hub import Hub
-from remit.protocol.envelope import Answer
+from remit.policy.lineage import fan_out
+from remit.policy.verdict import ALLOW, Facts, Verdict
+from remit.protocol.envelope import Answer, Request
 from remit.protocol.errors import Fault
 from remit.runtime.brief import Brief
 
@@ -26,6 +30,7 @@ class GuardService:
         self._settings = settings
         self._opening = asyncio.Lock()
         """Held while a session is opened: hooks that come at once find it open, or open one."""
+        hub.reconfigure(guards=[self._judge])
 
     async def session(self, tool: str, name: str, *, user: str, task: str) -> GuardedSession | Fault:
         """Return a session, opened if it is new; a fault if its run is refused."""
@@ -33,7 +38,7 @@ class GuardService:
             return self.sessions.get((tool, name)) or await self._open(tool, name, user, task)
 
     async def _open(self, tool: str, name: str, user: str, task: str) -> GuardedSession | Fault:
-        settings = self._settings(tool)
+        settings = self._settings(tool).of_tool(tool)
         self._register(tool, settings.reserve, draws=False)
         new = self.sessions[tool, name] = GuardedSession(self._hub, tool, name, settings)
         if (refused := await new.open(user, task)) is not None:
@@ -56,8 +61,9 @@ class GuardService:
         """Ask whether an agent may start another one of a kind; return the refusal as a sentence for its model."""
         agent = agent_name(kind)
         limits = session.settings.kinds.get(kind)
-        self._register(agent, session.settings.reserve if limits is None else limits.tokens, draws=limits is None)
-        return await session.spawn(parent, request, agent, title, task)
+        tokens = session.settings.reserve if limits is None else limits.tokens
+        self._register(agent, tokens, draws=limits is None)
+        return await session.spawn(parent, request, agent, title, task, tokens)
 
     def _register(self, name: str, tokens: int, *, draws: bool) -> None:
         card = self._hub.cards.get(name)
@@ -74,16 +80,27 @@ class GuardService:
             )
 
     async def _run(self, brief: Brief) -> Answer:
-        return await self._agent_of(brief).last(brief)
+        return await self._agent_of(brief.request).last(brief)
 
-    def _agent_of(self, brief: Brief) -> GuardedAgent:
-        wanted = brief.request.correlation
+    def _judge(self, request: Request, facts: Facts) -> Verdict:
+        """Within the limits of the tool, where the hub's are those of all tools."""
+        session = self._session_of(request)
+        if session is None:
+            return ALLOW
+        return fan_out(request, replace(facts, limits=replace(facts.limits, max_fan_out=session.settings.at_once)))
+
+    def _agent_of(self, request: Request) -> GuardedAgent:
+        wanted = request.correlation
         for session in self.sessions.values():
-            if not brief.request.remit.chain and session.name == wanted:
+            if not request.remit.chain and session.name == wanted:
                 return session.root
             if wanted in session.waiting:
                 return session.waiting[wanted]
         raise LookupError("only the guard starts agents of tools")
+
+    def _session_of(self, request: Request) -> GuardedSession | None:
+        """Return the session whose sub-agent a request would start."""
+        return next((each for each in self.sessions.values() if request.correlation in each.waiting), None)
 
 
 def agent_name(kind: str) -> str:

@@ -114,7 +114,9 @@ class GuardedSession:
 
     # ── sub-agents ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def spawn(self, parent: GuardedAgent, request: str, agent: str, title: str, task: str) -> str | None:
+    async def spawn(
+        self, parent: GuardedAgent, request: str, agent: str, title: str, task: str, tokens: int
+    ) -> str | None:
         """Ask whether *parent* may start an agent of a kind; return the refusal as a sentence for its model."""
         if parent.stopped or parent.brief is None:
             return parent.stopped or _OVER
@@ -125,7 +127,9 @@ class GuardedSession:
             return None
         new = self.waiting[request] = GuardedAgent(agent)
         call = asyncio.create_task(
-            parent.brief.delegate(agent, objective=title, input=task[:TASK_CHARACTERS], correlation=request)
+            parent.brief.delegate(
+                agent, objective=title, input=task[:TASK_CHARACTERS], correlation=request, max_tokens=tokens
+            )
         )
         reply = await _first(new.started, call)
         if reply is None:

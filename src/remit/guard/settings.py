@@ -3,9 +3,11 @@
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
 
 AtLimit = Literal["ask", "stop", "warn"]
 Positive = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class KindLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -13,6 +15,19 @@ class KindLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     tokens: Positive
     """Tokens of one sub-agent of this kind, with all below it."""
+
+
+class ToolLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits of one tool in place of those for all; None: as for all."""
+
+    tokens: Positive | None = None
+    depth: Positive | None = None
+    at_once: Positive | None = None
+    time_ms: Positive | None = None
+    reserve: Positive | None = None
+    ask_at: Share | None = None
+    at_limit: AtLimit | None = None
+    cached: bool | None = None
 
 
 class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +45,7 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # The first request of a sub-agent with its instructions and tools; less would let a burst begin what cannot go on.
     reserve: Positive = 20_000
     """Tokens that are set aside for each sub-agent when it starts."""
-    ask_at: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    ask_at: Share = 0.8
     """The share of the tokens at which a person is asked whether more sub-agents may start."""
     at_limit: AtLimit = "ask"
     """At the limit of tokens: ask a person before each further sub-agent, start nothing more, or go on and say so."""
@@ -38,3 +53,21 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Whether tokens count that the model's provider reads from a cache."""
     kinds: dict[str, KindLimits] = {}
     """Limits of kinds of sub-agents, by the name that the tool gives them."""
+    tools: dict[str, ToolLimits] = {}
+    """Limits of single tools, by the names of their commands."""
+
+    def of_tool(self, tool: str) -> "GuardSettings":
+        """Return the limits of one tool."""
+        own = asdict(self.tools[tool]) if tool in self.tools else {}
+        return replace(self, tools={}, **{name: value for name, value in own.items() if value is not None})
+
+    def widest(self) -> "GuardSettings":
+        """Return the largest of the limits that a hub sets for all tools alike."""
+        every = [self, *map(self.of_tool, self.tools)]
+        return replace(
+            self,
+            depth=max(each.depth for each in every),
+            at_once=max(each.at_once for each in every),
+            time_ms=max(each.time_ms for each in every),
+            tokens=max(each.tokens for each in every),
+        )

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from remit.config.values import Duration, Section, duration, duration_ms
-from remit.guard.settings import AtLimit, GuardSettings, KindLimits, Positive
+from remit.config.values import Duration, Section, duration, duration_ms, optional_ms
+from remit.guard.settings import AtLimit, GuardSettings, KindLimits, Positive, Share, ToolLimits
 
 _SETTINGS = GuardSettings()
 
@@ -16,33 +16,63 @@ class GuardKindSection(Section, frozen=True, kw_only=True):
     tokens: Annotated[Positive, Meta(description="Tokens of one sub-agent of this kind, with all below it.")]
 
 
+Tokens = Annotated[Positive, Meta(description="Tokens of a session and all of its sub-agents.")]
+Depth = Annotated[Positive, Meta(description="Levels of sub-agents below the session.")]
+AtOnce = Annotated[Positive, Meta(description="Sub-agents of one agent that run at once.")]
+Time = Annotated[Duration, Meta(description="How long a session may start sub-agents.")]
+Reserve = Annotated[Positive, Meta(description="Tokens that are set aside for each sub-agent when it starts.")]
+AskAt = Annotated[
+    Share, Meta(description="Share of the tokens at which a person is asked whether more sub-agents may start.")
+]
+Rule = Annotated[
+    AtLimit,
+    Meta(
+        description="At the limit of tokens: `ask` a person before each further sub-agent, `stop`, so that none "
+        "starts, or `warn` and go on."
+    ),
+]
+Cached = Annotated[bool, Meta(description="Whether tokens count that the model's provider reads from a cache.")]
+
+
+class GuardToolSection(Section, frozen=True, kw_only=True):
+    """Limits of the sessions of one tool; a key that is missing is taken from `[guard]`."""
+
+    tokens: Tokens | None = None
+    depth: Depth | None = None
+    at_once: AtOnce | None = None
+    time: Time | None = None
+    reserve: Reserve | None = None
+    ask_at: AskAt | None = None
+    at_limit: Rule | None = None
+    cached: Cached | None = None
+
+    def limits(self) -> ToolLimits:
+        """Return them for the guard."""
+        return ToolLimits(
+            tokens=self.tokens,
+            depth=self.depth,
+            at_once=self.at_once,
+            time_ms=optional_ms(self.time),
+            reserve=self.reserve,
+            ask_at=self.ask_at,
+            at_limit=self.at_limit,
+            cached=self.cached,
+        )
+
+
 class GuardSection(Section, frozen=True, kw_only=True):
     """Limits of each session of a coding tool; see `remit docs guard-coding-tools`."""
 
-    tokens: Annotated[Positive, Meta(description="Tokens of a session and all of its sub-agents.")] = _SETTINGS.tokens
-    depth: Annotated[Positive, Meta(description="Levels of sub-agents below the session.")] = _SETTINGS.depth
-    at_once: Annotated[Positive, Meta(description="Sub-agents of one agent that run at once.")] = _SETTINGS.at_once
-    time: Annotated[Duration, Meta(description="How long a session may start sub-agents.")] = duration(
-        _SETTINGS.time_ms
-    )
-    reserve: Annotated[Positive, Meta(description="Tokens that are set aside for each sub-agent when it starts.")] = (
-        _SETTINGS.reserve
-    )
-    ask_at: Annotated[
-        Annotated[float, Meta(gt=0, le=1)],
-        Meta(description="Share of the tokens at which a person is asked whether more sub-agents may start."),
-    ] = _SETTINGS.ask_at
-    at_limit: Annotated[
-        AtLimit,
-        Meta(
-            description="At the limit of tokens: `ask` a person before each further sub-agent, `stop`, so that none "
-            "starts, or `warn` and go on."
-        ),
-    ] = _SETTINGS.at_limit
-    cached: Annotated[bool, Meta(description="Whether tokens count that the model's provider reads from a cache.")] = (
-        _SETTINGS.cached
-    )
+    tokens: Tokens = _SETTINGS.tokens
+    depth: Depth = _SETTINGS.depth
+    at_once: AtOnce = _SETTINGS.at_once
+    time: Time = duration(_SETTINGS.time_ms)
+    reserve: Reserve = _SETTINGS.reserve
+    ask_at: AskAt = _SETTINGS.ask_at
+    at_limit: Rule = _SETTINGS.at_limit
+    cached: Cached = _SETTINGS.cached
     kinds: Annotated[dict[str, GuardKindSection], Meta(description="Limits of kinds of sub-agents, by name.")] = {}
+    tools: Annotated[dict[str, GuardToolSection], Meta(description="Limits of single tools, by name.")] = {}
 
     def settings(self) -> GuardSettings:
         """Return them for the guard."""
@@ -56,4 +86,5 @@ class GuardSection(Section, frozen=True, kw_only=True):
             at_limit=self.at_limit,
             cached=self.cached,
             kinds={name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()},
+            tools={name: each.limits() for name, each in self.tools.items()},
         )

@@ -1,0 +1,81 @@
+"""A stand-in for Claude Code, which writes transcripts and sends hooks to a running guard."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, UnixConnector
+
+from remit.guard.daemon import running_guard
+from remit.guard.settings import GuardSettings
+from remit.stores.sqlite import SqliteStore
+
+SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
+
+
+class ClaudeCodeHooking:
+    """Writes transcripts and sends hooks as the tool does."""
+
+    def __init__(self, web: ClientSession, folder: Path, session: str = "s-1") -> None:
+        self.web = web
+        self.session = session
+        self.transcript = folder / f"{session}.jsonl"
+        self.agents = folder / session / "subagents"
+        self.agents.mkdir(parents=True, exist_ok=True)
+        self.transcript.touch()
+
+    def says(self, message: str, agent: str = "", *, tool: str = "", cached: int = 0) -> None:
+        """Write a message of the model with 30 tokens, as often as it has blocks."""
+        path = self.agents / f"agent-{agent}.jsonl" if agent else self.transcript
+        usage = {"input_tokens": 15, "cache_creation_input_tokens": 5, "cache_read_input_tokens": cached}
+        content = [{"type": "tool_use", "id": tool}] if tool else [{"type": "text", "text": "…"}]
+        entry = {"role": "assistant", "id": message, "usage": {**usage, "output_tokens": 10}, "content": content}
+        with path.open("a") as file:
+            file.write(json.dumps({"type": "assistant", "message": entry}) + "\n")
+
+    async def hook(self, event: str, agent: str = "", **more: Any) -> dict[str, Any]:
+        body = {"session_id": self.session, "transcript_path": str(self.transcript), "cwd": "/work"}
+        about = {"agent_id": agent, "agent_type": "general-purpose"} if agent else {}
+        async with self.web.post(
+            "/hooks/claude-code", json={**body, **about, "hook_event_name": event, **more}
+        ) as reply:
+            assert reply.status == 200, await reply.text()
+            return await reply.json()
+
+    async def spawn(self, number: int, agent: str = "") -> str | None:
+        """Ask to start a sub-agent, and start it as `a<number>`; return why it may not start."""
+        self.says(f"spawn-{number}", agent, tool=f"toolu-{number}")
+        given = {"description": f"Task {number}", "prompt": "Do it", "subagent_type": "general-purpose"}
+        answer = await self.hook(
+            "PreToolUse", agent, tool_name="Agent", tool_use_id=f"toolu-{number}", tool_input=given
+        )
+        if answer:
+            told = answer["hookSpecificOutput"]
+            assert told["permissionDecision"] == "deny"
+            return told["permissionDecisionReason"]
+        (self.agents / f"agent-a{number}.meta.json").write_text(json.dumps({"toolUseId": f"toolu-{number}"}))
+        await self.hook("SubagentStart", f"a{number}")
+        return None
+
+
+@asynccontextmanager
+async def guarding(folder: Path, settings: GuardSettings = SMALL) -> AsyncGenerator[ClientSession]:
+    (folder / "guard").mkdir(exist_ok=True)
+    async with (
+        running_guard(folder / "guard", lambda _: settings, "ada") as path,
+        ClientSession("http://guard", connector=UnixConnector(path=str(path))) as web,
+    ):
+        yield web
+
+
+async def outcome(folder: Path) -> Any:
+    store = SqliteStore(folder / "guard" / "hub.db", durability="process")
+    await store.open()
+    try:
+        (run, *_) = await store.runs(limit=1)
+    finally:
+        await store.close()
+    assert run.response is not None
+    return run.response
