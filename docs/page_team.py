@@ -246,7 +246,7 @@ WITHIN = {
     "shared": ("attachments",),
 }
 # Tables within a section that a team names, and what stands for the name.
-NAMED_WITHIN = {"guard": {"kinds": "KIND", "tools": "TOOL"}}
+NAMED_WITHIN = {"guard": {"kinds": "KIND", "tools": "TOOL", "projects": "FOLDER"}}
 # What a team fills with keys of its own: what stands for one, and what it means.
 OPEN = {"glossary": ("VARIANT", "The term that users read in its place.")}
 

@@ -1,7 +1,8 @@
 """A stand-in for Claude Code, which writes transcripts and sends hooks to a running guard."""
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from aiohttp import ClientSession, UnixConnector
 
 from remit.guard.daemon import running_guard
 from remit.guard.settings import GuardSettings
+from remit.runtime.approvers import decide
+from remit.runtime.ports import Decision
 from remit.stores.sqlite import SqliteStore
 
 SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
@@ -18,11 +21,12 @@ SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="s
 class ClaudeCodeHooking:
     """Writes transcripts and sends hooks as the tool does."""
 
-    def __init__(self, web: ClientSession, folder: Path, session: str = "s-1") -> None:
+    def __init__(self, web: ClientSession, home: Path, session: str = "s-1", *, folder: str = "/work") -> None:
         self.web = web
+        self.folder = folder
         self.session = session
-        self.transcript = folder / f"{session}.jsonl"
-        self.agents = folder / session / "subagents"
+        self.transcript = home / f"{session}.jsonl"
+        self.agents = home / session / "subagents"
         self.agents.mkdir(parents=True, exist_ok=True)
         self.transcript.touch()
 
@@ -36,7 +40,7 @@ class ClaudeCodeHooking:
             file.write(json.dumps({"type": "assistant", "message": entry}) + "\n")
 
     async def hook(self, event: str, agent: str = "", **more: Any) -> dict[str, Any]:
-        body = {"session_id": self.session, "transcript_path": str(self.transcript), "cwd": "/work"}
+        body = {"session_id": self.session, "transcript_path": str(self.transcript), "cwd": self.folder}
         about = {"agent_id": agent, "agent_type": "general-purpose"} if agent else {}
         async with self.web.post(
             "/hooks/claude-code", json={**body, **about, "hook_event_name": event, **more}
@@ -70,12 +74,31 @@ async def guarding(folder: Path, settings: GuardSettings = SMALL) -> AsyncGenera
         yield web
 
 
-async def outcome(folder: Path) -> Any:
+@asynccontextmanager
+async def record(folder: Path) -> AsyncGenerator[SqliteStore]:
+    """Open the store of the guard beside it, as another process would."""
     store = SqliteStore(folder / "guard" / "hub.db", durability="process")
     await store.open()
     try:
-        (run, *_) = await store.runs(limit=1)
+        yield store
     finally:
         await store.close()
+
+
+async def outcome(folder: Path) -> Any:
+    async with record(folder) as store:
+        (run, *_) = await store.runs(limit=1)
     assert run.response is not None
     return run.response
+
+
+async def answered(asking: Coroutine[Any, Any, str | None], folder: Path, text: str, *, agreed: bool) -> str | None:
+    """Answer the question with a text that waits for a spawn; return the answer to the spawn."""
+    async with record(folder) as store, asyncio.TaskGroup() as tasks:
+        spawn = tasks.create_task(asking)
+        while not (questions := await store.pending()):
+            assert not spawn.done(), spawn.result()
+            await asyncio.sleep(0.01)
+        assert text in questions[0].text
+        await decide(store, questions[0].id, Decision(agreed=agreed, by="ada"))
+    return spawn.result()

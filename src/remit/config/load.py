@@ -60,7 +60,7 @@ def load_team(
             found.append(schema_files.read_schemas(said, team, path.parent))
             found.append(bus.mistaken(said, team, names, path.parent))
         found.append(undecided_reader(said, team))
-        found.append(coding_tools.misnamed_tools(team))
+        found.append(coding_tools.misnamed(team))
         found.append(peers.mistaken(said, team, names))
         found.append(shared_agents.mistaken(said, team, names))
         if secrets:

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from remit.guard.console import GuardConsole
+from remit.guard.days import DayLedger
 from remit.guard.lock import only_guard
-from remit.guard.places import guard_store, socket_of
+from remit.guard.places import days_of, guard_store, socket_of
 from remit.guard.service import GuardService
 from remit.guard.settings import GuardSettings
 from remit.guard.tools.known_tools import TOOLS
@@ -133,7 +134,7 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
 
     with only_guard(folder):
         async with hub_for(folder, settings("")) as hub:
-            service, console = GuardService(hub, settings), GuardConsole(hub, folder)
+            service, console = GuardService(hub, settings, DayLedger(days_of(folder))), GuardConsole(hub, folder)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
             app = GuardApp(service, user, console.link)

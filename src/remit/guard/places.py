@@ -14,6 +14,11 @@ def guard_store(folder: Path) -> Path:
     return folder / "hub.db"
 
 
+def days_of(folder: Path) -> Path:
+    """Return the folder with what was spent on each day."""
+    return folder / "days"
+
+
 def socket_of(folder: Path) -> Path:
     """Return the socket at which the guard answers."""
     return folder / "guard.sock"

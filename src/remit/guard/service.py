@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from remit.guard.days import DayLedger
 from remit.guard.session import GuardedAgent, GuardedSession
 from remit.guard.settings import GuardSettings
 from remit.hub.hub import Hub
 from remit.policy.lineage import fan_out
-from remit.policy.verdict import ALLOW, Facts, Verdict
+from remit.policy.verdict import ALLOW, Facts, Refuse, Verdict
 from remit.protocol.envelope import Answer, Request
 from remit.protocol.errors import Fault
 from remit.runtime.brief import Brief
@@ -23,24 +24,27 @@ _NO_NAME = re.compile(r"[^\w.-]+")
 class GuardService:
     """Opens sessions, and finds the agent that a request of the hub stands for."""
 
-    def __init__(self, hub: Hub, settings: Callable[[str], GuardSettings]) -> None:
+    def __init__(self, hub: Hub, settings: Callable[[str], GuardSettings], days: DayLedger | None = None) -> None:
         self.sessions: dict[tuple[str, str], GuardedSession] = {}
         """Sessions that are open, by tool and the id that it gives them."""
         self._hub = hub
         self._settings = settings
+        self._days = DayLedger() if days is None else days
         self._opening = asyncio.Lock()
         """Held while a session is opened: hooks that come at once find it open, or open one."""
         hub.reconfigure(guards=[self._judge])
 
-    async def session(self, tool: str, name: str, *, user: str, task: str) -> GuardedSession | Fault:
-        """Return a session, opened if it is new; a fault if its run is refused."""
+    async def session(self, tool: str, name: str, *, user: str, task: str, folder: str = "") -> GuardedSession | Fault:
+        """Return a session, opened in a folder if it is new; a fault if its run is refused."""
         async with self._opening:
-            return self.sessions.get((tool, name)) or await self._open(tool, name, user, task)
+            return self.sessions.get((tool, name)) or await self._open(tool, name, user, task, folder)
 
-    async def _open(self, tool: str, name: str, user: str, task: str) -> GuardedSession | Fault:
-        settings = self._settings(tool).of_tool(tool)
+    async def _open(self, tool: str, name: str, user: str, task: str, folder: str) -> GuardedSession | Fault:
+        common = self._settings(tool).of_tool(tool)
+        project = common.project_of(folder)
+        settings = common.of_project(project)
         self._register(tool, settings.reserve, draws=False)
-        new = self.sessions[tool, name] = GuardedSession(self._hub, tool, name, settings)
+        new = self.sessions[tool, name] = GuardedSession(self._hub, tool, name, settings, self._days, project)
         if (refused := await new.open(user, task)) is not None:
             del self.sessions[tool, name]
             return refused
@@ -83,24 +87,28 @@ class GuardService:
         return await self._agent_of(brief.request).last(brief)
 
     def _judge(self, request: Request, facts: Facts) -> Verdict:
-        """Within the limits of the tool, where the hub's are those of all tools."""
-        session = self._session_of(request)
-        if session is None:
+        """Within the limits of the session, where the hub's are those of all."""
+        session, agent = self._started_by(request)
+        if session is None or agent is None:
             return ALLOW
+        if agent.refused is not None:
+            return Refuse(agent.refused)
         return fan_out(request, replace(facts, limits=replace(facts.limits, max_fan_out=session.settings.at_once)))
 
     def _agent_of(self, request: Request) -> GuardedAgent:
-        wanted = request.correlation
-        for session in self.sessions.values():
-            if not request.remit.chain and session.name == wanted:
-                return session.root
-            if wanted in session.waiting:
-                return session.waiting[wanted]
-        raise LookupError("only the guard starts agents of tools")
+        if request.remit.chain:
+            _, agent = self._started_by(request)
+        else:
+            session = self.sessions.get((request.target, request.correlation or ""))
+            agent = None if session is None else session.root
+        if agent is None:
+            raise LookupError("only the guard starts agents of tools")
+        return agent
 
-    def _session_of(self, request: Request) -> GuardedSession | None:
-        """Return the session whose sub-agent a request would start."""
-        return next((each for each in self.sessions.values() if request.correlation in each.waiting), None)
+    def _started_by(self, request: Request) -> tuple[GuardedSession | None, GuardedAgent | None]:
+        """Return the sub-agent that a request would start, with its session."""
+        session = next((each for each in self.sessions.values() if each.run == request.run), None)
+        return session, None if session is None else session.waiting.get(request.correlation or "")
 
 
 def agent_name(kind: str) -> str:

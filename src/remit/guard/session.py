@@ -7,12 +7,14 @@ runs it, so that depth, fan-out, tokens and time are judged by the same guards a
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
+from remit.guard.days import DayLedger, DayLimit, DayTotal
 from remit.guard.settings import GuardSettings
 from remit.guard.tokens import TokenUse
 from remit.hub.hub import Hub
-from remit.protocol.envelope import Answer, Response
-from remit.protocol.errors import Fault, RemitError
+from remit.protocol.envelope import Answer, Response, Usage
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 
 # What is recorded of a task: enough to know it again.
@@ -20,8 +22,9 @@ TASK_CHARACTERS = 4_000
 # Whoever watches sees what an agent used in steps of this share of the limit.
 REPORTED_SHARE = 0.005
 
-_OVER = "The time of this session is over, or it was cancelled. Do not go on; report what you have."
-_NO_TOKENS = "The tokens of this session are spent. Do not go on; report what you have."
+_REPORT = "Do not go on; report what you have."
+_OVER = f"The time of this session is over, or it was cancelled. {_REPORT}"
+_NO_TOKENS = f"The tokens of this session are spent. {_REPORT}"
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +39,8 @@ class GuardedAgent:
     outcome: str = ""
     stopped: str = ""
     """Why it must not go on; empty: it may."""
+    refused: Fault | None = None
+    """Why it must not start."""
     counted: dict[str, TokenUse] = field(default_factory=dict[str, TokenUse])
     """What was charged already, by message of the model."""
     reported: int = 0
@@ -62,9 +67,13 @@ class GuardedAgent:
 class GuardedSession:
     """The tree of agents of one session."""
 
-    def __init__(self, hub: Hub, tool: str, name: str, settings: GuardSettings) -> None:
+    def __init__(
+        self, hub: Hub, tool: str, name: str, settings: GuardSettings, days: DayLedger, project: str = ""
+    ) -> None:
         self.tool = tool
         self.name = name
+        self.project = project
+        """The project whose limits hold for it; empty: none."""
         self.settings = settings
         self.root = GuardedAgent(tool)
         self.agents: dict[str, GuardedAgent] = {}
@@ -78,6 +87,11 @@ class GuardedSession:
         """The tokens of the session, with those that were granted later."""
         self._near_limit_agreed = False
         """Whether a person has agreed that sub-agents start up to the limit."""
+        self._days = days
+        self._day_limits = settings.day_limits(project)
+        self._by_day: dict[date, int] = {}
+        """The tokens of the session on each day."""
+        self._warned: set[tuple[date, DayLimit]] = set()
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -120,17 +134,19 @@ class GuardedSession:
         """Ask whether *parent* may start an agent of a kind; return the refusal as a sentence for its model."""
         if parent.stopped or parent.brief is None:
             return parent.stopped or _OVER
-        refused = await self._agree(agent)
-        if refused is not None:
+        refused = await self._agree(agent) or await self._agree_to_day(agent, tokens)
+        if isinstance(refused, str):
             return refused
         if request in self.waiting:  # the guard is in two files of the tool, and the answer to the first hook decides
             return None
-        new = self.waiting[request] = GuardedAgent(agent)
+        new = self.waiting[request] = GuardedAgent(agent, refused=refused)
+        self._days.hold(new, self.project, tokens)
         call = asyncio.create_task(
             parent.brief.delegate(
                 agent, objective=title, input=task[:TASK_CHARACTERS], correlation=request, max_tokens=tokens
             )
         )
+        call.add_done_callback(lambda _: self._days.release(new))
         reply = await _first(new.started, call)
         if reply is None:
             self._calls[new] = call
@@ -165,17 +181,33 @@ class GuardedSession:
         What becomes known after an agent has ended is charged to the session, so that the total is right.
         """
         payer = self.root if agent.ended.is_set() else agent
+        added = 0
         for message, use in uses.items():
             new = use - agent.counted.get(message, TokenUse())
             agent.counted[message] = use
             usage = new.usage(cached=self.settings.cached)
-            if payer.brief is None or payer.ended.is_set() or not usage.total:
-                continue
-            try:
-                payer.brief.spend(prompt=usage.prompt, completion=usage.completion)
-                self._report(payer)
-            except RemitError as error:
-                self._stop(payer, error.fault)
+            if usage.total:
+                day = use.day or self._days.today()
+                self._by_day[day] = self._by_day.get(day, 0) + usage.total
+                self._charge(payer, usage)
+                added += usage.total
+        if added:
+            for day, tokens in self._by_day.items():
+                self._days.note(day, DayTotal(self.tool, self.name, self.project, tokens))
+            self._days.use_held(payer, added)
+            if not self._days.held(payer) and (limit := self._exceeded(0)) is not None:
+                self._stop(payer, f"The {limit.name} are spent. {_REPORT}")
+
+    def _charge(self, agent: GuardedAgent, usage: Usage) -> None:
+        if agent.brief is None or agent.ended.is_set():
+            return
+        try:
+            agent.brief.spend(prompt=usage.prompt, completion=usage.completion)
+            self._report(agent)
+        except RemitError as error:
+            if self.settings.at_limit == "warn":
+                self._go_on()
+            self._stop(agent, f"{_NO_TOKENS} ({error.fault.message})")
 
     def _report(self, agent: GuardedAgent) -> None:
         """Let those who watch see what an agent has used, each time that it is noticeably more."""
@@ -184,12 +216,10 @@ class GuardedSession:
             agent.reported = used
             agent.brief.progress("")
 
-    def _stop(self, agent: GuardedAgent, why: Fault) -> None:
-        if self.settings.at_limit == "warn":
-            self._go_on()
-            return
-        if agent is not self.root:  # a person works with that one; it only starts no more
-            agent.stopped = agent.stopped or f"{_NO_TOKENS} ({why.message})"
+    def _stop(self, agent: GuardedAgent, why: str) -> None:
+        # A person works with the session itself; that one only starts no more.
+        if self.settings.at_limit != "warn" and agent is not self.root:
+            agent.stopped = agent.stopped or why
 
     @property
     def used(self) -> int:
@@ -219,6 +249,33 @@ class GuardedSession:
                         return "A person was asked whether more sub-agents may start, and did not agree."
                     self._near_limit_agreed = True
         return None
+
+    async def _agree_to_day(self, kind: str, tokens: int) -> str | Fault | None:
+        """Have a person agree to one more sub-agent at the limit of a day; return the refusal.
+
+        It ends with a look at the limits and no wait after it, so that nobody else takes what is left meanwhile.
+        """
+        assert self.root.brief is not None
+        while (limit := self._exceeded(tokens)) is not None:
+            told = f"{self._days.used(limit):,} of the {limit.name} are used or set aside"
+            match self.settings.at_limit:
+                case "stop":
+                    return fault(Code.TOKEN_BUDGET_EXCEEDED, told, suggestion=_REPORT)
+                case "warn":
+                    key = self._days.today(), limit
+                    if key not in self._warned:
+                        self._warned.add(key)
+                        self.root.brief.progress(f"{told}; the limit only warns")
+                    return None
+                case "ask":
+                    if not await self.root.brief.confirm(f"{told}. Start one more {kind}?"):
+                        return f"The {limit.name} are spent. A person was asked, and did not agree to more. {_REPORT}"
+                    self._days.grant(limit, max(0, tokens - self._days.left(limit)))
+        return None
+
+    def _exceeded(self, tokens: int) -> DayLimit | None:
+        """Return a limit of the day that leaves less than so many tokens."""
+        return next((each for each in self._day_limits if self._days.left(each) < tokens), None)
 
     @property
     def _beyond(self) -> int:

@@ -1,9 +1,13 @@
 """What the sub-agents of a coding tool may do in one session."""
 
+import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
+
+from remit.guard.days import DayLimit
 
 AtLimit = Literal["ask", "stop", "warn"]
 Positive = Annotated[int, Meta(ge=1)]
@@ -28,6 +32,15 @@ class ToolLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ask_at: Share | None = None
     at_limit: AtLimit | None = None
     cached: bool | None = None
+
+
+class ProjectLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits of the sessions in one folder and those below it; None: as for all."""
+
+    tokens: Positive | None = None
+    """Tokens of one session and all of its sub-agents."""
+    day: Positive | None = None
+    """Tokens of all sessions in a day."""
 
 
 class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,6 +68,31 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Limits of kinds of sub-agents, by the name that the tool gives them."""
     tools: dict[str, ToolLimits] = {}
     """Limits of single tools, by the names of their commands."""
+
+    day: Positive | None = None
+    """Tokens of all sessions of the user in a day, in local time; None: no limit."""
+    projects: dict[str, ProjectLimits] = {}
+    """Limits of projects, by their folders; `~` is the home of the user."""
+
+    def project_of(self, folder: str) -> str:
+        """Return the project with limits that a folder is in, the innermost; empty: none."""
+        if not folder:
+            return ""
+        inside = Path(os.path.realpath(folder))
+        places = {name: Path(os.path.realpath(os.path.expanduser(name))) for name in self.projects}
+        found = [name for name, place in places.items() if inside.is_relative_to(place)]
+        return max(found, key=lambda name: len(places[name].parts), default="")
+
+    def of_project(self, project: str) -> "GuardSettings":
+        """Return the limits of one session in a project; empty: in none."""
+        own = self.projects[project].tokens if project else None
+        return self if own is None else replace(self, tokens=own)
+
+    def day_limits(self, project: str) -> tuple[DayLimit, ...]:
+        """Return the limits of a day that hold for a session in a project; empty: in none."""
+        limits = [DayLimit(self.day)] if self.day is not None else []
+        own = self.projects[project].day if project else None
+        return (*limits, *([] if own is None else [DayLimit(own, project)]))
 
     def of_tool(self, tool: str) -> "GuardSettings":
         """Return the limits of one tool."""

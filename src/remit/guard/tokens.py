@@ -1,5 +1,7 @@
 """Tokens of one call of a tool's model, as its transcript tells them."""
 
+from datetime import UTC, date, datetime
+
 from msgspec import Struct
 
 from remit.protocol.envelope import Usage
@@ -13,6 +15,8 @@ class TokenUse(Struct, frozen=True, kw_only=True):
     output: int = 0
     cached: int = 0
     """Tokens that were read from a cache."""
+    day: date | None = None
+    """The day of the message in local time, if the tool tells it."""
 
     def usage(self, *, cached: bool) -> Usage:
         """Return what counts against a budget."""
@@ -30,3 +34,16 @@ class TokenUse(Struct, frozen=True, kw_only=True):
             output=max(0, self.output - other.output),
             cached=max(0, self.cached - other.cached),
         )
+
+
+def day_of(timestamp: object) -> date | None:
+    """Return the day in local time of a time as tools write it: ISO 8601, or milliseconds; None: it is neither."""
+    try:
+        at = (
+            datetime.fromtimestamp(timestamp / 1_000, UTC)
+            if isinstance(timestamp, int | float)
+            else datetime.fromisoformat(str(timestamp))
+        )
+        return at.astimezone().date()
+    except (ValueError, OverflowError, OSError):
+        return None

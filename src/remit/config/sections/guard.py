@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from remit.config.values import Duration, Section, duration, duration_ms, optional_ms
-from remit.guard.settings import AtLimit, GuardSettings, KindLimits, Positive, Share, ToolLimits
+from remit.guard.settings import AtLimit, GuardSettings, KindLimits, Positive, ProjectLimits, Share, ToolLimits
 
 _SETTINGS = GuardSettings()
 
@@ -60,6 +60,13 @@ class GuardToolSection(Section, frozen=True, kw_only=True):
         )
 
 
+class GuardProjectSection(Section, frozen=True, kw_only=True):
+    """Limits of the sessions in a folder and those below it; of several that fit, the innermost holds."""
+
+    tokens: Tokens | None = None
+    day: Annotated[Positive, Meta(description="Tokens of all sessions in it in a day.")] | None = None
+
+
 class GuardSection(Section, frozen=True, kw_only=True):
     """Limits of each session of a coding tool; see `remit docs guard-coding-tools`."""
 
@@ -74,6 +81,13 @@ class GuardSection(Section, frozen=True, kw_only=True):
     kinds: Annotated[dict[str, GuardKindSection], Meta(description="Limits of kinds of sub-agents, by name.")] = {}
     tools: Annotated[dict[str, GuardToolSection], Meta(description="Limits of single tools, by name.")] = {}
 
+    day: Annotated[
+        Positive | None, Meta(description="Tokens of all sessions in a day, in local time (default: no limit).")
+    ] = None
+    projects: Annotated[
+        dict[str, GuardProjectSection], Meta(description="Limits of projects, by folder; `~` is your home.")
+    ] = {}
+
     def settings(self) -> GuardSettings:
         """Return them for the guard."""
         return GuardSettings(
@@ -86,5 +100,7 @@ class GuardSection(Section, frozen=True, kw_only=True):
             at_limit=self.at_limit,
             cached=self.cached,
             kinds={name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()},
+            day=self.day,
+            projects={name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()},
             tools={name: each.limits() for name, each in self.tools.items()},
         )

@@ -96,7 +96,11 @@ class ClaudeCodeHooks:
         """Return the answer to one hook."""
         is_new = not self._service.is_open(TOOL, event.session_id)
         session = await self._service.session(
-            TOOL, event.session_id, user=self._user, task=event.prompt or f"A session in {event.cwd}"
+            TOOL,
+            event.session_id,
+            user=self._user,
+            task=event.prompt or f"A session in {event.cwd}",
+            folder=event.cwd,
         )
         if isinstance(session, Fault):
             return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}

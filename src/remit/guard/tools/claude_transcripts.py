@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
-from remit.guard.tokens import TokenUse
+from remit.guard.tokens import TokenUse, day_of
 from remit.guard.tools.json_lines import GrowingFile, count, table
 
 # The tool writes a message 30 to 90 ms after its hooks run.
@@ -25,7 +25,7 @@ class ToolTranscript:
     def read(self) -> None:
         """Read what was added."""
         for entry in self._file.added():
-            self._take(table(entry.get("message")))
+            self._take(table(entry.get("message")), entry.get("timestamp"))
 
     async def read_up_to(self, tool_call: str) -> None:
         """Read until the message is there that calls a tool, or for a moment."""
@@ -36,11 +36,13 @@ class ToolTranscript:
             waited += _POLL_S
             self.read()
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _take(self, message: dict[str, Any], at: object) -> None:
         usage, name = table(message.get("usage")), message.get("id")
         if message.get("role") != "assistant" or not isinstance(name, str):
             return
+        known = self.uses.get(name)
         self.uses[name] = TokenUse(
+            day=day_of(at) if known is None else known.day,
             input=count(usage, "input_tokens") + count(usage, "cache_creation_input_tokens"),
             output=count(usage, "output_tokens"),
             cached=count(usage, "cache_read_input_tokens"),

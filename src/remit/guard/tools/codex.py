@@ -169,7 +169,11 @@ class CodexHooks:
     async def answer(self, event: CodexEvent) -> dict[str, Any]:
         """Return the answer to one hook."""
         session = await self._service.session(
-            TOOL, event.session_id, user=self._user, task=event.prompt or f"A session in {event.cwd}"
+            TOOL,
+            event.session_id,
+            user=self._user,
+            task=event.prompt or f"A session in {event.cwd}",
+            folder=event.cwd,
         )
         if isinstance(session, Fault):
             return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}

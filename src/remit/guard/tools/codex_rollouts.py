@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from remit.guard.tokens import TokenUse
+from remit.guard.tokens import TokenUse, day_of
 from remit.guard.tools.json_lines import GrowingFile, count, table
 
 # Codex starts a tool while the model still answers, and writes the tokens when the answer has ended: 20 ms later with a
@@ -56,7 +56,9 @@ class Rollout:
                     self._take_item(payload)
                 case "token_usage_record" if payload.get("thread_id") == self.thread:
                     self._has_records = True
-                    self.uses[str(payload.get("response_id"))] = _use(table(payload.get("usage")))
+                    self.uses[str(payload.get("response_id"))] = _use(
+                        table(payload.get("usage")), entry.get("timestamp")
+                    )
                     self._settle()
                 case "event_msg":
                     self._take_event(payload)
@@ -135,8 +137,11 @@ def _session_of(path: Path) -> str:
     return str(about.get("session_id") or about.get("id") or "")
 
 
-def _use(usage: dict[str, Any]) -> TokenUse:
+def _use(usage: dict[str, Any], at: object = None) -> TokenUse:
     cached = count(usage, "cached_input_tokens")
     return TokenUse(
-        input=max(0, count(usage, "input_tokens") - cached), output=count(usage, "output_tokens"), cached=cached
+        input=max(0, count(usage, "input_tokens") - cached),
+        output=count(usage, "output_tokens"),
+        cached=cached,
+        day=day_of(at),
     )

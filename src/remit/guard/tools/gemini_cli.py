@@ -168,7 +168,7 @@ class GeminiCliHooks:
         """Return the answer to one hook."""
         name = event.session_id
         task = event.prompt or f"A session in {event.cwd}"
-        session = await self._service.session(TOOL, name, user=self._user, task=task)
+        session = await self._service.session(TOOL, name, user=self._user, task=task, folder=event.cwd)
         if isinstance(session, Fault):
             return _denied(session.message) if event.hook_event_name == "BeforeTool" else {}
         agents = self._sessions.setdefault(name, GeminiSubagents())

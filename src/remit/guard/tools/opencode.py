@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.guard.places import socket_of
 from remit.guard.service import GuardService
 from remit.guard.session import GuardedAgent, GuardedSession
-from remit.guard.tokens import TokenUse
+from remit.guard.tokens import TokenUse, day_of
 from remit.guard.tools.coding_tool import Answering, CodingTool
 from remit.protocol.errors import Fault
 
@@ -62,6 +63,8 @@ class PluginEvent(Struct, frozen=True, kw_only=True):
     directory: str = ""
     message: str = ""
     tokens: TokenUse = TokenUse()
+    at_ms: float = 0
+    """When the message was made."""
     call: str = ""
     kind: str = ""
     title: str = ""
@@ -87,7 +90,7 @@ class OpenCodeEvents:
             await self._service.close(TOOL, root, event.event)
             return {}
         task = f"A session in {event.directory or 'OpenCode'}"
-        session = await self._service.session(TOOL, root, user=self._user, task=task)
+        session = await self._service.session(TOOL, root, user=self._user, task=task, folder=event.directory)
         if isinstance(session, Fault):
             return {"refused": session.message}
         answer = await self._answer(session, event)
@@ -100,7 +103,7 @@ class OpenCodeEvents:
                 if event.session not in session.agents and (calls := self._calls.get(event.parent)):
                     session.bind(calls.pop(0), event.session)
             case "message":
-                session.count(agent, {event.message: event.tokens})
+                session.count(agent, {event.message: replace(event.tokens, day=day_of(event.at_ms or None))})
             case "call":
                 return {"stopped": "" if agent is session.root else agent.stopped}
             case "spawn":

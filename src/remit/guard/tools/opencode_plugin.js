@@ -45,12 +45,12 @@ export const RemitGuard = async ({ client, directory }) => {
     roots.add(root);
     return send({ directory, root, parent: await parentOf(event.session), ...event }, limit);
   };
-  const tellMessage = (info) =>
-    tell({ event: "message", session: info.sessionID, message: info.id, tokens: spent(info.tokens) }, METER_MS);
+  const message = ({ id, sessionID: session, tokens, time }) =>
+    ({ event: "message", session, message: id, tokens: spent(tokens), at_ms: time?.created ?? 0 });
   // A guard that was started after the session knows nothing of what was spent before.
   const tellEarlier = async (session) => {
     const { data: messages } = await client.session.messages({ path: { id: session } });
-    for (const { info } of messages ?? []) if (isSpent(info)) await tellMessage(info);
+    for (const { info } of messages ?? []) if (isSpent(info)) await tell(message(info), METER_MS);
     const { data: children } = await client.session.children({ path: { id: session } });
     for (const { id } of children ?? []) await tellEarlier(id);
   };
@@ -73,10 +73,7 @@ export const RemitGuard = async ({ client, directory }) => {
       if (event.type === "session.created") await meter({ event: "created", session: info.id });
       else if (event.type === "session.deleted") await meter({ event: "deleted", session: info.id });
       else if (event.type === "session.idle") await meter({ event: "idle", session });
-      else if (event.type === "message.updated" && isSpent(info)) {
-        const tokens = spent(info.tokens);
-        await meter({ event: "message", session: info.sessionID, message: info.id, tokens });
-      }
+      else if (event.type === "message.updated" && isSpent(info)) await meter(message(info));
     },
     "chat.params": async ({ sessionID: session }) => {
       const { stopped } = await meter({ event: "call", session });
