@@ -149,7 +149,7 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
         process = guards.enter_context(desk.guard(reserve=100))
         with ScriptedModel(across) as model:
             run(desk, model)
-        assert "0 sessions are open" in desk.remit("guard", "status"), "the tool has ended"
+        assert "0 sessions open" in desk.remit("guard", "status"), "the tool has ended"
     refused = "no sub-agent may start. To start it: remit guard serve"
     assert [refused in each for each in model.told].count(True) == 1
     assert desk.tokens() == spent(model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from remit.cli.command_groups import SubcommandGroup
-from remit.cli.options import team_options
+from remit.cli.options import json_option, team_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,41 +203,27 @@ def console(no_browser: bool) -> None:
 
 
 @guard.command()
-def status() -> None:
-    """Show whether the guard runs, which tools have it, and whether each has been heard.
+@json_option
+def status(as_json: bool) -> None:
+    """Show whether the guard runs, which tools have it, and when each was last heard.
+
+    It warns of versions that the guard was not tried with. Exit code 1: it does not run, or is gone from a file.
 
     \b
     Example:
       remit guard status
     """
-    from remit.guard.install import installed, is_in
+    from remit.cli.show.guard_status import print_guard_status
+    from remit.cli.show.screen import print_json
     from remit.guard.places import guard_folder
-    from remit.guard.status import asked
-    from remit.guard.tools.known_tools import TOOLS
+    from remit.guard.status import report
 
-    folder = guard_folder()
-    told = asked(folder)
-    if told is None:
-        click.echo("The guard does not run: no sub-agent starts in the tools that have it.\n→ remit guard serve")
+    found = report(guard_folder())
+    if as_json:
+        print_json(found)
     else:
-        click.echo(f"The guard runs as process {told.process}; {len(told.sessions)} sessions are open.")
-    places, is_whole = installed(folder), told is not None
-    for each in places:
-        if not is_in(TOOLS[each.tool], Path(each.path), folder):
-            click.echo(f"{each.tool}  {each.path}: the guard is gone from it\n→ remit guard {each.tool}")
-            is_whole = False
-        else:
-            heard = 0 if told is None else told.hooks.get(each.tool, 0)
-            click.echo(f"{each.tool}  {each.path}: {heard} events heard since the guard was started")
-            if told is not None and not heard:
-                click.echo(f"→ start a session of {TOOLS[each.tool].title}: if this stays 0, it leaves the guard out")
-            if obstacle := TOOLS[each.tool].obstacle(Path(each.path), folder):
-                click.echo(obstacle)
-                is_whole = False
-    if not places:
-        click.echo("No tool has it.\n→ remit guard claude-code")
-    if not is_whole:
-        raise click.exceptions.Exit(1)
+        print_guard_status(found)
+    raise SystemExit(0 if found.ok else 1)
 
 
 def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:

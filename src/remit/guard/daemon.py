@@ -12,7 +12,7 @@ import msgspec
 from remit.guard.console import GuardConsole
 from remit.guard.days import DayLedger
 from remit.guard.lock import only_guard
-from remit.guard.places import days_of, guard_store, socket_of
+from remit.guard.places import days_of, guard_store, heard_of, socket_of
 from remit.guard.service import GuardService
 from remit.guard.settings import GuardSettings
 from remit.guard.tools.known_tools import TOOLS
@@ -48,10 +48,13 @@ def hub_for(folder: Path, settings: GuardSettings) -> Hub:
 class GuardApp:
     """The answers to hooks and to `remit guard status`, as an ASGI application."""
 
-    def __init__(self, service: GuardService, user: str, link: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, service: GuardService, user: str, folder: Path, link: Callable[[], Awaitable[str]]) -> None:
         self._tools = {name: tool.answering(service, user) for name, tool in TOOLS.items()}
         self._service = service
         self._link = link
+        self._heard = {name: heard_of(folder, name) for name in TOOLS}
+        for path in self._heard.values():
+            path.parent.mkdir(exist_ok=True)
         self.seen: dict[str, int] = {}
         """How many hooks each tool has sent."""
         self._answering: set[asyncio.Task[tuple[int, bytes]]] = set()
@@ -92,6 +95,7 @@ class GuardApp:
         except msgspec.DecodeError as error:
             return 400, msgspec.json.encode({"error": str(error)})
         self.seen[tool] = self.seen.get(tool, 0) + 1
+        self._heard[tool].touch()
         return 200, msgspec.json.encode(answer)
 
     async def _console(self) -> tuple[int, bytes]:
@@ -137,7 +141,7 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             service, console = GuardService(hub, settings, DayLedger(days_of(folder))), GuardConsole(hub, folder)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
-            app = GuardApp(service, user, console.link)
+            app = GuardApp(service, user, folder, console.link)
             server = QuietServer(uvicorn.Config(app, uds=str(path), **options))
             serving = asyncio.create_task(server.serve())
             begins = asyncio.create_task(started.wait())

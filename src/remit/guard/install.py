@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import time
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,6 +30,8 @@ class Installed(Struct, kw_only=True):
     before: str | None
     """The content before; None: there was no file."""
     after: str
+    at_ms: int = 0
+    """When it was changed."""
 
 
 def install(tool: CodingTool, path: Path, folder: Path) -> None:
@@ -43,7 +46,8 @@ def install(tool: CodingTool, path: Path, folder: Path) -> None:
         before = known[0].before
     after = tool.put_in(before, folder)
     others = [each for each in installed(folder) if each.path != str(path)]
-    _write(_list(folder), encode([*others, Installed(tool=tool.name, path=str(path), before=before, after=after)]))
+    new = Installed(tool=tool.name, path=str(path), before=before, after=after, at_ms=time.time_ns() // 1_000_000)
+    _write(_list(folder), encode([*others, new]))
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, after.encode())
 

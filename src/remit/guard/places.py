@@ -27,3 +27,8 @@ def socket_of(folder: Path) -> Path:
 def script_of(folder: Path) -> Path:
     """Return the script that hooks run."""
     return folder / "hook.sh"
+
+
+def heard_of(folder: Path, tool: str) -> Path:
+    """Return the file whose time is that of the last event of a tool."""
+    return folder / "heard" / tool

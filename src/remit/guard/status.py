@@ -1,4 +1,4 @@
-"""What a running guard is asked by the command line."""
+"""Whether the guard works: what a running one tells when it is asked, and what is known of each tool."""
 
 import socket
 from pathlib import Path
@@ -6,7 +6,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.json import decode
 
-from remit.guard.places import socket_of
+from remit.documents.guard import GuardedTool, GuardReport
+from remit.guard.install import Installed, installed, is_in
+from remit.guard.places import heard_of, socket_of
+from remit.guard.tools.known_tools import TOOLS
+from remit.guard.versions import installed_version
 
 # A guard that has just started answers other hooks first.
 PATIENCE_S = 30
@@ -51,3 +55,37 @@ def _told(folder: Path, request: bytes) -> bytes | None:
     except OSError:
         return None
     return told.partition(b"\r\n\r\n")[2]
+
+
+def report(folder: Path) -> GuardReport:
+    """Return whether the guard runs, is in all files that it was put into, and hears the tools."""
+    told = asked(folder)
+    tools = tuple(_tool(folder, each, told) for each in installed(folder))
+    return GuardReport(
+        ok=told is not None and all(each.state != "gone" and not each.obstacle for each in tools),
+        process=None if told is None else told.process,
+        sessions=0 if told is None else len(told.sessions),
+        tools=tools,
+    )
+
+
+def _tool(folder: Path, put: Installed, told: GuardStatus | None) -> GuardedTool:
+    tool = TOOLS[put.tool]
+    try:
+        heard_ms = heard_of(folder, put.tool).stat().st_mtime_ns // 1_000_000
+    except OSError:
+        heard_ms = None
+    if not is_in(tool, Path(put.path), folder):
+        state = "gone"
+    else:
+        state = "silent" if heard_ms is None or heard_ms < put.at_ms else "heard"
+    return GuardedTool(
+        tool=put.tool,
+        path=put.path,
+        state=state,
+        heard_ms=heard_ms,
+        events=0 if told is None else told.hooks.get(put.tool, 0),
+        version=installed_version(tool.command or tool.name),
+        tried=tool.tried,
+        obstacle="" if state == "gone" else tool.obstacle(Path(put.path), folder),
+    )

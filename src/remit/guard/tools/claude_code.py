@@ -39,6 +39,7 @@ class ClaudeCode(CodingTool):
 
     name = TOOL
     title = "Claude Code"
+    command = "claude"
     tried = ("2.1.326",)
 
     def path(self, project: Path | None) -> Path:

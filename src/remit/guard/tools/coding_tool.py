@@ -17,6 +17,8 @@ class CodingTool(ABC):
     name: ClassVar[str]
     """What it is called on the command line and in the team file."""
     title: ClassVar[str]
+    command: ClassVar[str] = ""
+    """The program, if it is not called as the tool is."""
     tried: ClassVar[tuple[str, ...]]
     """The versions that the guard was tried with."""
 

@@ -39,6 +39,7 @@ class GeminiCli(CodingTool):
 
     name = TOOL
     title = "Gemini CLI"
+    command = "gemini"
     tried = ("0.61.0",)
 
     def path(self, project: Path | None) -> Path:
