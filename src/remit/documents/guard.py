@@ -36,9 +36,7 @@ class GuardedTool(Struct, frozen=True, kw_only=True):
 class GuardReport(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.guard-status/1"):
     """Whether the guard of coding tools works. Printed by `remit guard status --json`."""
 
-    ok: Annotated[
-        bool, Meta(description="Whether it runs, is in all of its files, and nothing keeps it out.")
-    ]
+    ok: Annotated[bool, Meta(description="Whether it runs, is in all of its files, and nothing keeps it out.")]
     process: Annotated[int | None, Meta(description="The process that answers; null: none does.")]
     sessions: Annotated[int, Meta(description="Sessions that are open.")]
     tools: Annotated[tuple[GuardedTool, ...], Meta(description="The files that it was put into.")]

@@ -12,6 +12,7 @@ import msgspec
 from remit.guard.console import GuardConsole
 from remit.guard.days import DayLedger
 from remit.guard.lock import only_guard
+from remit.guard.notices import Show, asking
 from remit.guard.places import days_of, guard_store, heard_of, socket_of
 from remit.guard.service import GuardService
 from remit.guard.settings import GuardSettings
@@ -29,7 +30,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-def hub_for(folder: Path, settings: GuardSettings) -> Hub:
+def hub_for(folder: Path, settings: GuardSettings, show: Show | None = None) -> Hub:
     """Return the hub of the guard, with limits that let each tool have its own."""
     widest = settings.widest()
     limits = Limits(
@@ -42,7 +43,9 @@ def hub_for(folder: Path, settings: GuardSettings) -> Hub:
         overrun="call",
         approval_timeout_ms=APPROVAL_MS,
     )
-    return Hub(name="guard", store=guard_store(folder), durability="process", limits=limits, approver="inbox")
+    approver = asking(lambda: hub, show, desktop=settings.notify)
+    hub = Hub(name="guard", store=guard_store(folder), durability="process", limits=limits, approver=approver)
+    return hub
 
 
 class GuardApp:
@@ -119,8 +122,10 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 @asynccontextmanager
-async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], user: str) -> AsyncGenerator[Path]:
-    """Answer hooks at the socket of a folder that exists, until the context ends."""
+async def running_guard(
+    folder: Path, settings: Callable[[str], GuardSettings], user: str, show: Show | None = None
+) -> AsyncGenerator[Path]:
+    """Answer hooks at the socket of a folder that exists, until the context ends; *show* tells of questions."""
     import uvicorn
 
     started = asyncio.Event()
@@ -137,7 +142,7 @@ async def running_guard(folder: Path, settings: Callable[[str], GuardSettings], 
             started.set()
 
     with only_guard(folder):
-        async with hub_for(folder, settings("")) as hub:
+        async with hub_for(folder, settings(""), show) as hub:
             service, console = GuardService(hub, settings, DayLedger(days_of(folder))), GuardConsole(hub, folder)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}

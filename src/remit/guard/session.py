@@ -5,6 +5,7 @@ runs it, so that depth, fan-out, tokens and time are judged by the same guards a
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -91,6 +92,7 @@ class GuardedSession:
         self._day_limits = settings.day_limits(project)
         self._by_day: dict[date, int] = {}
         """The tokens of the session on each day."""
+        self._asked = Counter[str]()
         self._warned: set[tuple[date, DayLimit]] = set()
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -240,11 +242,12 @@ class GuardedSession:
                 if is_at_limit:
                     self._go_on()
             case "ask" if is_at_limit:
-                if not await self.root.brief.confirm(f"{told} Start one more {kind}?"):
+                if not await self._confirm(f"{told} Start one more {kind}?"):
                     return f"{_NO_TOKENS} A person was asked, and did not agree to more."
                 self._extend(self._beyond + settings.reserve, "a person agreed to one more sub-agent")
             case "ask":
                 if used >= settings.ask_at * settings.tokens and not self._near_limit_agreed:
+                    # One answer is enough for all that ask this at once.
                     if not await self.root.brief.confirm(f"{told} May it start more sub-agents, up to the limit?"):
                         return "A person was asked whether more sub-agents may start, and did not agree."
                     self._near_limit_agreed = True
@@ -268,7 +271,7 @@ class GuardedSession:
                         self.root.brief.progress(f"{told}; the limit only warns")
                     return None
                 case "ask":
-                    if not await self.root.brief.confirm(f"{told}. Start one more {kind}?"):
+                    if not await self._confirm(f"{told}. Start one more {kind}?"):
                         return f"The {limit.name} are spent. A person was asked, and did not agree to more. {_REPORT}"
                     self._days.grant(limit, max(0, tokens - self._days.left(limit)))
         return None
@@ -276,6 +279,13 @@ class GuardedSession:
     def _exceeded(self, tokens: int) -> DayLimit | None:
         """Return a limit of the day that leaves less than so many tokens."""
         return next((each for each in self._day_limits if self._days.left(each) < tokens), None)
+
+    async def _confirm(self, question: str) -> bool:
+        """Ask a person. The same words again are a new question, so that one answer never stands for two of them."""
+        assert self.root.brief is not None
+        self._asked[question] += 1
+        number = self._asked[question]
+        return await self.root.brief.confirm(question if number == 1 else f"{question} ({number})")
 
     @property
     def _beyond(self) -> int:

@@ -74,6 +74,9 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     projects: dict[str, ProjectLimits] = {}
     """Limits of projects, by their folders; `~` is the home of the user."""
 
+    notify: bool = True
+    """Whether a question is also told on the desktop."""
+
     def project_of(self, folder: str) -> str:
         """Return the project with limits that a folder is in, the innermost; empty: none."""
         if not folder:

@@ -14,6 +14,7 @@ import click
 from msgspec import Struct
 
 from remit.cli.drive.login_service import LoginService
+from remit.cli.show.guard_question import show_question
 from remit.cli.teams import current_user
 from remit.guard.daemon import running_guard
 from remit.guard.lock import is_guarded
@@ -65,7 +66,7 @@ async def guarding(settings: GuardSettings) -> AsyncGenerator[Path]:
     """Answer the hooks of this user's tools while the block lasts; yield the socket."""
     folder = guard_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    async with running_guard(folder, lambda _: settings, current_user()) as socket:
+    async with running_guard(folder, lambda _: settings, current_user(), show_question) as socket:
         yield socket
 
 

@@ -88,6 +88,10 @@ class GuardSection(Section, frozen=True, kw_only=True):
         dict[str, GuardProjectSection], Meta(description="Limits of projects, by folder; `~` is your home.")
     ] = {}
 
+    notify: Annotated[
+        bool, Meta(description="Whether a question is also told on the desktop, by `notify-send` or `osascript`.")
+    ] = _SETTINGS.notify
+
     def settings(self) -> GuardSettings:
         """Return them for the guard."""
         return GuardSettings(
@@ -101,6 +105,7 @@ class GuardSection(Section, frozen=True, kw_only=True):
             cached=self.cached,
             kinds={name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()},
             day=self.day,
+            notify=self.notify,
             projects={name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()},
             tools={name: each.limits() for name, each in self.tools.items()},
         )
