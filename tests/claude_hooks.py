@@ -30,12 +30,13 @@ class ClaudeCodeHooking:
         self.agents.mkdir(parents=True, exist_ok=True)
         self.transcript.touch()
 
-    def says(self, message: str, agent: str = "", *, tool: str = "", cached: int = 0) -> None:
+    def says(self, message: str, agent: str = "", *, tool: str = "", cached: int = 0, ends: bool = False) -> None:
         """Write a message of the model with 30 tokens, as often as it has blocks."""
         path = self.agents / f"agent-{agent}.jsonl" if agent else self.transcript
         usage = {"input_tokens": 15, "cache_creation_input_tokens": 5, "cache_read_input_tokens": cached}
         content = [{"type": "tool_use", "id": tool}] if tool else [{"type": "text", "text": "…"}]
         entry = {"role": "assistant", "id": message, "usage": {**usage, "output_tokens": 10}, "content": content}
+        entry["stop_reason"] = "end_turn" if ends else "tool_use"
         with path.open("a") as file:
             file.write(json.dumps({"type": "assistant", "message": entry}) + "\n")
 
@@ -59,9 +60,35 @@ class ClaudeCodeHooking:
             told = answer["hookSpecificOutput"]
             assert told["permissionDecision"] == "deny"
             return told["permissionDecisionReason"]
-        (self.agents / f"agent-a{number}.meta.json").write_text(json.dumps({"toolUseId": f"toolu-{number}"}))
+        self.note(f"a{number}", toolUseId=f"toolu-{number}", description=f"Task {number}", parentAgentId=agent)
         await self.hook("SubagentStart", f"a{number}")
         return None
+
+    async def stop(self, agent: str) -> None:
+        """End a sub-agent."""
+        await self.hook("SubagentStop", agent, last_assistant_message="done")
+        self.note(agent, finished=True)
+
+    async def wake(self, agent: str, request: str) -> str | None:
+        """Send a message to a sub-agent, which starts again; return why it may not."""
+        self.says(request, tool=request)
+        about = {"tool_name": "SendMessage", "tool_use_id": request}
+        given = {"to": "worker", "recipient": agent, "message": "Go on"}
+        answer = await self.hook("PreToolUse", tool_input=given, **about)
+        if answer:
+            return answer["hookSpecificOutput"]["permissionDecisionReason"]
+        await self.hook("PostToolUse", tool_input=given, tool_response={"resumedAgentId": agent}, **about)
+        await self.hook("SubagentStart", agent)
+        return None
+
+    def note(self, agent: str, **more: object) -> None:
+        """Add to what the tool notes of a sub-agent."""
+        path = self.agents / f"agent-{agent}.meta.json"
+        known = json.loads(path.read_text()) if path.exists() else {"agentType": "general-purpose"}
+        parent = str(more.get("parentAgentId", ""))
+        above = json.loads((self.agents / f"agent-{parent}.meta.json").read_text())["spawnDepth"] if parent else 0
+        depth = {} if "spawnDepth" in known else {"spawnDepth": above + 1}
+        path.write_text(json.dumps({**known, **depth, **{name: each for name, each in more.items() if each}}))
 
 
 @asynccontextmanager

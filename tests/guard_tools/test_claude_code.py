@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,44 @@ def test_sub_agents_in_the_background_are_counted_too(desk: Desk) -> None:
         run(desk, model)
     assert desk.tokens() == spent(model)
     assert desk.tree().count("general-purpose") == 1
+
+
+def test_sub_agents_that_run_while_the_guard_is_killed_and_started_again_keep_their_places(desk: Desk) -> None:
+    limits = {"depth": 2, "reserve": 100}
+    with ExitStack() as guards:
+
+        def through(asked: list[str], results: list[str]) -> Calls:
+            if "Do task 2" in asked[-1] and not results:
+                first.kill()
+                first.wait()
+                guards.enter_context(desk.guard(**limits))
+                return [("Bash", {"command": "echo on", "description": "Go on"})]
+            if "Do task 2" in asked[-1]:
+                return [spawn(3)] if len(results) == 1 else []
+            return [] if results else [spawn(2 if "Do task 1" in asked[-1] else 1)]
+
+        first = guards.enter_context(desk.guard(**limits))
+        with ScriptedModel(through) as model:
+            run(desk, model)
+            told = "\n".join(model.told)
+    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
+    assert desk.tokens() == spent(model)
+    assert desk.tree().count("general-purpose") == 3
+
+
+def test_a_message_that_wakes_a_sub_agent_is_asked_for_and_counted(desk: Desk) -> None:
+    def waking(asked: list[str], results: list[str]) -> Calls:
+        if any("Do task" in each for each in asked):
+            return []
+        if len(results) < 2:
+            return [("ToolSearch", {"query": "select:SendMessage", "max_results": 3}) if results else spawn(1)]
+        if len(results) == 2:
+            (note,) = (desk.folder / "claude" / "projects").rglob("agent-*.meta.json")
+            agent = note.name.removeprefix("agent-").removesuffix(".meta.json")
+            return [("SendMessage", {"to": agent, "summary": "again", "message": "Do it again"})]
+        return []
+
+    with ScriptedModel(waking) as model, desk.guard(reserve=100):
+        run(desk, model)
+    assert desk.tokens() == spent(model)
+    assert "Task 1 (woken, 1)" in desk.tree()

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
@@ -21,6 +21,9 @@ SLOTS = 10_000
 _NO_NAME = re.compile(r"[^\w.-]+")
 
 
+TakeUp = Callable[[GuardedSession], Awaitable[None]]
+
+
 class GuardService:
     """Opens sessions, and finds the agent that a request of the hub stands for."""
 
@@ -34,10 +37,20 @@ class GuardService:
         """Held while a session is opened: hooks that come at once find it open, or open one."""
         hub.reconfigure(guards=[self._judge])
 
-    async def session(self, tool: str, name: str, *, user: str, task: str, folder: str = "") -> GuardedSession | Fault:
-        """Return a session, opened in a folder if it is new; a fault if its run is refused."""
+    async def session(
+        self, tool: str, name: str, *, user: str, task: str, folder: str = "", take_up: TakeUp | None = None
+    ) -> GuardedSession | Fault:
+        """Return a session, opened in a folder if it is new; a fault if its run is refused.
+
+        *take_up* is run before anybody else gets a new session: it tells what happened before the guard knew it.
+        """
         async with self._opening:
-            return self.sessions.get((tool, name)) or await self._open(tool, name, user, task, folder)
+            if (known := self.sessions.get((tool, name))) is not None:
+                return known
+            new = await self._open(tool, name, user, task, folder)
+            if take_up is not None and isinstance(new, GuardedSession):
+                await take_up(new)
+            return new
 
     async def _open(self, tool: str, name: str, user: str, task: str, folder: str) -> GuardedSession | Fault:
         common = self._settings(tool).of_tool(tool)
@@ -63,11 +76,22 @@ class GuardService:
         self, session: GuardedSession, parent: GuardedAgent, request: str, kind: str, title: str, task: str
     ) -> str | None:
         """Ask whether an agent may start another one of a kind; return the refusal as a sentence for its model."""
-        agent = agent_name(kind)
+        tokens = self._set_aside(session, kind)
+        return await session.spawn(parent, request, agent_name(kind), title, task, tokens)
+
+    async def revive(
+        self, session: GuardedSession, parent: GuardedAgent, request: str, kind: str, title: str, task: str
+    ) -> str | None:
+        """Begin the delegation of an agent that runs already; return why it must not go on."""
+        tokens = self._set_aside(session, kind)
+        return await session.begin(parent, request, agent_name(kind), title, task, tokens)
+
+    def _set_aside(self, session: GuardedSession, kind: str) -> int:
+        """Return the tokens that one agent of a kind has when it starts; the hub then knows the kind."""
         limits = session.settings.kinds.get(kind)
         tokens = session.settings.reserve if limits is None else limits.tokens
-        self._register(agent, tokens, draws=limits is None)
-        return await session.spawn(parent, request, agent, title, task, tokens)
+        self._register(agent_name(kind), tokens, draws=limits is None)
+        return tokens
 
     def _register(self, name: str, tokens: int, *, draws: bool) -> None:
         card = self._hub.cards.get(name)

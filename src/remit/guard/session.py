@@ -141,6 +141,20 @@ class GuardedSession:
             return refused
         if request in self.waiting:  # the guard is in two files of the tool, and the answer to the first hook decides
             return None
+        return await self.begin(parent, request, agent, title, task, tokens, refused)
+
+    async def begin(
+        self,
+        parent: GuardedAgent,
+        request: str,
+        agent: str,
+        title: str,
+        task: str,
+        tokens: int,
+        refused: Fault | None = None,
+    ) -> str | None:
+        """Begin the delegation of a sub-agent that nobody needs to agree to; return the refusal by the hub."""
+        assert parent.brief is not None
         new = self.waiting[request] = GuardedAgent(agent, refused=refused)
         self._days.hold(new, self.project, tokens)
         call = asyncio.create_task(
@@ -164,6 +178,17 @@ class GuardedSession:
                 found.counted = earlier.counted
             self.agents[agent] = found
         return found
+
+    def settle(self, agent: str, kind: str, stopped: str = "") -> GuardedAgent:
+        """Note a sub-agent without a delegation, whose tokens are charged to the session: it ended, or must end."""
+        known = self.agents[agent] = GuardedAgent(kind, stopped=stopped)
+        known.ended.set()
+        return known
+
+    def give_up(self, request: str) -> None:
+        """Note that a sub-agent that may start does not."""
+        if (found := self.waiting.pop(request, None)) is not None:
+            self._end(found, "It was not started.")
 
     def end(self, agent: str, outcome: str) -> None:
         """Note that a sub-agent has ended."""

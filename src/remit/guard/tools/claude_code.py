@@ -1,10 +1,9 @@
 """Hooks of Claude Code: what it tells of a session, and what it is answered."""
 
-import json
 import os
-from contextlib import suppress
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import msgspec
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from remit.guard.service import GuardService
 from remit.guard.session import GuardedAgent, GuardedSession
+from remit.guard.tools.claude_agents import AgentNote, is_running, note_of, transcripts_in
 from remit.guard.tools.claude_transcripts import ToolTranscript
 from remit.guard.tools.coding_tool import Answering, CodingTool
 from remit.guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
@@ -20,13 +20,15 @@ from remit.protocol.errors import Fault
 TOOL = "claude-code"
 # The tool that starts a sub-agent, under its present and its former name.
 SPAWNING = ("Agent", "Task")
+# The tool that sends a message to another agent, and wakes one that has ended.
+WAKING = "SendMessage"
 
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
-    ToolHook("PreToolUse", "Agent|Task", is_spawn=True),
-    ToolHook("PreToolUse", "^(?!(Agent|Task)$).*"),
-    ToolHook("PostToolUse", "Agent|Task"),
+    ToolHook("PreToolUse", "Agent|Task|SendMessage", is_spawn=True),
+    ToolHook("PreToolUse", "^(?!(Agent|Task|SendMessage)$).*"),
+    ToolHook("PostToolUse", "Agent|Task|SendMessage"),
     ToolHook("SubagentStart"),
     ToolHook("SubagentStop"),
     ToolHook("Stop"),
@@ -92,28 +94,32 @@ class ClaudeCodeHooks:
         self._service = service
         self._user = user
         self._transcripts: dict[Path, ToolTranscript] = {}
+        self._waking: dict[str, str] = {}
+        """The requests that wake sub-agents, by the ids of these."""
+        self._woken = Counter[str]()
+        """How often each sub-agent was woken."""
 
     async def answer(self, event: HookEvent) -> dict[str, Any]:
         """Return the answer to one hook."""
-        is_new = not self._service.is_open(TOOL, event.session_id)
         session = await self._service.session(
             TOOL,
             event.session_id,
             user=self._user,
             task=event.prompt or f"A session in {event.cwd}",
             folder=event.cwd,
+            take_up=lambda new: self._take_up(new, event),
         )
         if isinstance(session, Fault):
             return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}
-        if is_new:
-            self._take_up(session, event)
         match event.hook_event_name:
             case "PreToolUse" if event.tool_name in SPAWNING:
                 return await self._spawn(session, event)
+            case "PreToolUse" if event.tool_name == WAKING and self._is_asleep(session, event):
+                return await self._wake(session, event)
             case "PreToolUse":
                 return self._go_on(session, event)
             case "SubagentStart":
-                self._bind(session, event, self._request_of(event))
+                self._bind(session, event)
             case "PostToolUse":
                 self._started(session, event)
             case "SubagentStop":
@@ -129,18 +135,27 @@ class ClaudeCodeHooks:
     # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _spawn(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
-        parent = self._agent(session, event)
+        given = event.tool_input
+        kind = str(given.get("subagent_type") or "general-purpose")
+        title, task = str(given.get("description") or "A sub-agent"), str(given.get("prompt") or "")
+        return await self._ask(session, event, kind, title, task)
+
+    async def _wake(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
+        """Ask for a sub-agent that has ended and goes on with a message, as for a new one."""
+        note = note_of(self._folder(event), _recipient(event)) or AgentNote()
+        self._woken[_recipient(event)] += 1
+        # The same message may be sent again: that is no cycle.
+        title = f"{note.description} (woken, {self._woken[_recipient(event)]})"
+        answer = await self._ask(session, event, note.agent_type, title, str(event.tool_input.get("message") or ""))
+        if not answer:
+            self._waking[_recipient(event)] = event.tool_use_id
+        return answer
+
+    async def _ask(self, session: GuardedSession, event: HookEvent, kind: str, title: str, task: str) -> dict[str, Any]:
         await self._transcript(event).read_up_to(event.tool_use_id)
         self._count_all(session)
-        given = event.tool_input
-        refused = await self._service.spawn(
-            session,
-            parent,
-            event.tool_use_id or uuid4().hex,
-            str(given.get("subagent_type") or "general-purpose"),
-            str(given.get("description") or "A sub-agent"),
-            str(given.get("prompt") or ""),
-        )
+        request = event.tool_use_id or uuid4().hex
+        refused = await self._service.spawn(session, self._parent(session, event), request, kind, title, task)
         return {} if refused is None else _denied(refused)
 
     def _go_on(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
@@ -154,36 +169,63 @@ class ClaudeCodeHooks:
     def _started(self, session: GuardedSession, event: HookEvent) -> None:
         """Learn the id of a sub-agent from what its start returned, if its first hook did not tell."""
         self._count(session, event)
-        returned: Any = event.tool_response
-        if event.tool_name in SPAWNING and isinstance(returned, dict) and event.tool_use_id in session.waiting:
-            agent = str(returned.get("agentId") or event.tool_use_id)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            session.bind(event.tool_use_id, agent)
+        told: object = event.tool_response
+        returned = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+        if event.tool_use_id not in session.waiting:
+            return
+        if event.tool_name in SPAWNING and returned:
+            session.bind(event.tool_use_id, str(returned.get("agentId") or event.tool_use_id))
+        elif event.tool_name == WAKING and not returned.get("resumedAgentId"):
+            session.give_up(event.tool_use_id)
 
-    def _bind(self, session: GuardedSession, event: HookEvent, request: str) -> None:
+    def _bind(self, session: GuardedSession, event: HookEvent) -> None:
+        request = self._waking.pop(event.agent_id, "")
+        if not request:
+            note = note_of(self._folder(event), event.agent_id)
+            request = "" if note is None else note.tool_use_id
         if request not in session.waiting:
             kind = [name for name, agent in session.waiting.items() if agent.kind == event.agent_type]
             request = kind[0] if kind else next(iter(session.waiting), "")
         session.bind(request, event.agent_id)
 
-    def _request_of(self, event: HookEvent) -> str:
-        """Return the request that started a sub-agent, as the tool noted it beside the transcript."""
-        with suppress(OSError, ValueError):
-            about = self._folder(event) / f"agent-{event.agent_id}.meta.json"
-            return str(json.loads(about.read_text(encoding="utf-8")).get("toolUseId", ""))
-        return ""
-
     def _agent(self, session: GuardedSession, event: HookEvent) -> GuardedAgent:
         return session.agents.get(event.agent_id, session.root)
 
-    def _take_up(self, session: GuardedSession, event: HookEvent) -> None:
-        """Charge what a session spent before the guard knew it: it was begun without it, or the guard was restarted."""
-        earlier = (
-            ToolTranscript(path) for path in (Path(event.transcript_path), *sorted(self._folder(event).glob("*.jsonl")))
-        )
-        for transcript in earlier:
-            transcript.read()
+    def _parent(self, session: GuardedSession, event: HookEvent) -> GuardedAgent:
+        """Return the agent that starts another; one without a delegation starts it in the name of the session."""
+        agent = self._agent(session, event)
+        return session.root if agent.ended.is_set() and not agent.stopped else agent
+
+    def _is_asleep(self, session: GuardedSession, event: HookEvent) -> bool:
+        """Return whether a message is for a sub-agent of this session that has ended."""
+        known = session.agents.get(_recipient(event))
+        return known is not None and known.ended.is_set()
+
+    async def _take_up(self, session: GuardedSession, event: HookEvent) -> None:
+        """Learn what happened before the guard knew a session: it was begun without it, or the guard was restarted.
+
+        What was spent is charged, and sub-agents that run become delegations again, those above first.
+        """
+        whole = self._transcripts[Path(event.transcript_path)] = ToolTranscript(Path(event.transcript_path))
+        whole.read()
+        session.count(session.root, whole.uses)
+        folder = self._folder(event)
+        earlier = [(name, transcript, note_of(folder, name)) for name, transcript in transcripts_in(folder)]
+        for name, transcript, note in sorted(earlier, key=lambda each: each[2].spawn_depth if each[2] else 0):
             self._transcripts[transcript.path] = transcript
-            session.count(session.root, transcript.uses)
+            agent = None
+            if note is not None and event.hook_event_name != "SessionStart" and is_running(note, transcript):
+                agent = await self._revive(session, name, note, transcript.task)
+            kind = "agent" if note is None else note.agent_type
+            session.count(agent or session.settle(name, kind), transcript.uses)
+
+    async def _revive(self, session: GuardedSession, name: str, note: AgentNote, task: str) -> GuardedAgent | None:
+        parent = session.agents.get(note.parent_agent_id, session.root)
+        if parent.brief is None or parent.ended.is_set():  # it outlived the one that started it
+            parent = session.root
+        request = note.tool_use_id or name
+        refused = await self._service.revive(session, parent, request, note.agent_type, note.description, task)
+        return session.bind(request, name) if refused is None else session.settle(name, note.agent_type, refused)
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -210,6 +252,11 @@ class ClaudeCodeHooks:
 
     def _folder(self, event: HookEvent) -> Path:
         return Path(event.transcript_path).with_suffix("") / "subagents"
+
+
+def _recipient(event: HookEvent) -> str:
+    """Return the agent that a message is for, as the tool has found it by its name."""
+    return str(event.tool_input.get("recipient") or event.tool_input.get("to") or "")
 
 
 def _denied(sentence: str) -> dict[str, Any]:

@@ -19,13 +19,17 @@ class ToolTranscript:
         self.path = path
         self.uses: dict[str, TokenUse] = {}
         """The tokens of each message: the last figures count, since a message is written several times."""
+        self.task = ""
+        """What the agent was first told."""
+        self.is_at_rest = False
+        """Whether the last message is one in which the model ends its turn."""
         self._tools: set[str] = set()
         self._file = GrowingFile(path)
 
     def read(self) -> None:
         """Read what was added."""
         for entry in self._file.added():
-            self._take(table(entry.get("message")), entry.get("timestamp"))
+            self._take(entry)
 
     async def read_up_to(self, tool_call: str) -> None:
         """Read until the message is there that calls a tool, or for a moment."""
@@ -36,13 +40,18 @@ class ToolTranscript:
             waited += _POLL_S
             self.read()
 
-    def _take(self, message: dict[str, Any], at: object) -> None:
+    def _take(self, entry: dict[str, Any]) -> None:
+        kind, message = entry.get("type"), table(entry.get("message"))
+        if kind in ("user", "assistant"):
+            self.is_at_rest = kind == "assistant" and message.get("stop_reason") not in (None, "tool_use")
+        if kind == "user" and not self.task:
+            self.task = str(message.get("content"))
         usage, name = table(message.get("usage")), message.get("id")
         if message.get("role") != "assistant" or not isinstance(name, str):
             return
         known = self.uses.get(name)
         self.uses[name] = TokenUse(
-            day=day_of(at) if known is None else known.day,
+            day=day_of(entry.get("timestamp")) if known is None else known.day,
             input=count(usage, "input_tokens") + count(usage, "cache_creation_input_tokens"),
             output=count(usage, "output_tokens"),
             cached=count(usage, "cache_read_input_tokens"),
