@@ -19,6 +19,7 @@ from remit.server.console.hosts import ConsoleHosts
 from remit.server.console.pages import ConsolePages
 from remit.server.console.sessions import ConsoleSessions
 from remit.server.console.spent import SpentInStore
+from remit.server.mcp.offer import McpOffer
 from remit.server.server import Server
 from remit.transports.credentials.incoming import Authenticator, KnownSender
 from remit.transports.listening import listening
@@ -48,14 +49,19 @@ def gate_of(*senders: Sender) -> Authenticator:
 
 @asynccontextmanager
 async def serving(
-    hub: Hub, *senders: Sender, console: bool = False, pricing: Pricing | None = None, port: int = 0
+    hub: Hub,
+    *senders: Sender,
+    console: bool = False,
+    pricing: Pricing | None = None,
+    port: int = 0,
+    mcp: McpOffer | None = None,
 ) -> AsyncGenerator[Server, None]:
     """Open the hub, if it is not open yet, and serve it."""
     gate = gate_of(*(senders or (WEB, NORTH, OPERATOR, ANNA)))
     with listening("127.0.0.1", port) as bound:
         async with hub:
             shown = console_of(hub, gate, bound.getsockname()[1]) if console else None
-            api = Api(hub, gate, console=shown, pricing=pricing)
+            api = Api(hub, gate, console=shown, pricing=pricing, mcp=mcp)
             async with Server(api, bound=bound, drain_s=2) as server:
                 yield server
 

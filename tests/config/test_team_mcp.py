@@ -34,6 +34,25 @@ def problems(folder: Path, text: str, environ: dict[str, str] | None = None) -> 
     return []
 
 
+AGENTS = '[agents.echo]\nrun = "operator:neg"\n[agents.hidden]\nrun = "operator:neg"\n'
+
+
+@pytest.mark.parametrize(
+    ("serve", "expected"),
+    [
+        ('mcp_tools = ["echo"]', []),
+        ('mcp_tools = ["*"]\nagents = ["echo"]', []),
+        ('mcp_tools = ["ecco"]', ["remit.toml:2 serve.mcp_tools: there is no agent `ecco`; did you mean `echo`?"]),
+        (
+            'mcp_tools = ["hidden"]\nagents = ["echo"]',
+            ["remit.toml:2 serve.mcp_tools: `hidden` is not among the `agents` of `[serve]`"],
+        ),
+    ],
+)
+def test_agents_that_are_tools_of_hosts_exist_and_are_served(tmp_path: Path, serve: str, expected: list[str]) -> None:
+    assert problems(tmp_path, f"[serve]\n{serve}\n{AGENTS}") == expected
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

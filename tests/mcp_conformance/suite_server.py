@@ -1,8 +1,8 @@
 """The hub that the conformance suite of MCP tests: `python suite_server.py` prints its address, and ends with stdin.
 
-The suite calls tools and reads resources by names of its own. A thin layer in front of the server, which knows nothing
-but names, sends a call of the tool `test_X` to the agent `test_X` by `delegate_task`, and reads the answer of a run
-for a resource of the suite. It also shows the token that the suite cannot show.
+The suite calls tools and reads resources by names of its own. The tools are agents of these names. A thin layer before
+the server, which knows nothing but names, reads the answer of a run for a resource of the suite. It also shows the
+token that the suite cannot show.
 """
 
 import asyncio
@@ -11,11 +11,12 @@ import sys
 from contextlib import AsyncExitStack
 from typing import Any
 
-from remit import Answer, Artifact, Ask, Brief, Facts, Hub, Request, Verdict
+from remit import Answer, Artifact, Ask, Brief, Capability, Facts, Hub, Request, Verdict
 from remit.policy.reception import Sender
 from remit.policy.verdict import ALLOW
 from remit.server.app import Api
 from remit.server.bodies import Receive, Scope, Send
+from remit.server.mcp.offer import McpOffer
 from remit.server.server import Server
 from remit.testing.memory import MemoryStore
 from serving import gate_of
@@ -34,47 +35,75 @@ def asks(request: Request, facts: Facts) -> Verdict:
 hub = Hub(store=MemoryStore(), approver="inbox", guards=[asks])
 
 
-@hub.agent("test_simple_text", description="Answers with a text.")
+def takes(**schema: Any) -> list[Capability]:
+    """Return the one capability of an agent, which takes an object."""
+    return [Capability(code="GO", description="Goes.", input_schema={"type": "object", **schema})]
+
+
+@hub.agent("test_simple_text", description="Answers with a text.", capabilities=takes())
 async def simple(brief: Brief) -> str:
     return f"This is a simple text response for testing: {brief.objective}."
 
 
-@hub.agent("test_error_handling", description="Fails.")
+@hub.agent("test_error_handling", description="Fails.", capabilities=takes())
 async def fails(brief: Brief) -> str:
     raise ValueError("This tool intentionally returns an error for testing")
 
 
-@hub.agent("test_tool_with_progress", description="Says how far it is.")
+@hub.agent("test_tool_with_progress", description="Says how far it is.", capabilities=takes())
 async def progresses(brief: Brief) -> str:
     for part in ("a third", "two thirds", "all"):
         brief.progress(part)
     return "done"
 
 
-@hub.agent("test_tool_with_logging", description="Asks another agent.", may_call=["test_simple_text"])
+@hub.agent(
+    "test_tool_with_logging", description="Asks another agent.", capabilities=takes(), may_call=["test_simple_text"]
+)
 async def logs(brief: Brief) -> str:
     await brief.delegate("test_simple_text", objective="say something")
     return "logged"
 
 
-@hub.agent("test_elicitation", description="Works once a person agrees.")
+@hub.agent("test_elicitation", description="Works once a person agrees.", capabilities=takes())
 async def elicits(brief: Brief) -> str:
     return "agreed"
 
 
-@hub.agent("test_reconnection", description="Takes a moment.")
+@hub.agent("test_reconnection", description="Takes a moment.", capabilities=takes())
 async def reconnects(brief: Brief) -> str:
     return "Reconnection test completed successfully"
 
 
-@hub.agent("test_simple_prompt", description="Has a prompt.")
+@hub.agent("test_simple_prompt", description="Has a prompt.", capabilities=takes())
 async def prompted(brief: Brief) -> str:
     return "prompted"
 
 
-@hub.agent("test_prompt_with_arguments", description="Has a prompt with arguments.")
+@hub.agent("test_prompt_with_arguments", description="Has a prompt with arguments.", capabilities=takes())
 async def prompted_with(brief: Brief) -> str:
     return "prompted"
+
+
+@hub.agent(
+    "json_schema_2020_12_tool",
+    description="Takes what a schema with references describes.",
+    capabilities=takes(
+        **{
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$defs": {
+                "address": {
+                    "type": "object",
+                    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+                }
+            },
+            "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+            "additionalProperties": False,
+        }
+    ),
+)
+async def takes_much(brief: Brief) -> object:
+    return brief.input
 
 
 PICTURE, SOUND, TEXT = (
@@ -94,16 +123,13 @@ async def shows(brief: Brief) -> Answer:
 
 
 for name in FILES:
-    hub.add(name, shows, description="Answers with files.")
+    hub.add(name, shows, description="Answers with files.", capabilities=takes())
 
 
 def translated(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message of the suite in the names of Remit."""
     params: dict[str, Any] = message.get("params") or {}
     match message.get("method"):
-        case "tools/call" if str(params.get("name")) in hub.cards:
-            given = {"agent": params["name"], "task": "go", "input": params.get("arguments") or None}
-            return {**message, "params": {**params, "name": "delegate_task", "arguments": given}}
         case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
             uri = runs.get(str(params.get("uri")))
             return message if uri is None else {**message, "params": {**params, "uri": uri}}
@@ -146,7 +172,7 @@ class Translation:
 async def main() -> None:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(hub)
-        api: Any = Translation(Api(hub, gate_of(SUITE)))
+        api: Any = Translation(Api(hub, gate_of(SUITE), mcp=McpOffer(tools=frozenset({"*"}))))
         server = await stack.enter_async_context(Server(api, port=0, drain_s=1))
         for uri, agent, part in (
             ("test://static-text", "test_simple_text", "answer"),

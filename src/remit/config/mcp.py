@@ -1,4 +1,4 @@
-"""Checks the MCP servers of a team file, and names their tools."""
+"""MCP in a team file: checks its servers, names their tools, and reads what is offered to hosts."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from remit.agents.mcp.settings import Program, hub_name
-from remit.config.team import TeamFile
+from remit.config.team import Team, TeamFile
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME
+from remit.server.mcp.offer import McpOffer
 
 _OF_PROGRAMS = ("args", "env")
 
@@ -76,3 +77,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[tuple[str, ...], str]]:
         for variable, value in section.env.items():
             if value.startswith("$"):
                 yield ("mcp", name, "env", variable), value
+
+
+def mcp_offer(team: Team) -> McpOffer:
+    """Return what a team offers to MCP hosts."""
+    return McpOffer(tools=team.serve.mcp_tools)

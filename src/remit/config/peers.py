@@ -42,6 +42,10 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
     if team.orchestrator is not None:
         exposed = (*exposed, team.orchestrator.name)
     yield from unknown(("serve", "agents"), "agent", team.serve.agents - {ANYONE}, exposed)
+    yield from unknown(("serve", "mcp_tools"), "agent", team.serve.mcp_tools - {ANYONE}, exposed)
+    if ANYONE not in team.serve.agents:
+        for each in sorted((team.serve.mcp_tools - {ANYONE} - team.serve.agents) & frozenset(exposed)):
+            yield WrongPart(("serve", "mcp_tools", each), f"`{each}` is not among the `agents` of `[serve]`")
     for name, agent in team.agents.items():
         if agent.peer is None:
             continue

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from remit.agents.model_prices import PriceBook
 from remit.config.composition import hub_of
 from remit.config.line_numbers import dotted
+from remit.config.mcp import mcp_offer
 from remit.config.peers import ANYONE, authenticator_of, key_of, unservable
 from remit.config.sections.peers import A2aSection
 from remit.config.team import Team
@@ -121,6 +122,7 @@ async def serving(
                 workers=metrics,
                 console=_console(team, hosts, hub, authenticator) if console or section.console else None,
                 hosts=hosts,
+                mcp=mcp_offer(team),
                 policy=FileTeamPolicy(hub, present, environ),
                 pricing=pricing_of(team),
                 access_log=lines,

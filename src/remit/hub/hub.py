@@ -247,20 +247,21 @@ class Hub(OldHubNames, Engine):
         host: str = "127.0.0.1",
         port: int = 0,
         hosts: Collection[str] = (),
+        mcp_tools: Collection[str] = (),
     ) -> AbstractAsyncContextManager[str]:
         """Serve this hub, which is open, over HTTP until the block ends; the block is given the address.
 
-        *clients* and *hubs* are the senders that are accepted: tokens by name. A hub speaks for its agents, under the
-        name that it gives itself. *permissions* grants more by name: `metrics` reads the metrics, `read` the runs and
-        records of all users, `control` cancels the runs of all users. Users of the clients in *may_approve* may approve
-        or deny questions about their own runs over MCP. *agents* are those that can be asked (default: all). *users*
+        *clients* and *hubs* are the senders that are accepted: tokens by name. A hub speaks for its agents, under its
+        own name. *permissions* grants more by name: `metrics` reads the metrics, `read` the runs and records of all
+        users, `control` cancels them. Users of the clients in *may_approve* may answer questions about their own runs
+        over MCP. *agents* can be asked (default: all), and *mcp_tools* (`"*"`: all) are MCP tools of their own. *users*
         lists, by client, the users that it may ask for (default: any). With *a2a* the agents also speak A2A, below
         `/a2a/NAME`. *hosts* are more host names of `/mcp`: `host`, `host:port`, or `http://host` without encryption.
         """
         from remit.hub.serving import serving  # most hubs are not served
 
         senders = clients or {}, hubs or {}, permissions or {}
-        return serving(self, *senders, may_approve, agents, users or {}, a2a, host, port, hosts)
+        return serving(self, *senders, may_approve, agents, users or {}, a2a, host, port, hosts, mcp_tools)
 
     def mcp(
         self,
@@ -414,8 +415,7 @@ class Hub(OldHubNames, Engine):
             raise team_invalid("call `telemetry` once, and before the hub is opened")
         from remit.hub.telemetry import HubTelemetry  # most hubs have none
 
-        name = self._parts.registry.hub
-        self._telemetry = HubTelemetry(self, name, self._orchestration, endpoint, options)
+        self._telemetry = HubTelemetry(self, self._parts.registry.hub, self._orchestration, endpoint, options)
         self._parts.sample_ratio = self._telemetry.sample
         self._closers.append(self._telemetry.close)
 

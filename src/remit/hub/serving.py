@@ -13,6 +13,7 @@ from remit.runtime.registry import team_invalid
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.console.hosts import ConsoleHosts
+from remit.server.mcp.offer import McpOffer
 from remit.server.server import Server
 from remit.transports.credentials.incoming import Authenticator, KnownSender
 from remit.transports.listening import listening
@@ -33,6 +34,7 @@ async def serving(
     host: str,
     port: int,
     hosts: Collection[str] = (),
+    mcp_tools: Collection[str] = (),
 ) -> AsyncGenerator[str, None]:
     """Serve a hub until the block ends, and yield its address; `Hub.serve` describes the arguments."""
     named = [(name, token, False) for name, token in clients.items()]
@@ -60,6 +62,7 @@ async def serving(
             exposed=lambda: hub.cards if exposed is None else exposed,
             a2a=Exposure() if a2a is True else a2a or None,
             hosts=names,
+            mcp=McpOffer(tools=names_of(mcp_tools, "served", "mcp_tools")),
             pricing=Pricing(price=PriceBook().price),
         )
         async with Server(api, bound=bound) as server:

@@ -31,6 +31,7 @@ from remit.server.figures import CurrentFigures
 from remit.server.figures_endpoints import FiguresEndpoints
 from remit.server.lookup_endpoints import TYPE, LookupEndpoints, MetricsPage, Readiness
 from remit.server.mcp.endpoint import McpEndpoint
+from remit.server.mcp.offer import McpOffer
 from remit.server.openapi import document
 from remit.server.public_console import CONSOLE, ENTER, LINKS, SESSION
 from remit.server.refusals import REFUSALS, Endpoint, Refusals, guarded
@@ -66,6 +67,7 @@ class Api:
         workers: WorkerMetrics | None = None,
         console: "Console | None" = None,
         hosts: ConsoleHosts | None = None,
+        mcp: McpOffer | None = None,
         policy: TeamPolicy | None = None,
         pricing: Pricing | None = None,
         access_log: AccessLog | None = None,
@@ -88,7 +90,7 @@ class Api:
         self._agents = AgentEndpoints(self.delegations, figures, pricing)
         self._readiness = Readiness(hub.store)
         self._foreign = DialectEndpoints(self.delegations)
-        self._mcp = McpEndpoint(self.delegations, hosts or LOOPBACK)
+        self._mcp = McpEndpoint(self.delegations, hosts or LOOPBACK, mcp or McpOffer())
         self._document = b""
         self._docs = ApiDocs()
         self._ask = guarded(self._endpoints.ask, access_to("POST", "/v1/delegations"), "/v1/delegations")

@@ -20,6 +20,7 @@ from remit.cli.drive import running
 from remit.cli.drive.running import Data, interrupts
 from remit.cli.show.screen import print_json, print_table
 from remit.config.composition import hub_of, settings_of
+from remit.config.mcp import mcp_offer
 from remit.config.peers import ANYONE
 from remit.config.team import Team
 from remit.documents.team import McpTool, McpTools
@@ -72,6 +73,7 @@ async def serve_host(team: Team, user: str, stdin: int, data: Data) -> None:
                 lambda: frozenset(hub.cards) if ANYONE in exposed else exposed,
                 stdin,
                 data.piece,
+                mcp_offer(team),
             )
         )
 

@@ -146,6 +146,13 @@ class ServeSection(Section, frozen=True, kw_only=True):
             "of an https proxy: `host`, `host:port`, or `http://host` for a name without encryption."
         ),
     ] = frozenset()
+    mcp_tools: Annotated[
+        frozenset[Callee],
+        Meta(
+            description='Agents that MCP hosts get as tools of their own, over HTTP and from `remit mcp`; `"*"` means '
+            "all. See `remit docs mcp`."
+        ),
+    ] = frozenset()
 
 
 class A2aSection(Section, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_
 from remit.server.console.hosts import ConsoleHosts
 from remit.server.delegations import Delegations
 from remit.server.mcp.host_delegations import Caller
+from remit.server.mcp.offer import McpOffer
 from remit.server.refusals import note
 
 USER_HEADER = "X-Remit-User"
@@ -41,8 +42,9 @@ class _Sessions(Protocol):
 class McpEndpoint:
     """Authenticates hosts like all other clients."""
 
-    def __init__(self, delegations: Delegations, hosts: ConsoleHosts) -> None:
+    def __init__(self, delegations: Delegations, hosts: ConsoleHosts, offer: McpOffer) -> None:
         self._delegations = delegations
+        self._offer = offer
         self._hosts = hosts
         self._loading = asyncio.Lock()
         self._sessions: _Sessions | None = None
@@ -90,7 +92,7 @@ class McpEndpoint:
             if self._sessions is None:
                 # Loading takes a second, and other requests are served meanwhile.
                 module = await asyncio.to_thread(import_module, "remit.server.mcp.sessions")
-                self._sessions = module.McpSessions(self._delegations)
+                self._sessions = module.McpSessions(self._delegations, self._offer)
         assert self._sessions is not None
         return self._sessions
 

@@ -28,6 +28,7 @@ from remit.server.mcp.arguments import (
     read_arguments,
 )
 from remit.server.mcp.artifact_blocks import artifact_block
+from remit.server.mcp.direct_tools import DirectTool, direct_tools
 from remit.server.mcp.file_blocks import file_block
 from remit.server.mcp.host_delegations import (
     Call,
@@ -43,6 +44,7 @@ from remit.server.mcp.host_delegations import (
 from remit.server.mcp.host_forms import form_of, put, reply_of
 from remit.server.mcp.host_log import LogLine
 from remit.server.mcp.log_levels import LogLevels
+from remit.server.mcp.offer import McpOffer
 from remit.server.mcp.resources import TEMPLATES, McpResources
 from remit.server.mcp.subscriptions import RunSubscriptions
 from remit.text.terminal import several_lines
@@ -60,6 +62,7 @@ INSTRUCTIONS = (
     "delegate_task asks one of them. What agents do is guarded, budgeted and recorded; some of it waits until a person "
     "agrees."
 )
+DIRECTLY = " Some agents have a tool of their own, which asks them directly."
 # A host that has timed out says so in its cancel reason; such a host still wants the result.
 _HAS_WAITED = re.compile(r"\btim(?:ed?[ -]?out|e[ -]?limit)|\bdeadline\b", re.IGNORECASE)
 
@@ -67,9 +70,12 @@ _HAS_WAITED = re.compile(r"\btim(?:ed?[ -]?out|e[ -]?limit)|\bdeadline\b", re.IG
 class McpToolServer:
     """The tools of one hub, for all hosts that use them."""
 
-    def __init__(self, name: str, delegations: HostDelegations, caller_of: CallerOf) -> None:
+    def __init__(
+        self, name: str, delegations: HostDelegations, caller_of: CallerOf, offer: McpOffer | None = None
+    ) -> None:
         self._delegations = delegations
         self._caller_of = caller_of
+        self._offer = offer or McpOffer()
         self._resources = McpResources(delegations)
         self._subscriptions = RunSubscriptions(delegations)
         self._levels = LogLevels()
@@ -78,7 +84,7 @@ class McpToolServer:
             "remit",
             version=__version__,
             title=f"Remit: {name}" if name else "Remit",
-            instructions=INSTRUCTIONS,
+            instructions=INSTRUCTIONS + (DIRECTLY if self._offer.tools else ""),
             get_tool_input_schema=schemas.get,
             on_list_tools=self._list,
             on_call_tool=self._call,
@@ -95,19 +101,30 @@ class McpToolServer:
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.server.middleware.append(self._overhear)
 
-    async def _list(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def _list(self, ctx: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        described = [(form.title, form) for form in FORMS]
+        described += [(tool.name, tool) for tool in self._direct(ctx).values()]
         return types.ListToolsResult(
             tools=[
                 types.Tool(
-                    name=form.name,
-                    title=form.title,
-                    description=form.description,
-                    input_schema=form.input_schema,
-                    annotations=types.ToolAnnotations(read_only_hint=form.reads_only),
+                    name=each.name,
+                    title=title,
+                    description=each.description,
+                    input_schema=each.input_schema,
+                    annotations=types.ToolAnnotations(read_only_hint=each.reads_only),
                 )
-                for form in FORMS
+                for title, each in described
             ]
         )
+
+    def _direct(self, ctx: Context) -> dict[str, DirectTool]:
+        """Return the agents that are tools of their own for the caller; none if its user is unknown."""
+        if not self._offer.tools:
+            return {}
+        try:
+            return direct_tools(self._delegations.agents(self._caller_of(ctx)), self._offer)
+        except RemitError:
+            return {}
 
     async def _call(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -145,7 +162,10 @@ class McpToolServer:
             case "delegation_cancel":
                 return await self._cancel(ctx, read_arguments(params.arguments, DelegationCancel))
             case unknown:
-                names = ", ".join(form.name for form in FORMS)
+                direct = self._direct(ctx)
+                if unknown in direct:
+                    return await self._delegate(ctx, params, direct[unknown].task_of(params.arguments))
+                names = ", ".join((*(form.name for form in FORMS), *direct))
                 raise RemitError(
                     fault(Code.NOT_FOUND, f"unknown tool `{unknown[:100]}`", suggestion=f"Use one of {names}.")
                 )

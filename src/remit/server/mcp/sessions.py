@@ -13,6 +13,7 @@ from remit.server.bodies import Receive, Scope, Send
 from remit.server.delegations import Delegations, going_down
 from remit.server.mcp.endpoint import MCP_CLIENT, McpClient
 from remit.server.mcp.host_delegations import Caller, HostDelegations
+from remit.server.mcp.offer import McpOffer
 from remit.server.mcp.server import Context, McpToolServer
 
 # Each session is a task or two and some buffers; a host has one, and abandoned ones expire.
@@ -25,8 +26,8 @@ LAST_WORDS_S = 2.0
 class McpSessions:
     """Everything that is served at `/mcp`, from the first request until it is closed."""
 
-    def __init__(self, delegations: Delegations) -> None:
-        self._face = McpToolServer("", HostDelegations(delegations), _caller_of)
+    def __init__(self, delegations: Delegations, offer: McpOffer) -> None:
+        self._face = McpToolServer("", HostDelegations(delegations), _caller_of, offer)
         self._manager = StreamableHTTPSessionManager(
             self._face.server,
             max_sessions=MOST_SESSIONS,

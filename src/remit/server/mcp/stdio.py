@@ -23,6 +23,7 @@ from remit.runtime.ports import SingleUseProof
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
 from remit.server.mcp.host_delegations import Caller, HostDelegations
+from remit.server.mcp.offer import McpOffer
 from remit.server.mcp.server import McpToolServer
 
 log = logging.getLogger("remit")
@@ -57,12 +58,19 @@ class _LocalUserGate:
 
 
 async def serve(
-    hub: Engine, user: str, name: str, exposed: Callable[[], frozenset[str]], stdin: int, write: Write
+    hub: Engine,
+    user: str,
+    name: str,
+    exposed: Callable[[], frozenset[str]],
+    stdin: int,
+    write: Write,
+    offer: McpOffer | None = None,
 ) -> None:
     """Serve a hub's tools over stdin and stdout, for one user, until the host closes *stdin*."""
     sender = Sender(name="mcp", users=frozenset({user}), may_approve=True)
     caller = Caller(sender=sender, user=user)
-    tools = McpToolServer(name, HostDelegations(Delegations(hub, _LocalUserGate(sender), exposed)), lambda _: caller)
+    delegations = HostDelegations(Delegations(hub, _LocalUserGate(sender), exposed))
+    tools = McpToolServer(name, delegations, lambda _: caller, offer)
     into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     written, out = anyio.create_memory_object_stream[SessionMessage](0)
     async with asyncio.TaskGroup() as group:
