@@ -45,6 +45,7 @@ from remit.server.mcp.host_forms import form_of, put, reply_of
 from remit.server.mcp.host_log import LogLine
 from remit.server.mcp.log_levels import LogLevels
 from remit.server.mcp.offer import McpOffer
+from remit.server.mcp.replay import note_version
 from remit.server.mcp.resources import TEMPLATES, McpResources
 from remit.server.mcp.subscriptions import RunSubscriptions
 from remit.text.terminal import several_lines
@@ -311,11 +312,12 @@ class McpToolServer:
     # ── what is called off ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _overhear(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Cancel the run of a call that its host has cancelled.
+        """Cancel the run of a call that its host has cancelled, and note the version of the session.
 
         The SDK ends the call itself without the reason. A run whose host only timed out continues, so that
         `delegation_status` can return its outcome.
         """
+        note_version(ctx.protocol_version)
         if ctx.method == "notifications/cancelled" and ctx.params is not None:
             reason = str(ctx.params.get("reason") or "")
             if not _HAS_WAITED.search(reason):

@@ -2,10 +2,12 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from remit.protocol.codec import MAX_BYTES
 from remit.protocol.errors import RemitError
@@ -14,8 +16,10 @@ from remit.server.delegations import Delegations, going_down
 from remit.server.mcp.endpoint import MCP_CLIENT, McpClient
 from remit.server.mcp.host_delegations import Caller, HostDelegations
 from remit.server.mcp.offer import McpOffer
+from remit.server.mcp.replay import RETRY_MS, SessionReplay
 from remit.server.mcp.server import Context, McpToolServer
 
+SESSION_HEADER, VERSION_HEADER = b"mcp-session-id", b"mcp-protocol-version"
 # Each session is a task or two and some buffers; a host has one, and abandoned ones expire.
 MOST_SESSIONS = 1_000
 IDLE_S = 600.0
@@ -28,8 +32,11 @@ class McpSessions:
 
     def __init__(self, delegations: Delegations, offer: McpOffer) -> None:
         self._face = McpToolServer("", HostDelegations(delegations), _caller_of, offer)
+        self._replay = SessionReplay()
         self._manager = StreamableHTTPSessionManager(
             self._face.server,
+            event_store=self._replay,
+            retry_interval=RETRY_MS,
             max_sessions=MOST_SESSIONS,
             session_idle_timeout=IDLE_S,
             max_request_body_size=MAX_BYTES,
@@ -58,16 +65,33 @@ class McpSessions:
         # By this the SDK keeps clients and users out of each other's sessions.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client.client, scopes=[], subject=user))
         if scope["method"] != "POST":  # a stream that stays open, or the end of a session
-            await self._manager.handle_request(scope, receive, send)
+            await self._handle(scope, receive, send)
             return
         self._answering += 1
         self._quiet.clear()
         try:
-            await self._manager.handle_request(scope, receive, send)
+            await self._handle(scope, receive, send)
         finally:
             self._answering -= 1
             if not self._answering:
                 self._quiet.set()
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the SDK answer a request, in the session that it belongs to."""
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        named = dict(headers).get(SESSION_HEADER)
+        with self._replay.serving(None if named is None else named.decode("latin-1")) as session:
+
+            async def noting(message: Any) -> None:
+                if named is None and message["type"] == "http.response.start":
+                    opened = dict(message["headers"]).get(SESSION_HEADER)
+                    if opened is not None:
+                        self._replay.opened(opened.decode("latin-1"), session)
+                await send(message)
+
+            if session.version is not None:
+                scope["headers"] = agreed(headers, session.version)
+            await self._manager.handle_request(scope, receive, noting)
 
     async def close(self) -> None:
         """Let running calls be answered, then end every session."""
@@ -75,8 +99,20 @@ class McpSessions:
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._quiet.wait()
         await self._face.close()
+        self._replay.close()
         self._over.set()
         await asyncio.wait({self._running})
+
+
+def agreed(headers: list[tuple[bytes, bytes]], version: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request in a session with the version that the session agreed on.
+
+    Some hosts leave the header out, or name an older version in it, and would then not be told how to resume a stream.
+    """
+    said = dict(headers).get(VERSION_HEADER)
+    if said is not None and said.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
+        return headers
+    return [*(each for each in headers if each[0] != VERSION_HEADER), (VERSION_HEADER, version.encode())]
 
 
 def _caller_of(ctx: Context) -> Caller:
