@@ -138,6 +138,10 @@ class Desk:
     async def confirm(self, question: str) -> bool:
         return question == "Sure?"
 
+    async def fill(self, question: str, form: dict[str, Any]) -> dict[str, Json] | None:
+        assert form == {"type": "object", "properties": {"n": {"type": "integer"}}}
+        return {"n": 3} if question == "How many?" else None
+
     async def state(self) -> dict[str, Json]:
         return {"n": 1}
 
@@ -308,6 +312,7 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
         "state": [{"n": 1}, {"n": 1, "m": [2]}],
         "once": ["kept", "found"],
         "sure": True,
+        "filled": [{"n": 3}, None],
     }
     assert (desk.said.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])
     assert desk.uses == [("grep", {"for": "x"}, 12, None), ("odd", None, 0, "no")]

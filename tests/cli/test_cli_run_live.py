@@ -182,6 +182,40 @@ def test_what_the_person_edits_is_what_is_asked(crew: Path) -> None:
     assert last_run(crew).approvals[0].edited == ("input",)
 
 
+FORM = """
+from typing import Literal
+from msgspec import Struct
+from remit import Brief
+
+class Booking(Struct):
+    name: str
+    seat: Literal["aisle", "window"] = "aisle"
+    bags: int = 1
+
+async def book(brief: Brief) -> object:
+    return await brief.fill("Which seat?", Booking)
+"""
+
+
+def test_a_form_is_filled_in_line_by_line(tmp_path: Path) -> None:
+    (tmp_path / "remit.toml").write_text('[approvals]\notherwise = "terminal"\n[agents.travel]\nrun = "travel:book"\n')
+    (tmp_path / "travel.py").write_text(FORM)
+    with Terminal([REMIT, "run", "travel", "x"], folder=tmp_path) as terminal:
+        screen = terminal.wait_for(PROMPT)
+        assert "seat: one of aisle, window" in screen
+        terminal.type("y\n")
+        terminal.wait_until(lambda screen: "the form is not filled in: name" in screen and screen.endswith(PROMPT))
+        terminal.type("e\n")
+        terminal.wait_for("name (required): string:")
+        terminal.type("Bo\n")
+        terminal.wait_for("seat: one of aisle, window [aisle]:")
+        terminal.type("window\n")
+        terminal.wait_for("bags: integer [1]:")
+        terminal.type("\n")
+        assert terminal.wait() == 0
+    assert last_run(tmp_path).result == {"name": "Bo", "seat": "window", "bags": 1}
+
+
 def test_an_editor_is_used_where_there_is_one(crew: Path) -> None:
     editor = crew / "editor"
     editor.write_text('#!/bin/sh\ncase "$1" in *.json) echo \'{"amount": 7}\' > "$1";; esac\n', encoding="utf-8")

@@ -70,6 +70,32 @@ async def elicits(brief: Brief) -> str:
     return "agreed"
 
 
+@hub.agent("test_elicitation_sep1034_defaults", description="Asks with a form.", capabilities=takes())
+async def elicits_with_defaults(brief: Brief) -> object:
+    fields = {
+        "name": {"type": "string", "default": "John Doe"},
+        "age": {"type": "integer", "default": 30},
+        "score": {"type": "number", "default": 95.5},
+        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "verified": {"type": "boolean", "default": True},
+    }
+    return await brief.fill("Please check this", {"type": "object", "properties": fields})
+
+
+@hub.agent("test_elicitation_sep1330_enums", description="Asks with lists.", capabilities=takes())
+async def elicits_choices(brief: Brief) -> object:
+    options = ["option1", "option2", "option3"]
+    titled = [{"const": f"value{at}", "title": f"Option {at}"} for at in (1, 2, 3)]
+    fields = {
+        "untitledSingle": {"type": "string", "enum": options},
+        "titledSingle": {"type": "string", "oneOf": titled},
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+        "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+    }
+    return await brief.fill("Please choose", {"type": "object", "properties": fields})
+
+
 @hub.agent("test_reconnection", description="Takes a moment.", capabilities=takes())
 async def reconnects(brief: Brief) -> str:
     return "Reconnection test completed successfully"

@@ -1,9 +1,10 @@
 """Agents as tools of their own at `/mcp`: named as the agent, with the schema of its input."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from msgspec import Meta, Struct
 
 from hosts import ERAS, Person, Progress, data, host_at, text
 from remit import Ask, Brief, Capability, Facts, Hub, Request, Verdict
@@ -127,6 +128,42 @@ async def test_a_person_is_asked_before_a_direct_tool_does_what_needs_it(hub: Hu
         paid = await host.call_tool("till_north_PAY", {"sum": 5})
     assert data(paid)["result"] == ["PAY", "Handles money.", {"sum": 5}]
     assert "May this be paid?" in person.asked[0]
+
+
+class Booking(Struct):
+    name: Annotated[str, Meta(description="Who travels")]
+    seat: Literal["aisle", "window"] = "aisle"
+    extras: list[Literal["bag", "bike"]] = []
+
+
+@era
+async def test_a_form_of_an_agent_is_a_form_of_the_host_with_defaults_and_choices(hub: Hub, era: str) -> None:
+    @hub.agent("travel")
+    async def travel(brief: Brief) -> object:
+        return await brief.fill("Which seat?", Booking)
+
+    assert travel
+    person, careless = Person("accept", name="Bo", seat="window", extras=["bike"]), Person("accept", seat="roof")
+    async with serving(hub, *ALL, mcp=offering("travel")) as server:
+        async with host_at(server.address, "anna-desk", era, person=person) as host:
+            booked = await host.call_tool("travel", {"task": "book"})
+        async with host_at(server.address, "anna-desk", era, person=careless) as host:
+            open_ = await host.call_tool("travel", {"task": "book"})
+    assert data(booked)["result"] == {"name": "Bo", "seat": "window", "extras": ["bike"]}
+    (form,) = person.forms
+    assert form["required"] == ["name"]
+    assert form["properties"] == {
+        "name": {"type": "string", "title": "Name", "description": "Who travels"},
+        "seat": {"type": "string", "title": "Seat", "enum": ["aisle", "window"], "default": "aisle"},
+        "extras": {
+            "type": "array",
+            "title": "Extras",
+            "items": {"type": "string", "enum": ["bag", "bike"]},
+            "default": [],
+        },
+        "reason": {"type": "string", "title": "Reason", "description": "Optional; it is recorded."},
+    }
+    assert data(open_)["state"] == "waiting", "a wrong choice leaves the question open"
 
 
 async def test_without_a_choice_there_are_four_tools_and_agents_are_none(hub: Hub) -> None:

@@ -82,9 +82,12 @@ async def event(reply: ClientResponse) -> dict[str, str]:
     """Return the next event of a stream; an empty one at its end."""
     found: dict[str, str] = {}
     async with asyncio.timeout(PATIENCE_S):
-        while line := (await reply.content.readline()).decode().rstrip("\r\n"):
-            name, _, value = line.partition(":")
-            found[name] = value.removeprefix(" ")
+        while line := (await reply.content.readline()).decode():
+            name, _, value = line.rstrip("\r\n").partition(":")
+            if name:
+                found[name] = value.removeprefix(" ")
+            elif found:  # no comment, which keeps a stream open
+                break
     return found
 
 

@@ -92,7 +92,7 @@ async def test_a_file_of_version_2_keeps_what_was_in_it(path_2: Path) -> None:
     begun = replace(a_request("asks"), objective="Sort one receipt")
     assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-asks", begun)]
     assert await store.load("run-asks") == {"step": b"value"}
-    assert await store.pending() == [a_question("two", run="asks", text="And now?")]
+    assert await store.pending() == [replace(a_question("two", run="asks", text="And now?"), form=None)]
     assert await store.unseal("run-done") == [SealedValue("<EMAIL_1>", b"value", True)]
     await store.close()
     assert verify_file(path_2).ok

@@ -125,6 +125,11 @@ class ConfirmFrame(RequestFrame, frozen=True, kw_only=True, tag="confirm"):
     question: str
 
 
+class FillFrame(RequestFrame, frozen=True, kw_only=True, tag="fill"):
+    question: str
+    form: Schema
+
+
 class StateFrame(RequestFrame, frozen=True, kw_only=True, tag="state"):
     pass
 
@@ -198,6 +203,7 @@ AgentRequest = (
     | ChainFrame
     | UseToolFrame
     | ConfirmFrame
+    | FillFrame
     | StateFrame
     | ChangeFrame
     | OnceFrame

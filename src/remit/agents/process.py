@@ -24,6 +24,7 @@ from remit.agents.channel import (
     FactsFrame,
     FailedFrame,
     FanOutFrame,
+    FillFrame,
     HistoryFrame,
     NoteFrame,
     OnceFrame,
@@ -295,6 +296,9 @@ class RequestHandler:
                 return await brief.use(tool, **arguments)
             case ConfirmFrame(question=question):
                 return await brief.confirm(question)
+            case FillFrame(question=question, form=form):
+                fields = await brief.fill(question, form)
+                return [] if fields is None else [fields]
             case StateFrame():
                 return await brief.state()
             case ChangeFrame(changes=changes):

@@ -28,6 +28,7 @@ from remit.agents.channel import (
     FactsFrame,
     FailedFrame,
     FanOutFrame,
+    FillFrame,
     HistoryFrame,
     NoteFrame,
     OnceFrame,
@@ -159,6 +160,11 @@ class RemoteBriefBackend:
 
     async def confirm(self, question: str) -> bool:
         return await self._ask(ConfirmFrame(number=next(self._numbers), question=question), bool)
+
+    async def fill(self, question: str, form: Schema) -> dict[str, Json] | None:
+        said = FillFrame(number=next(self._numbers), question=question, form=form)
+        given = await self._ask(said, list[dict[str, Json]])
+        return given[0] if given else None
 
     async def state(self) -> dict[str, Json]:
         return await self._ask(StateFrame(number=next(self._numbers)), dict[str, Json])

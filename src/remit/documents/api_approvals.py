@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Fault
+from remit.protocol.typed import JsonSchema
 
 Id = Annotated[str, Meta(min_length=1, max_length=300)]
 # Decisions are stored and shown; a longer reason is a document.
@@ -40,6 +41,8 @@ class WaitingApproval(Struct, frozen=True, kw_only=True):
     expires_ms: int
     editable: tuple[str, ...]
     """The fields that may be edited before approving."""
+    form: JsonSchema | None
+    """The form that `input` belongs to: a JSON Schema of a flat object; None: there is none."""
     rule: DeciderRule | None
     """The rule of the team file that asks; None: another guard of the hub."""
     digest: str

@@ -6,10 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
+from remit.policy.restoring import tokens_in
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.forms import filled_fields
 from remit.runtime.ports import Approver, Decision, Inbox, Question
+from remit.runtime.schemas import misfits
 
 # A person takes seconds to decide; a tenth of a second more for the answer to arrive is not noticed.
 POLL_S = 0.1
@@ -108,9 +111,11 @@ async def decide(inbox: Inbox, name: str, decision: Decision) -> Question:
 async def answer(inbox: Inbox, question: Question, decision: Decision) -> bool:
     """Answer a question; False: somebody else was faster, or nobody needs the answer any more.
 
-    Raises a `RemitError` for edits that the guard did not allow.
+    Raises a `RemitError` for edits that the guard did not allow, and for a form that is not filled in.
     """
     check_edits(question, decision.edits)
+    if decision.agreed:
+        check_form(question, decision.edits)
     return await inbox.decide(question.id, decision)
 
 
@@ -145,6 +150,25 @@ def check_edits(question: Question, edits: dict[str, Json]) -> dict[str, Json]:
         )
     call = checked(Call(**edits))
     return {field: getattr(call, field) for field in edits}
+
+
+def check_form(question: Question, edits: dict[str, Json]) -> None:
+    """Raise a `RemitError` that names the fields of the question's form that are not filled in, or wrongly."""
+    if question.form is None:
+        return
+    given = filled_fields(question.form, edits.get("input", question.request.input))
+    # A token is a text, whatever it stands for; the value itself is checked where it is known.
+    withheld = {_field_of(place) for place, _ in tokens_in(given)}
+    problems = misfits(question.form, given)
+    if problems := tuple(each for each in problems if _field_of(each.path.removeprefix("$.")) not in withheld):
+        named = ", ".join(problem.path.removeprefix("$.") for problem in problems)
+        why = f"the form is not filled in: {named}"
+        how = "Edit `input` before you approve."
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=problems, suggestion=how))
+
+
+def _field_of(place: str) -> str:
+    return place.split(".", 1)[0].split("[", 1)[0]
 
 
 def _allowed(editable: frozenset[str]) -> str:

@@ -28,6 +28,7 @@ from remit.protocol.envelope import (
 )
 from remit.protocol.errors import Code
 from remit.protocol.files import File
+from remit.protocol.forms import form_schema
 from remit.protocol.records import Record, StepPlan
 from remit.protocol.remit import Priority, Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
@@ -108,6 +109,8 @@ class BriefBackend(Protocol):
     ) -> None: ...
 
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]: ...
+
+    def fill(self, question: str, form: Schema) -> Coroutine[Any, Any, dict[str, Json] | None]: ...
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]: ...
 
@@ -308,6 +311,13 @@ class Brief:
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]:
         """Ask a person whether to continue and return whether they agreed. It may take days; the clock stands still."""
         return self._backend.confirm(question)
+
+    def fill(self, question: str, form: Schema | type[object]) -> Coroutine[Any, Any, dict[str, Json] | None]:
+        """Ask a person to fill in a form, and return its fields; None: they declined, or nobody can be asked.
+
+        *form* is a JSON Schema, or a type: its fields are texts, numbers, bools, and choices from lists of texts.
+        """
+        return self._backend.fill(question, form_schema(form))
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
         """Return this agent's state in this conversation; it survives restarts, and no other agent can read it."""

@@ -86,10 +86,9 @@ class LocalBriefBackend:
         refuse_if_stopped(self._frame)
         return await self._dispatch.approval.confirm(self._frame, question)
 
-    async def fill(self, question: str, fields: dict[str, Json]) -> dict[str, Json] | None:
-        """Ask a person to accept or edit the fields of a form, for a tool that the agent uses."""
+    async def fill(self, question: str, form: Schema) -> dict[str, Json] | None:
         refuse_if_stopped(self._frame)
-        return await self._dispatch.approval.fill(self._frame, question, fields)
+        return await self._dispatch.approval.fill(self._frame, question, form)
 
     async def once(self, name: str, work: Work) -> Json:
         refuse_if_stopped(self._frame)

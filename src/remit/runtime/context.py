@@ -9,7 +9,7 @@ from msgspec import Struct
 from remit.policy.limits import Limits
 from remit.policy.verdict import Ask, Guard, Sealing
 from remit.policy.warning import HubWarning
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, Schema
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
@@ -133,7 +133,7 @@ class PersonAsking(Protocol):
 
     async def confirm(self, frame: Frame, question: str) -> bool: ...
 
-    async def fill(self, frame: Frame, question: str, fields: dict[str, Json]) -> dict[str, Json] | None: ...
+    async def fill(self, frame: Frame, question: str, form: Schema) -> dict[str, Json] | None: ...
 
 
 class NextAgents(Protocol):

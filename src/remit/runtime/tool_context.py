@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Protocol
 
+from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Message
 from remit.protocol.records import StepPlan
 
@@ -15,8 +16,8 @@ class ToolCaller(Protocol):
         self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None
     ) -> None: ...
 
-    async def fill(self, question: str, fields: dict[str, Json]) -> dict[str, Json] | None:
-        """Ask a person to fill in or accept *fields*; None: they declined, or nobody can be asked."""
+    async def fill(self, question: str, form: Schema) -> dict[str, Json] | None:
+        """Ask a person to fill in a form, and return its fields; None: they declined, or nobody can be asked."""
         ...
 
 

@@ -31,6 +31,7 @@ def waiting_view(question: Question, rule: DeciderRule | None, *, may_answer: bo
         asked_ms=question.asked_ms,
         expires_ms=question.expires_ms,
         editable=tuple(sorted(question.editable)),
+        form=question.form,
         rule=rule,
         digest=digest_of(question),
         may_answer=may_answer,

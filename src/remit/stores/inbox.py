@@ -11,18 +11,20 @@ from remit.stores.user_keys import UserKeys
 
 _read_names = msgspec.json.Decoder(frozenset[str]).decode
 
-_COLUMNS = "id, text, request, editable, asked_ms, expires_ms"
+_COLUMNS = "id, text, request, editable, asked_ms, expires_ms, form"
 
 
 def put(connection: SqliteConnection, question: Question, keys: UserKeys | None = None) -> Question:
     """Add a question unless it exists, with its texts encrypted if there are *keys*; return the stored one."""
     text: str | bytes = question.text
     request, editable = encode(question.request), encode(question.editable)
+    form = None if question.form is None else encode(question.form)
     if keys is not None:
         user = question.request.remit.user
         text, request = keys.encrypt(user, question.text.encode()), keys.encrypt(user, request)
+        form = None if form is None else keys.encrypt(user, form)
     connection.execute(
-        f"INSERT INTO main.question ({_COLUMNS}, run, over_ms) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        f"INSERT INTO main.question ({_COLUMNS}, run, over_ms) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
         (
             question.id,
             text,
@@ -30,6 +32,7 @@ def put(connection: SqliteConnection, question: Question, keys: UserKeys | None 
             editable,
             question.asked_ms,
             question.expires_ms,
+            form,
             question.request.run,
             question.expires_ms,
         ),
@@ -79,7 +82,9 @@ def pending(connection: SqliteConnection, now_ms: int) -> list[Question]:
     return [_question(*row) for row in rows]
 
 
-def _question(id: str, text: str, request: bytes, editable: bytes, asked_ms: int, expires_ms: int) -> Question:
+def _question(
+    id: str, text: str, request: bytes, editable: bytes, asked_ms: int, expires_ms: int, form: bytes | None
+) -> Question:
     return Question(
         id=id,
         text=text,
@@ -87,4 +92,5 @@ def _question(id: str, text: str, request: bytes, editable: bytes, asked_ms: int
         editable=_read_names(editable),
         asked_ms=asked_ms,
         expires_ms=expires_ms,
+        form=None if form is None else msgspec.json.decode(form),
     )

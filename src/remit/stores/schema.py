@@ -196,6 +196,10 @@ MIGRATIONS: tuple[str, ...] = (
     -- The runs of one user are listed, exported and erased.
     CREATE INDEX request_user ON request (user);
     """,
+    """
+    -- The form that the person is asked to fill in, as a JSON schema.
+    ALTER TABLE question ADD COLUMN form BLOB;
+    """,
 )
 
 

@@ -35,7 +35,7 @@ _VIEWS = """
     CREATE TEMP VIEW fact AS SELECT id, user, plain_text(text) AS text, run, at_ms FROM main.fact;
     CREATE TEMP VIEW note AS SELECT id, session, kind, plain_text(text) AS text, by, at_ms FROM main.note;
     CREATE TEMP VIEW question AS SELECT number, id, run, plain_text(text) AS text, plain(request) AS request, editable,
-        asked_ms, expires_ms, over_ms, decision FROM main.question;
+        asked_ms, expires_ms, over_ms, decision, plain(form) AS form FROM main.question;
 """
 
 

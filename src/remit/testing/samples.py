@@ -64,6 +64,7 @@ def a_question(
         text=text,
         request=a_request(run),
         editable=frozenset({"input", "objective"}),
+        form={"type": "object", "properties": {"seat": {"type": "string", "enum": ["aisle", "window"]}}},
         asked_ms=asked_ms,
         expires_ms=expires_ms,
     )

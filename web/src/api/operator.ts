@@ -2466,6 +2466,8 @@ export interface components {
             /** @description The fields that may be edited before approving. */
             editable: string[];
             expires_ms: number;
+            /** @description The form that `input` belongs to: a JSON Schema of a flat object; None: there is none. */
+            form: Record<string, never> | null;
             id: string;
             /** @description Whether the client may answer it. */
             may_answer: boolean;

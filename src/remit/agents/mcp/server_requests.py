@@ -6,15 +6,14 @@ from typing import Any, cast
 import mcp_types as types
 
 from remit.agents.mcp.reading import MAX_DESCRIPTION, unusable, visible_text
-from remit.protocol.envelope import Json, Message
+from remit.protocol.envelope import Message
 from remit.protocol.errors import RemitError
+from remit.protocol.forms import form_schema
 from remit.runtime.schemas import misfits
 from remit.runtime.tool_context import Sampler, ToolCaller
 
 log = logging.getLogger("remit")
 
-# A form that does not fit on a screen is not read.
-MAX_FIELDS = 20
 MAX_FIELD = 200
 # Servers summarize and classify with it; longer texts are the work of agents.
 MAX_SAMPLED = 4_000
@@ -28,16 +27,16 @@ async def fill_form(caller: ToolCaller | None, server: str, params: types.Elicit
     if caller is None or not isinstance(params, types.ElicitRequestFormParams):
         return DECLINED
     schema = params.requested_schema
-    fields = schema.get("properties")
-    if not isinstance(fields, dict) or len(cast("dict[str, Any]", fields)) > MAX_FIELDS or unusable(schema):
+    try:
+        form = None if unusable(schema) else form_schema(schema)
+    except RemitError:
+        form = None
+    if form is None:
         log.warning("MCP server %s asks with a form that cannot be shown", server)
         return DECLINED
-    named = cast("dict[str, Any]", fields)
-    defaults = {name: _default(each) for name, each in named.items()}
-    given = await caller.fill(_question(server, params.message, named), defaults)
-    if given is None:
+    content: dict[str, Any] | None = await caller.fill(_question(server, params.message, form["properties"]), form)
+    if content is None:
         return DECLINED
-    content: dict[str, Any] = {name: value for name, value in given.items() if name in named and value is not None}
     if problems := misfits(schema, content):
         log.info("the answer to MCP server %s does not fit its form: %s", server, problems[0].path)
         return DECLINED
@@ -53,10 +52,6 @@ def _question(server: str, message: str, fields: dict[str, Any]) -> str:
         lines.append(f"- {visible_text(name, MAX_FIELD)}: {visible_text(said, MAX_FIELD)}".rstrip(": "))
     lines.append("Whoever approves sends the fields in `input` to that server.")
     return "\n".join(lines)
-
-
-def _default(field: object) -> Json:
-    return cast("dict[str, Any]", field).get("default") if isinstance(field, dict) else None
 
 
 async def complete_text(

@@ -7,15 +7,18 @@ import tempfile
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
 from remit.cli.show.display import Display
 from remit.cli.show.screen import spell_ms
-from remit.protocol.codec import encode
+from remit.protocol.card import Schema
+from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import USER, Json, Request
 from remit.protocol.errors import RemitError
-from remit.runtime.approvers import check_edits
+from remit.protocol.forms import field_value, form_lines
+from remit.runtime.approvers import check_edits, check_form
 from remit.runtime.ports import Decision, Question
 from remit.text.terminal import json_for_terminal, one_line, several_lines
 
@@ -48,11 +51,13 @@ class TerminalApprover:
             answer = await self._line(f"{_choices(question)} > ")
             match answer.strip().lower() if answer is not None else None:
                 case "y" | "yes":
-                    return Decision(agreed=True, by=self._who)
+                    if self._is_filled_in(question, {}):
+                        return Decision(agreed=True, by=self._who)
                 case "n" | "no":
                     return Decision(agreed=False, by=self._who, reason=await self._line("Reason (optional): ") or "")
                 case "e" | "edit" if question.editable:
-                    if (edits := await self._edited(question)) is not None:
+                    edits = await self._edited(question)
+                    if edits is not None and self._is_filled_in(question, edits):
                         return Decision(agreed=True, by=self._who, edits=edits)
                 case "?" | "help":
                     for line in described(question, whole=True):
@@ -62,12 +67,23 @@ class TerminalApprover:
                 case _:
                     self._display.say("Type y to approve, n to reject" + (", e to edit." if question.editable else "."))
 
+    def _is_filled_in(self, question: Question, edits: dict[str, Json]) -> bool:
+        """Return whether the form of a question can be sent; if not, say why."""
+        try:
+            check_form(question, edits)
+        except RemitError as error:
+            self._display.say(one_line(f"{error.fault.message}. Type e to edit, n to reject."))
+            return False
+        return True
+
     # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _edited(self, question: Question) -> dict[str, Json] | None:
         """Return the edits of the person, or None if they are invalid."""
         edits: dict[str, Json] = {}
         try:
+            if question.form is not None:
+                return {"input": await self._fields(question.form, question.request.input)}
             for field in sorted(question.editable):
                 before: Json = getattr(question.request, field)
                 after = await self._new_value(field, before)
@@ -78,6 +94,18 @@ class TerminalApprover:
             self._display.say(several_lines(f"Invalid value: {error}"))
             return None
         return edits
+
+    async def _fields(self, form: Schema, before: Json) -> Json:
+        """Return the fields of a form, each typed on a line of its own."""
+        known = cast("dict[str, Json]", before) if isinstance(before, dict) else {}
+        given: dict[str, Json] = {}
+        for (name, field), line in zip(form["properties"].items(), form_lines(form), strict=True):
+            now = known.get(name)
+            shown = ", ".join(map(str, cast("list[Json]", now))) if isinstance(now, list) else text_of(now)
+            kept = f" [{one_line(shown)}]" if shown and now is not None else ""
+            typed = await self._line(f"{one_line(line, MAX_SHOWN)}{kept}: ")
+            given[name] = field_value(field, typed) if typed and typed.strip() else now
+        return given
 
     async def _new_value(self, field: str, before: Json) -> Json:
         is_text = isinstance(before, str)
@@ -140,6 +168,8 @@ def _facts(request: Request, question: Question) -> Iterator[tuple[str, str]]:
     if request.input is not None:
         given = request.input
         yield "input", given if isinstance(given, str) else json_for_terminal(encode(given).decode())
+    for line in () if question.form is None else form_lines(question.form):
+        yield "field", line
     yield "reason", request.reason
     yield "time", f"{spell_ms(question.expires_ms - question.asked_ms)} to answer; then it is rejected"
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from remit.cli.show.screen import clock_time, cut, now_ms, spoken
 from remit.documents.shared import PendingQuestion, SharedDraft
 from remit.protocol.codec import text_of
+from remit.protocol.forms import form_lines
 from remit.runtime.ports import Question
 
 # Enough of a draft to recognise it; `remit pending show` prints all of it.
@@ -80,6 +81,7 @@ def _question_fields(question: Question) -> Iterator[tuple[str, str]]:
     yield "through", " → ".join(request.remit.chain)
     yield "limits", f"{spoken(request.remit.time_ms)}, {request.remit.tokens} tokens"
     yield "editable", ", ".join(sorted(question.editable)) or "nothing"
+    yield "form", "" if question.form is None else "\n".join(form_lines(question.form))
     yield "asked", clock_time(question.asked_ms)
     yield "expires in", spoken(max(0, question.expires_ms - now_ms()))
     yield "run", request.run

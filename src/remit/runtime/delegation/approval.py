@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from contextlib import suppress
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -11,11 +10,13 @@ from remit.policy.redaction import strike
 from remit.policy.restoring import restore
 from remit.policy.verdict import Ask, Sealing
 from remit.policy.weight import is_light_request
-from remit.protocol.codec import checked, digest
+from remit.protocol.card import Schema
+from remit.protocol.codec import checked, digest, encode
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.forms import default_fields, filled_fields
 from remit.protocol.records import Approval, Kind
-from remit.runtime.approvers import EDITABLE, check_edits
+from remit.runtime.approvers import EDITABLE, check_edits, check_form
 from remit.runtime.aside import aside
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.guards import GUARDS
@@ -23,6 +24,7 @@ from remit.runtime.delegation.response import presentable
 from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.frames import Frame
 from remit.runtime.ports import Approver, Decision, Question, StoreError
+from remit.runtime.schemas import misfits
 
 log = logging.getLogger("remit")
 
@@ -47,7 +49,9 @@ class Approvals:
         """Whether any guard could ask: the built-in guards never do."""
         return self.parts.approver is not None and len(self.parts.guards) > len(GUARDS)
 
-    async def ask_person(self, request: Request, ask: Ask, questions: int, sealing: Sealing | None) -> dict[str, Json]:
+    async def ask_person(
+        self, request: Request, ask: Ask, questions: int, sealing: Sealing | None, form: Schema | None = None
+    ) -> dict[str, Json]:
         """Return the edits of the person who agreed, or raise if nobody agreed."""
         approver, question = self.parts.approver, ask.question
         if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance] - guards come from users too
@@ -59,9 +63,9 @@ class Approvals:
         struck: dict[str, str | int] = {}
         try:
             if is_light_request(request):
-                asked = self._question(request, ask, sealing, struck)
+                asked = self._question(request, ask, sealing, struck, form)
             else:
-                asked = await aside.run(self._question, request, ask, sealing, struck)
+                asked = await aside.run(self._question, request, ask, sealing, struck, form)
         except Exception as error:
             log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
             raise _declined(
@@ -74,6 +78,8 @@ class Approvals:
             # An approver is foreign code: its decision is validated like one that comes from a store.
             decision = checked(decision)
             edits = _whole(asked, decision.edits, struck)
+            if decision.agreed:
+                check_form(asked, decision.edits)
         except RemitError as error:
             by = presentable(decision.by) if decision.by else ""
             decision = Decision(agreed=False, by=by, reason=error.fault.message)
@@ -84,14 +90,23 @@ class Approvals:
             raise _declined(f"declined{by}{reason}", asked.text)
         return edits
 
-    def _question(self, request: Request, ask: Ask, sealing: Sealing | None, struck: dict[str, str | int]) -> Question:
+    def _question(
+        self,
+        request: Request,
+        ask: Ask,
+        sealing: Sealing | None,
+        struck: dict[str, str | int],
+        form: Schema | None,
+    ) -> Question:
         """Return the question as the person sees it: redacted, because it is stored and others may see it too."""
         asked_ms, text = self.parts.clock.wall_ms(), ask.question.encode(errors="replace").decode()
         # The content is part of the id: an approval covers what the person was shown, not what an edit, or an agent
         # that took another way after a restart, has replaced it with.
-        mark = self.parts.redactor.keys.digest(text.encode() + digest(request)).hex()[:8]
+        content = text.encode() + digest(request) + (b"" if form is None else encode(form))
+        mark = self.parts.redactor.keys.digest(content).hex()[:8]
         if sealing is not None:
             request = strike(request, sealing, struck)
+            form = None if form is None else strike(form, sealing, struck)
             # Separate, because the caller need not see a guard's own words.
             text = strike(text, sealing, {})
         return Question(
@@ -99,6 +114,7 @@ class Approvals:
             text=text,
             request=request,
             editable=EDITABLE.intersection(ask.editable),
+            form=form,
             asked_ms=asked_ms,
             expires_ms=asked_ms + self.parts.limits.approval_timeout_ms,
         )
@@ -168,24 +184,27 @@ class Approvals:
             return False
         return True
 
-    async def fill(self, frame: Frame, question: str, fields: dict[str, Json]) -> dict[str, Json] | None:
-        """Ask a person to accept or edit *fields* for an agent at work; return them, or None if nobody agreed."""
+    async def fill(self, frame: Frame, question: str, form: Schema) -> dict[str, Json] | None:
+        """Ask a person to fill in a form for an agent at work; return its fields, or None if nobody agreed."""
+        fields = default_fields(form)
         request = replace(frame.recorded or frame.request, input=fields)
         try:
-            edits = await self.consult(frame, request, Ask(question, editable=frozenset({"input"})), 0)
+            edits = await self.consult(frame, request, Ask(question, editable=frozenset({"input"})), 0, form)
         except RemitError as error:
             if error.fault.code is not Code.APPROVAL_DECLINED:
                 raise
             return None
-        given = edits.get("input", fields)
-        return cast("dict[str, Json]", given) if isinstance(given, dict) else None
+        given = filled_fields(form, edits.get("input", fields))
+        return None if misfits(form, given) else given
 
-    async def consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
+    async def consult(
+        self, parent: Frame, request: Request, ask: Ask, questions: int, form: Schema | None = None
+    ) -> dict[str, Json]:
         """Ask a person while the clock stands still for those who wait; return the edits of the person who agreed."""
         async with SlotGivenUp(parent):
             self.tasks.pause(parent)
             try:
-                return await self.ask_person(request, ask, questions, parent.run.sealing)
+                return await self.ask_person(request, ask, questions, parent.run.sealing, form)
             finally:
                 self.tasks.unpause(parent)
 

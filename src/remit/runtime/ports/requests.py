@@ -8,6 +8,7 @@ from msgspec import Struct
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.typed import JsonSchema
 
 
 class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -21,6 +22,8 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """The request that it is about."""
     editable: frozenset[str] = frozenset()
     """The fields that the person may edit before approving: `objective`, `input`."""
+    form: JsonSchema | None = None
+    """The form that the fields of the request's input belong to; None: there is none."""
     asked_ms: int
     """When it was asked, in milliseconds since 1970."""
     expires_ms: int

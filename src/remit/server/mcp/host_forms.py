@@ -16,6 +16,7 @@ SHOWN = 2_000
 _REASON = "reason"
 _OWN = ("objective", "input", _REASON)
 _PLAIN = (str, bool, int, float)
+_SAID = (*_PLAIN, list)  # a list is a choice of several
 
 
 def put(question: Question) -> str:
@@ -31,13 +32,15 @@ def put(question: Question) -> str:
 
 def form_of(question: Question) -> dict[str, Any]:
     """Return the form of a question: accepting it approves, and its fields hold what may be edited."""
+    known: dict[str, Any] = {} if question.form is None else question.form["properties"]
     fields: dict[str, Any] = {}
     for name, value in {**_texts(question), **_inputs(question)}.items():
-        fields[name] = {"type": _type_of(value), "title": name.capitalize()}
+        fields[name] = {"title": name.capitalize(), **(known.get(name) or {"type": _type_of(value)})}
         if value is not None:
             fields[name]["default"] = value
-    fields[_REASON] = {"type": "string", "title": "Reason", "description": "Optional; it is recorded."}
-    return {"type": "object", "properties": fields}
+    fields.setdefault(_REASON, {"type": "string", "title": "Reason", "description": "Optional; it is recorded."})
+    required = [] if question.form is None else [name for name in question.form.get("required", ()) if name in fields]
+    return {"type": "object", "properties": fields} | ({"required": required} if required else {})
 
 
 def _type_of(value: Json) -> str:
@@ -55,7 +58,8 @@ def _type_of(value: Json) -> str:
 def reply_of(question: Question, answer: types.ElicitResult) -> HostReply:
     """Return what a person did with a question."""
     content = answer.content or {}
-    reason = content.get(_REASON)
+    fields = _inputs(question)
+    reason = None if _REASON in fields else content.get(_REASON)
     edits: dict[str, Json] = {
         name: said
         for name, shown in _texts(question).items()
@@ -63,8 +67,8 @@ def reply_of(question: Question, answer: types.ElicitResult) -> HostReply:
     }
     filled = {
         name: said
-        for name, shown in _inputs(question).items()
-        if name in content and isinstance(said := content[name], _PLAIN) and said != shown
+        for name, shown in fields.items()
+        if name in content and isinstance(said := content[name], _SAID) and said != shown
     }
     if filled:
         edits["input"] = {**cast("dict[str, Json]", question.request.input), **filled}
@@ -88,6 +92,8 @@ def _inputs(question: Question) -> dict[str, Json]:
     if "input" not in question.editable or not isinstance(given, dict):
         return {}
     fields = cast("dict[str, Json]", given)
+    if question.form is not None:
+        return {name: fields.get(name) for name in question.form["properties"]}
     return {
         name: value
         for name, value in fields.items()

@@ -289,7 +289,8 @@ def _common(table: CopiedTable, row: Row) -> Row:
         case "question", (number, id, run, content, over_ms, decision):
             asked = _read_question(content)
             texts = (asked.text, encode(asked.request), encode(asked.editable))
-            return number, id, run, *texts, asked.asked_ms, asked.expires_ms, over_ms, decision
+            form = None if asked.form is None else encode(asked.form)
+            return number, id, run, *texts, asked.asked_ms, asked.expires_ms, over_ms, decision, form
         case _:
             return row
 

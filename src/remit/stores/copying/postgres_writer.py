@@ -139,13 +139,13 @@ class PgCopyWriter:
                 await connection.execute("UPDATE remit.last_control SET seq = $1", rows[0][0])
             else:
                 if table is QUESTION:
-                    rows = [(*row[:3], await self._content(row), *row[6:]) for row in rows]
+                    rows = [(*row[:3], await self._content(row), *row[6:10]) for row in rows]
                 own = [_own(table, state.stream, row) for row in rows]
                 await _copy(connection, table.name, form.insert, own)
 
     async def _content(self, row: Row) -> bytes:
         """Return the content of a question as it is stored."""
-        _, id, _, text, asked, editable, asked_ms, expires_ms, *_ = row
+        _, id, _, text, asked, editable, asked_ms, expires_ms, *_, form = row
         request = read_request(asked)
         question = Question(
             id=id,
@@ -154,6 +154,7 @@ class PgCopyWriter:
             editable=_read_names(editable),
             asked_ms=asked_ms,
             expires_ms=expires_ms,
+            form=None if form is None else msgspec.json.decode(form),
         )
         return await self.reader.encrypted(request.remit.user, encode(question))
 

@@ -206,9 +206,10 @@ class SqliteReader:
                 for scope, token, value, of_user, at_ms in rows:
                     yield scope, token, value, bool(of_user), at_ms
             case "question":
-                for number, id, run, text, request, editable, *rest in rows:
+                for number, id, run, text, request, editable, *rest, form in rows:
                     plain = self._keys.plain(text).decode(), self._keys.plain(request)
-                    yield number, id, run, *plain, encode(_read_names(editable)), *rest
+                    form = None if form is None else self._keys.plain(form)
+                    yield number, id, run, *plain, encode(_read_names(editable)), *rest, form
             case "control":
                 for seq, run, action, by, reason, at_ms in rows:
                     yield seq, run, action, by, bytes.fromhex(reason), at_ms

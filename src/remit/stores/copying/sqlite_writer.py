@@ -120,18 +120,20 @@ class SqliteWriter:
                 return id, user, _text(text), *rest
             case "note", (id, session, kind, text, *rest):
                 return id, session, kind, _text(text), *rest
-            case "question", (number, id, run, text, request, *rest):
-                return number, id, run, *self._encrypted(text, request), *rest
+            case "question", (number, id, run, text, request, *rest, form):
+                *texts, form = self._encrypted(text, request, form)
+                return number, id, run, *texts, *rest, form
             case "control", (seq, run, action, by, reason, at_ms):
                 return seq, run, action, by, reason.hex(), at_ms
             case _:
                 return row
 
-    def _encrypted(self, text: str, request: bytes) -> tuple[str | bytes, bytes]:
+    def _encrypted(self, text: str, request: bytes, form: bytes | None) -> tuple[str | bytes, bytes, bytes | None]:
         if not is_encrypted(self._connection):
-            return text, request
+            return text, request, form
         user = msgspec.json.decode(request)["remit"]["user"]
-        return self._keys.encrypt(user, text.encode()), self._keys.encrypt(user, request)
+        form = None if form is None else self._keys.encrypt(user, form)
+        return self._keys.encrypt(user, text.encode()), self._keys.encrypt(user, request), form
 
     async def clear(self, table: CopiedTable | None, state: CopyState) -> None:
         with self._writing():

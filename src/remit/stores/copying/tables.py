@@ -45,7 +45,7 @@ REQUEST = CopiedTable(
 )
 QUESTION = CopiedTable(
     "question",
-    ("number", "id", "run", "text", "request", "editable", "asked_ms", "expires_ms", "over_ms", "decision"),
+    ("number", "id", "run", "text", "request", "editable", "asked_ms", "expires_ms", "over_ms", "decision", "form"),
 )
 
 # Not copied: the index of messages, which each store makes anew from its records when somebody reads a conversation;

@@ -1,0 +1,111 @@
+"""An agent asks a person to fill in a form: what they are shown, what they may answer, and what the agent gets."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta, Struct
+
+from remit import Brief, Hub, RemitError
+from remit.runtime.ports import Decision, Question
+from waiting import PATIENCE_S
+
+MakeHub = Callable[..., Hub]
+
+
+class Booking(Struct):
+    name: Annotated[str, Meta(min_length=1, description="Who travels")]
+    seat: Literal["aisle", "window"] = "aisle"
+    extras: list[Literal["bag", "bike"]] = []
+
+
+def booking(make_hub: MakeHub, approver: Any, form: Any = Booking) -> Hub:
+    hub = make_hub(approver=approver)
+
+    @hub.agent("travel")
+    async def travel(brief: Brief) -> Any:
+        return await brief.fill("Which seat?", form)
+
+    assert travel
+    return hub
+
+
+async def test_an_agent_gets_the_fields_that_a_person_filled_in(make_hub: MakeHub) -> None:
+    asked: list[Question] = []
+
+    async def person(question: Question) -> Decision:
+        asked.append(question)
+        return Decision(agreed=True, by="ann", edits={"input": {"name": "Bo", "seat": "window", "extras": ["bike"]}})
+
+    async with booking(make_hub, person) as hub:
+        answer = await hub.ask("travel", "book", user="ann")
+    assert answer.result == {"name": "Bo", "seat": "window", "extras": ["bike"]}
+    (question,) = asked
+    assert question.text == "Which seat?"
+    assert question.request.input == {"name": None, "seat": "aisle", "extras": []}
+    assert question.form is not None
+    assert question.form["properties"]["seat"]["enum"] == ["aisle", "window"]
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision(agreed=False, by="ann"),
+        Decision(agreed=True, by="ann"),
+        Decision(agreed=True, by="ann", edits={"input": {"name": "Bo", "seat": "roof"}}),
+    ],
+)
+async def test_a_no_a_missing_field_and_a_wrong_choice_are_no_answer(make_hub: MakeHub, decision: Decision) -> None:
+    async def person(_: Question) -> Decision:
+        return decision
+
+    async with booking(make_hub, person) as hub:
+        assert (await hub.ask("travel", "book", user="ann")).result is None
+
+
+async def test_without_anybody_to_ask_there_is_no_answer(make_hub: MakeHub) -> None:
+    async with booking(make_hub, None) as hub:
+        assert (await hub.ask("travel", "book", user="ann")).result is None
+
+
+async def test_whoever_answers_in_the_inbox_is_told_what_is_wrong(make_hub: MakeHub) -> None:
+    async with booking(make_hub, "inbox") as hub, asyncio.timeout(PATIENCE_S):
+        asking = asyncio.ensure_future(hub.ask("travel", "book", user="ann"))
+        while not (pending := await hub.pending()):
+            await asyncio.sleep(0.01)
+        assert pending[0].form is not None, "the store keeps the form"
+        for edits in ({}, {"input": {"name": "Bo", "extras": ["cat"]}}, {"input": "Bo"}):
+            with pytest.raises(RemitError, match="the form is not filled in"):
+                await hub.decide(pending[0].id, agreed=True, by="ann", edits=edits)
+        await hub.decide(pending[0].id, agreed=True, by="ann", edits={"input": {"name": "Bo"}})
+        assert (await asking).result == {"name": "Bo"}
+
+
+async def test_what_is_withheld_from_those_who_are_shown_the_form_can_be_accepted(make_hub: MakeHub) -> None:
+    mail = "ann@example.com"
+    choices: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "mail": {"type": "string", "enum": [mail, "none"], "default": mail},
+            "phone": {"type": "integer", "default": 4915112345678},
+        },
+    }
+    shown: list[Any] = []
+
+    async def person(question: Question) -> Decision:
+        shown.append((question.form, question.request.input))
+        return Decision(agreed=True, by="ann", edits={"input": {**question.request.input, "phone": 1}})  # type: ignore[dict-item]
+
+    async with booking(make_hub, person, choices) as hub:
+        answer = await hub.ask("travel", "book", user="ann")
+    assert mail not in str(shown)
+    assert answer.result == {"mail": mail, "phone": 1}
+
+
+async def test_a_form_that_cannot_be_shown_fails_the_agent(make_hub: MakeHub) -> None:
+    nested: dict[str, Any] = {"type": "object", "properties": {"who": {"type": "object", "properties": {}}}}
+    async with booking(make_hub, "inbox", nested) as hub:
+        answer = await hub.ask("travel", "book", user="ann")
+    assert answer.fault is not None
+    assert [each.path for each in answer.fault.problems] == ["$.who"]
