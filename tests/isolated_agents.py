@@ -62,6 +62,7 @@ async def speak(brief: Brief) -> dict[str, Json]:
         "state": [await brief.state(), await brief.update_state(m=[2])],
         "once": [await brief.once("known", find), await brief.once("new", find)],
         "sure": await brief.confirm("Sure?"),
+        "sampled": await brief.sample("Say it.", system="Be brief.", max_tokens=9),
         "filled": [await brief.fill(each, {"properties": {"n": {"type": "integer"}}}) for each in ("How many?", "No?")],
     }
 

@@ -140,6 +140,16 @@ async def test_a_server_gets_a_text_of_the_agents_model_on_the_agents_budget(era
     assert answer.usage.total > 2 * without.usage.total, "the text is charged, too"
 
 
+async def test_a_team_need_not_lend_the_models_of_its_agents() -> None:
+    hub = hub_with("legacy", sampling=False)
+    hub.add("poet", ModelAgent(FunctionModel(reply)), tools=["desk.write"])
+    async with hub:
+        offered = await used(hub, "offers")
+        answer = await hub.ask("poet", "go", user="u")
+    assert offered == "[MCP server desk]"
+    assert "Roses" not in f"{answer.result}"
+
+
 # ── progress ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -142,6 +142,9 @@ class Desk:
         assert form == {"type": "object", "properties": {"n": {"type": "integer"}}}
         return {"n": 3} if question == "How many?" else None
 
+    async def sample(self, prompt: str, system: str, max_tokens: int) -> str:
+        return f"{prompt} {system} {max_tokens}"
+
     async def state(self) -> dict[str, Json]:
         return {"n": 1}
 
@@ -312,6 +315,7 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
         "state": [{"n": 1}, {"n": 1, "m": [2]}],
         "once": ["kept", "found"],
         "sure": True,
+        "sampled": "Say it. Be brief. 9",
         "filled": [{"n": 3}, None],
     }
     assert (desk.said.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])

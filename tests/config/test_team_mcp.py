@@ -143,6 +143,7 @@ url = "https://tools.example/mcp"
 token = "$FILES_TOKEN"
 allow = ["read"]
 max_output = 500
+sampling = false
 """
     environ = {"FILES_TOKEN": "the secret"}
     assert problems(folder, text, environ) == []
@@ -157,6 +158,7 @@ max_output = 500
     assert near.time_s == 120
     assert far.reach == Address(url="https://tools.example/mcp", token="the secret")
     assert far.max_output == 500
+    assert (near.sampling, far.sampling) == (True, False)
     assert settings_of(team, "far", {}).reach == Unset(why="the environment variable FILES_TOKEN is not set")
 
 

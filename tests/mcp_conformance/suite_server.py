@@ -65,6 +65,12 @@ async def logs(brief: Brief) -> str:
     return "logged"
 
 
+@hub.agent("test_sampling", description="Asks the model of the host.", capabilities=takes())
+async def samples(brief: Brief) -> str:
+    assert isinstance(brief.input, dict)
+    return "LLM response: " + await brief.sample(str(brief.input["prompt"]), max_tokens=100)
+
+
 @hub.agent("test_elicitation", description="Works once a person agrees.", capabilities=takes())
 async def elicits(brief: Brief) -> str:
     return "agreed"

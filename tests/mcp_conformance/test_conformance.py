@@ -69,7 +69,7 @@ async def test_a_hub_is_a_server_as_the_suite_asks_for(node: str, tmp_path: Path
         code, said = await ran(node, tmp_path, "server", *arguments)
     assert code == 0, said
     passed = re.findall(r"^✓ ([\w-]+):", said, re.MULTILINE)
-    assert len(passed) == 29, said
+    assert len(passed) == 30, said
 
 
 @pytest.mark.parametrize("scenario", ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"])

@@ -130,6 +130,12 @@ class FillFrame(RequestFrame, frozen=True, kw_only=True, tag="fill"):
     form: Schema
 
 
+class SampleFrame(RequestFrame, frozen=True, kw_only=True, tag="sample"):
+    prompt: str
+    system: str
+    max_tokens: Count
+
+
 class StateFrame(RequestFrame, frozen=True, kw_only=True, tag="state"):
     pass
 
@@ -204,6 +210,7 @@ AgentRequest = (
     | UseToolFrame
     | ConfirmFrame
     | FillFrame
+    | SampleFrame
     | StateFrame
     | ChangeFrame
     | OnceFrame

@@ -33,6 +33,7 @@ from remit.agents.channel import (
     RemainingBudget,
     ReplyFrame,
     RunFrame,
+    SampleFrame,
     SayFrame,
     SpendFrame,
     StateFrame,
@@ -299,6 +300,8 @@ class RequestHandler:
             case FillFrame(question=question, form=form):
                 fields = await brief.fill(question, form)
                 return [] if fields is None else [fields]
+            case SampleFrame(prompt=prompt, system=system, max_tokens=most):
+                return await brief.sample(prompt, system=system, max_tokens=most)
             case StateFrame():
                 return await brief.state()
             case ChangeFrame(changes=changes):

@@ -36,6 +36,7 @@ from remit.agents.channel import (
     RemainingBudget,
     ReplyFrame,
     RunFrame,
+    SampleFrame,
     SayFrame,
     SpendFrame,
     StateFrame,
@@ -165,6 +166,10 @@ class RemoteBriefBackend:
         said = FillFrame(number=next(self._numbers), question=question, form=form)
         given = await self._ask(said, list[dict[str, Json]])
         return given[0] if given else None
+
+    async def sample(self, prompt: str, system: str, max_tokens: int) -> str:
+        said = SampleFrame(number=next(self._numbers), prompt=prompt, system=system, max_tokens=max_tokens)
+        return await self._ask(said, str)
 
     async def state(self) -> dict[str, Json]:
         return await self._ask(StateFrame(number=next(self._numbers)), dict[str, Json])

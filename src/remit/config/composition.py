@@ -60,6 +60,7 @@ def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) 
         max_output=section.max_output,
         pins=team.store_path.with_name(PINS),
         files=section.files,
+        sampling=section.sampling,
     )
 
 

@@ -81,4 +81,4 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def mcp_offer(team: Team) -> McpOffer:
     """Return what a team offers to MCP hosts."""
-    return McpOffer(tools=team.serve.mcp_tools)
+    return McpOffer(tools=team.serve.mcp_tools, sampling=team.serve.mcp_sampling)

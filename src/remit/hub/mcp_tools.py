@@ -41,6 +41,8 @@ class McpOptions(TypedDict, total=False):
     """The file in which its tools' descriptions are kept, to notice changes."""
     files: bool
     """Whether results are objects with `content` and `files`."""
+    sampling: bool
+    """Whether it may have the model of a calling agent write texts; default: yes."""
 
 
 class HubMcpServers:
@@ -58,7 +60,7 @@ class HubMcpServers:
         from remit.agents.mcp.settings import Offered
 
         def offered() -> Offered:
-            sampling = not self._of_models.isdisjoint(server.names)
+            sampling = settings.sampling and not self._of_models.isdisjoint(server.names)
             return Offered(elicitation=self._can_ask_person, sampling=sampling)
 
         server = McpServer(settings, hub.describe_tool, offered=offered)
@@ -106,4 +108,5 @@ def mcp_settings(
         max_output=MAX_OUTPUT if max_output is None else max_output,
         pins=None if (pins := get("pins")) is None else Path(pins),
         files=get("files", False),
+        sampling=get("sampling", True),
     )

@@ -112,6 +112,8 @@ class BriefBackend(Protocol):
 
     def fill(self, question: str, form: Schema) -> Coroutine[Any, Any, dict[str, Json] | None]: ...
 
+    def sample(self, prompt: str, system: str, max_tokens: int) -> Coroutine[Any, Any, str]: ...
+
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]: ...
 
     def change(self, changes: dict[str, Json]) -> Coroutine[Any, Any, dict[str, Json]]: ...
@@ -313,11 +315,12 @@ class Brief:
         return self._backend.confirm(question)
 
     def fill(self, question: str, form: Schema | type[object]) -> Coroutine[Any, Any, dict[str, Json] | None]:
-        """Ask a person to fill in a form, and return its fields; None: they declined, or nobody can be asked.
-
-        *form* is a JSON Schema, or a type: its fields are texts, numbers, bools, and choices from lists of texts.
-        """
+        """Have a person fill in a form, a JSON Schema or a type; None: they declined, or nobody can be asked."""
         return self._backend.fill(question, form_schema(form))
+
+    def sample(self, prompt: str, *, system: str = "", max_tokens: int = 1_000) -> Coroutine[Any, Any, str]:
+        """Ask the model of the MCP host that waits for this run; raises a `RemitError` if it lends none."""
+        return self._backend.sample(prompt, system, max_tokens)
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
         """Return this agent's state in this conversation; it survives restarts, and no other agent can read it."""

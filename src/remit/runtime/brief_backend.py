@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from remit.policy.budget import estimate
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
 from remit.protocol.envelope import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:  # few agents combine answers
 T = TypeVar("T")
 
 log = logging.getLogger("remit")
+# One call of a host's model; longer texts are the work of agents.
+MAX_SAMPLED = 4_000
 
 
 class LocalBriefBackend:
@@ -89,6 +92,29 @@ class LocalBriefBackend:
     async def fill(self, question: str, form: Schema) -> dict[str, Json] | None:
         refuse_if_stopped(self._frame)
         return await self._dispatch.approval.fill(self._frame, question, form)
+
+    async def sample(self, prompt: str, system: str, max_tokens: int) -> str:
+        refuse_if_stopped(self._frame)
+        frame = self._frame
+        sampler = self._dispatch.parts.lent_models.of(frame.run.id)
+        if sampler is None:
+            raise RemitError(
+                fault(
+                    Code.DELEGATION_UNAVAILABLE,
+                    "no MCP host lends its model to this run",
+                    suggestion="Use a model of your own. A host lends its while it waits for the run, if it offers "
+                    "sampling and the team does not switch it off.",
+                )
+            )
+        said = estimate(prompt) + estimate(system)
+        most = min(max_tokens, MAX_SAMPLED, self.tokens_left() - said)
+        if most <= 0:
+            why = f"{frame.card.name} has {self.tokens_left()} tokens left, and the prompt alone takes {said}"
+            raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
+        text, _ = await sampler(system, (Message(role="user", text=prompt),), most)
+        # MCP hosts do not say what their model has spent.
+        self.spend(Usage(prompt=said, completion=estimate(text), estimated=True))
+        return text
 
     async def once(self, name: str, work: Work) -> Json:
         refuse_if_stopped(self._frame)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from remit.policy.limits import Limits
 from remit.policy.verdict import Ask, Guard, Sealing
@@ -17,6 +17,7 @@ from remit.runtime.answer_cache import Cache, Landing, Lookup
 from remit.runtime.frames import Frame, RoutedCall
 from remit.runtime.journal import JournalStep
 from remit.runtime.ledger import Ledger
+from remit.runtime.lent_models import LentModels
 from remit.runtime.live_text import Outflow
 from remit.runtime.ports import Approver, Clock, Store, Transport
 from remit.runtime.redactor import Redactor
@@ -62,6 +63,8 @@ class RuntimeContext(Struct, kw_only=True):
     """Called with a run and its outcome once that is durable."""
     passed_on: dict[str, dict[str, str]] = {}
     """By run, the headers of its request that are forwarded wherever the run goes."""
+    lent_models: LentModels = field(default_factory=LentModels)
+    """The models of hosts that wait for a run."""
 
 
 class RunRecording(Protocol):

@@ -116,6 +116,8 @@ class Engine:
         self._leases = Leases(self._dispatch, admission, records, self._runs)
         self.shared = SharedRequests(self._parts, admission, records, self._runs, self._leases)
         """Requests from and for the hubs that share this hub's store."""
+        self.lent_models = self._parts.lent_models
+        """Models that MCP hosts lend to the runs that they wait for."""
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []

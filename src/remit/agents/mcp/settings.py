@@ -83,6 +83,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The file that remembers how its tools were described; None: they are remembered while the hub is open."""
     files: bool = False
     """Whether results are objects with `content` and `files`, for agents that read pictures and the like."""
+    sampling: bool = True
+    """Whether it may have the model of a calling agent write texts."""
 
     def names(self) -> dict[str, str]:
         """Return the allowed tools by their names in the hub, or raise a `RemitError`."""

@@ -410,6 +410,9 @@ class McpSection(Section, frozen=True, kw_only=True):
             description="Whether results are objects with `content` and `files`: pictures, sounds, other data, links."
         ),
     ] = False
+    sampling: Annotated[
+        bool, Meta(description="Whether the server may have the model of an agent that uses it write texts.")
+    ] = True
 
 
 def _read(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:

@@ -153,6 +153,9 @@ class ServeSection(Section, frozen=True, kw_only=True):
             "all. See `remit docs mcp`."
         ),
     ] = frozenset()
+    mcp_sampling: Annotated[
+        bool, Meta(description="Whether agents may ask the model of an MCP host that offers it (`brief.sample`).")
+    ] = True
 
 
 class A2aSection(Section, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
 from remit.runtime.ports import Question, RunSummary
+from remit.runtime.tool_context import Sampler
 from remit.server.access import visible
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
@@ -66,6 +68,11 @@ class McpHost(Protocol):
 
     async def log(self, line: LogLine) -> None:
         """Send a log message, if the host wants to hear of its level."""
+        ...
+
+    @property
+    def model(self) -> Sampler | None:
+        """The model that it lends to the runs that it waits for; None: it lends none."""
         ...
 
     async def ask(self, question: Question) -> HostReply:
@@ -178,6 +185,10 @@ class HostDelegations:
             going.task.add_done_callback(lambda _: self._calls.pop(going.run, None))
         self._calls[going.run].append(call)
         return Started(going.run, asyncio.shield(going.task), events, True, going)
+
+    def lending(self, run: str, host: McpHost) -> AbstractContextManager[None]:
+        """Let the agents of a run ask the model of a host, if it lends one, while the block lasts."""
+        return self._hub.lent_models.lend(run, host.model)
 
     # ── one that is known ─────────────────────────────────────────────────────────────────────────────────────────────
 

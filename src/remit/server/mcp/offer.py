@@ -10,3 +10,5 @@ class McpOffer(Struct, frozen=True, kw_only=True):
 
     tools: frozenset[str] = frozenset()
     """The agents that are tools of their own; `"*"` means all that a host may ask."""
+    sampling: bool = True
+    """Whether agents may ask the model of a host that offers it."""

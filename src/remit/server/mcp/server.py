@@ -3,20 +3,18 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import mcp_types as types
 import msgspec
 from mcp import MCPError
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from remit import __version__
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Question
 from remit.server.mcp import arguments, prompts
 from remit.server.mcp.arguments import (
     FORMS,
@@ -42,19 +40,17 @@ from remit.server.mcp.host_delegations import (
     WaitingDelegation,
 )
 from remit.server.mcp.host_forms import form_of, put, reply_of
-from remit.server.mcp.host_log import LogLine
 from remit.server.mcp.log_levels import LogLevels
 from remit.server.mcp.offer import McpOffer
 from remit.server.mcp.replay import note_version
 from remit.server.mcp.resources import TEMPLATES, McpResources
+from remit.server.mcp.sdk_host import Context, SdkHost
 from remit.server.mcp.subscriptions import RunSubscriptions
-from remit.text.terminal import several_lines
 
 log = logging.getLogger("remit")
 # Without this, the SDK's logs go to stderr, with whatever a host has sent.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
-Context = ServerRequestContext[Any, Any]
 CallerOf = Callable[[Context], Caller]
 """Returns the caller of a tool from what the transport knows; raises a `RemitError` if that is not enough."""
 
@@ -182,11 +178,13 @@ class McpToolServer:
             if params.request_state is not None:  # the same call again, with the answers of a person
                 return await self._continue(params, host, caller, given.wait_seconds, call)
             request = await self._delegations.receive(given, caller, _traceparent(ctx))
-            started = await self._delegations.start(request, call)
-            if isinstance(started, Response):
-                return arguments.ended_result(started)
-            await host.tell(f"delegated to {given.agent}; id {started.run}")
-            came = await self._delegations.attend(started, host, caller, given.wait_seconds)
+            # Before it starts, as its agent may ask the host's model at once.
+            with self._delegations.lending(request.run, host):
+                started = await self._delegations.start(request, call)
+                if isinstance(started, Response):
+                    return arguments.ended_result(started)
+                await host.tell(f"delegated to {given.agent}; id {started.run}")
+                came = await self._delegations.attend(started, host, caller, given.wait_seconds)
             return _tool_result(came, started.known_as, given.agent)
         except asyncio.CancelledError:
             if host.hangs_up and given.request_id is None:
@@ -209,13 +207,14 @@ class McpToolServer:
         return await self._attended(given.id, host, caller, given.wait_seconds)
 
     async def _attended(
-        self, name: str, host: "SdkHost", caller: Caller, wait_s: float | None
+        self, name: str, host: SdkHost, caller: Caller, wait_s: float | None
     ) -> McpToolResult | types.InputRequiredResult:
         """Continue to wait for a run that was started before."""
         summary = await self._delegations.find(name, caller)
         if (response := await self._delegations.outcome(summary)) is not None:
             return arguments.ended_result(response)
-        came = await self._delegations.attend(self._delegations.follow(summary), host, caller, wait_s)
+        with self._delegations.lending(summary.run, host):
+            came = await self._delegations.attend(self._delegations.follow(summary), host, caller, wait_s)
         return _tool_result(came, summary.run, summary.agent)
 
     async def _cancel(self, ctx: Context, given: DelegationCancel) -> McpToolResult:
@@ -227,7 +226,7 @@ class McpToolServer:
     async def _continue(
         self,
         params: types.CallToolRequestParams,
-        host: "SdkHost",
+        host: SdkHost,
         caller: Caller,
         wait_s: float | None,
         call: Call | None = None,
@@ -305,9 +304,9 @@ class McpToolServer:
         self._levels.choose(_session_of(ctx, self._known(ctx)), params.level)
         return types.EmptyResult()
 
-    def _host(self, ctx: Context, caller: Caller) -> "SdkHost":
+    def _host(self, ctx: Context, caller: Caller) -> SdkHost:
         wanted = self._levels.wanted(_session_of(ctx, caller), ctx.protocol_version, ctx.meta)
-        return SdkHost(ctx, caller, wanted)
+        return SdkHost(ctx, caller, wanted, sampling=self._offer.sampling)
 
     # ── what is called off ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -359,47 +358,3 @@ def _tool_result(came: Came, run: str, agent: str) -> McpToolResult | types.Inpu
                 for each in questions
             }
             return types.InputRequiredResult(input_requests=asked, request_state=run)
-
-
-# ── the host, and the person there ────────────────────────────────────────────────────────────────────────────────────
-
-
-class SdkHost:
-    """The host that called a tool, by the SDK's context of the call."""
-
-    def __init__(self, ctx: Context, caller: Caller, levels: Collection[types.LoggingLevel]) -> None:
-        self._ctx = ctx
-        self._levels = levels
-        self._may_answer = caller.sender.may_approve
-        self._said = 0
-        self._is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    @property
-    def hangs_up(self) -> bool:
-        """Whether it cancels a tool by closing the stream: over HTTP, since the version without notifications."""
-        return self._is_modern and self._ctx.request is not None
-
-    @property
-    def asks(self) -> Literal["now", "later", "never"]:
-        capabilities = self._ctx.session.client_capabilities
-        can = None if capabilities is None else capabilities.elicitation
-        # A host that names no kind of elicitation supports forms, the only kind when it was written.
-        if not self._may_answer or can is None or (can.form is None and can.url is not None):
-            return "never"
-        if self._is_modern:
-            return "later"
-        return "now" if self._ctx.session.can_send_request else "never"
-
-    async def tell(self, text: str) -> None:
-        self._said += 1
-        await self._ctx.session.report_progress(self._said, None, several_lines(text))
-
-    async def log(self, line: LogLine) -> None:
-        if line.level in self._levels:
-            params = types.LoggingMessageNotificationParams(level=line.level, logger="remit", data=line.data)
-            message = types.LoggingMessageNotification(params=params)
-            await self._ctx.session.send_notification(message, self._ctx.request_id)
-
-    async def ask(self, question: Question) -> HostReply:
-        answer = await self._ctx.session.elicit_form(put(question), form_of(question), self._ctx.request_id)
-        return reply_of(question, answer)

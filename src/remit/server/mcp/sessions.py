@@ -17,7 +17,8 @@ from remit.server.mcp.endpoint import MCP_CLIENT, McpClient
 from remit.server.mcp.host_delegations import Caller, HostDelegations
 from remit.server.mcp.offer import McpOffer
 from remit.server.mcp.replay import RETRY_MS, SessionReplay
-from remit.server.mcp.server import Context, McpToolServer
+from remit.server.mcp.sdk_host import Context
+from remit.server.mcp.server import McpToolServer
 
 SESSION_HEADER, VERSION_HEADER = b"mcp-session-id", b"mcp-protocol-version"
 # Each session is a task or two and some buffers; a host has one, and abandoned ones expire.

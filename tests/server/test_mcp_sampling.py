@@ -1,0 +1,108 @@
+"""Agents that ask the model of the MCP host that waits for them."""
+
+from collections.abc import Callable
+
+import mcp_types as types
+import pytest
+from mcp.client.session import ClientRequestContext
+
+from hosts import ERAS, data, host_at, text
+from remit import Brief, Hub
+from remit.policy.reception import Sender
+from remit.server.mcp.offer import McpOffer
+from serving import serving
+
+ANNA = Sender(name="anna-desk", users=frozenset({"anna"}))
+
+
+class HostModel:
+    """The model of a host, which says the same each time."""
+
+    def __init__(self, *said: types.TextContent | types.ImageContent | types.ErrorData) -> None:
+        self._said = list(said)
+        self.asked: list[types.CreateMessageRequestParams] = []
+
+    async def __call__(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        self.asked.append(params)
+        said = self._said.pop(0)
+        if isinstance(said, types.ErrorData):
+            return said
+        return types.CreateMessageResult(role="assistant", content=said, model="tiny")
+
+
+def says(words: str) -> types.TextContent:
+    return types.TextContent(type="text", text=words)
+
+
+@pytest.fixture
+def hub(make_hub: Callable[..., Hub]) -> Hub:
+    hub = make_hub()
+
+    @hub.agent("poet", may_call=["helper"])
+    async def poet(brief: Brief) -> object:
+        return (await brief.delegate("helper", objective=brief.objective)).unwrap()
+
+    @hub.agent("helper")
+    async def helper(brief: Brief) -> object:
+        return await brief.sample(brief.objective, system="Be brief.", max_tokens=50)
+
+    assert {poet, helper}
+    return hub
+
+
+async def test_agents_of_a_run_ask_the_model_of_the_host_within_their_budget(hub: Hub) -> None:
+    model = HostModel(says("Roses are red."))
+    async with (
+        serving(hub, ANNA) as server,
+        host_at(server.address, "anna-desk", sampling_callback=model) as host,
+    ):
+        told = await host.call_tool("delegate_task", {"agent": "poet", "task": "Write a poem."})
+        dear = await host.call_tool("delegate_task", {"agent": "poet", "task": "Write " * 100, "max_tokens": 60})
+    assert text(told) == "Roses are red."
+    assert data(told)["tokens_used"] > 0
+    (asked,) = model.asked
+    assert (asked.system_prompt, asked.max_tokens) == ("Be brief.", 50)
+    assert [each.content for each in asked.messages] == [says("Write a poem.")]
+    assert data(dear)["fault"]["code"] == "TOKEN_BUDGET_EXCEEDED"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (types.ErrorData(code=-1, message="the user declined"), "DELEGATION_UNAVAILABLE"),
+        (types.ImageContent(type="image", data="AA==", mime_type="image/png"), "RESULT_VALIDATION_FAILED"),
+    ],
+)
+async def test_a_model_that_gives_no_text_is_a_fault(
+    hub: Hub, said: types.ErrorData | types.ImageContent, code: str
+) -> None:
+    async with (
+        serving(hub, ANNA) as server,
+        host_at(server.address, "anna-desk", sampling_callback=HostModel(said)) as host,
+    ):
+        told = await host.call_tool("delegate_task", {"agent": "helper", "task": "x"})
+    assert data(told)["fault"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("era", "offers", "sampling"), [(ERAS[0], False, True), (ERAS[0], True, False), (ERAS[1], True, True)]
+)
+async def test_a_host_that_lends_no_model_is_not_asked(hub: Hub, era: str, offers: bool, sampling: bool) -> None:
+    model = HostModel(says("no"))
+    async with (
+        serving(hub, ANNA, mcp=McpOffer(sampling=sampling)) as server,
+        host_at(server.address, "anna-desk", era, sampling_callback=model if offers else None) as host,
+    ):
+        told = await host.call_tool("delegate_task", {"agent": "helper", "task": "x"})
+    assert data(told)["fault"]["code"] == "DELEGATION_UNAVAILABLE"
+    assert "no MCP host lends its model" in text(told)
+    assert model.asked == []
+
+
+async def test_nobody_lends_a_model_to_a_run_without_a_host(hub: Hub) -> None:
+    async with hub:
+        told = await hub.ask("helper", "x", user="anna")
+    assert told.fault is not None
+    assert told.fault.code == "DELEGATION_UNAVAILABLE"
