@@ -1,8 +1,8 @@
 """The hub that the conformance suite of MCP tests: `python suite_server.py` prints its address, and ends with stdin.
 
 The suite calls tools and reads resources by names of its own. The tools are agents of these names. A thin layer before
-the server, which knows nothing but names, reads the answer of a run for a resource of the suite. It also shows the
-token that the suite cannot show.
+the server, which knows nothing but names, reads the answer of a run for a resource of the suite, also where a prompt
+attaches one. It also shows the token that the suite cannot show.
 """
 
 import asyncio
@@ -67,8 +67,8 @@ async def logs(brief: Brief) -> str:
 
 @hub.agent("test_sampling", description="Asks the model of the host.", capabilities=takes())
 async def samples(brief: Brief) -> str:
-    assert isinstance(brief.input, dict)
-    return "LLM response: " + await brief.sample(str(brief.input["prompt"]), max_tokens=100)
+    given = brief.input_as(dict[str, str])
+    return "LLM response: " + await brief.sample(given["prompt"], max_tokens=100)
 
 
 @hub.agent("test_elicitation", description="Works once a person agrees.", capabilities=takes())
@@ -158,6 +158,15 @@ for name in FILES:
     hub.add(name, shows, description="Answers with files.", capabilities=takes())
 
 
+ATTACHED = {
+    "test_prompt_with_embedded_resource": "test://static-text",
+    "test_prompt_with_image": "test://static-binary",
+}
+"""The prompts of the suite that carry something, and the resource that is attached to them."""
+for name in ATTACHED:
+    hub.add(name, prompted, description="Has a prompt with an attachment.", capabilities=takes())
+
+
 def translated(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message of the suite in the names of Remit."""
     params: dict[str, Any] = message.get("params") or {}
@@ -165,6 +174,9 @@ def translated(message: dict[str, Any]) -> dict[str, Any]:
         case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
             uri = runs.get(str(params.get("uri")))
             return message if uri is None else {**message, "params": {**params, "uri": uri}}
+        case "prompts/get" if str(params.get("name")) in ATTACHED:
+            given = {"attach": runs[ATTACHED[str(params["name"])]]}
+            return {**message, "params": {**params, "arguments": given}}
         case _:
             return message
 

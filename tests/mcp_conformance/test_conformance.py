@@ -15,7 +15,6 @@ from waiting import PATIENCE_S
 
 HERE = Path(__file__).resolve().parent
 SUITE = HERE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-NOT_OFFERED = HERE / "not_offered.yml"
 PIPE = asyncio.subprocess.PIPE
 VARIABLES = {**os.environ, "PYTHONPATH": str(HERE.parent)}
 
@@ -65,11 +64,11 @@ async def served() -> AsyncGenerator[str]:
 
 async def test_a_hub_is_a_server_as_the_suite_asks_for(node: str, tmp_path: Path) -> None:
     async with served() as url:
-        arguments = ("--url", url, "--suite", "all", "--expected-failures", str(NOT_OFFERED))
+        arguments = ("--url", url, "--suite", "all")
         code, said = await ran(node, tmp_path, "server", *arguments)
     assert code == 0, said
     passed = re.findall(r"^✓ ([\w-]+):", said, re.MULTILINE)
-    assert len(passed) == 30, said
+    assert len(passed) == 32, said
 
 
 @pytest.mark.parametrize("scenario", ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"])

@@ -192,6 +192,36 @@ async def subscribed(host: Client, uri: str) -> types.EmptyResult:
     return await host.session.send_request(wanted, types.EmptyResult)
 
 
+@era
+async def test_what_an_earlier_run_gave_can_be_attached_to_a_prompt(hub: Hub, era: str) -> None:
+    @hub.agent("painter")
+    async def painter(_: Brief) -> Answer:
+        return Answer("see", artifacts=(Artifact(type="file", value={"raw": "AAAA", "mediaType": "image/png"}),))
+
+    assert painter
+    async with (
+        serving(hub, *ALL) as server,
+        host_at(server.address, "anna-desk", era) as anna,
+        host_at(server.address, "bob-desk", era) as bob,
+    ):
+        run = data(await anna.call_tool("delegate_task", {"agent": "painter", "task": "a rose"}))["id"]
+        uri = f"remit://runs/{run}/answer"
+        told = await anna.get_prompt("echo", {"task": "Say it.", "attach": uri})
+        seen = await anna.get_prompt("echo", {"attach": f"remit://runs/{run}/artifacts/0"})
+        with pytest.raises(MCPError, match="no such resource"):
+            await bob.get_prompt("echo", {"attach": uri})
+        ref = types.PromptReference(type="ref/prompt", name="echo")
+        known = await anna.complete(ref, {"name": "attach", "value": "remit://"})
+    attached, words = (each.content for each in told.messages)
+    assert isinstance(attached, types.EmbeddedResource)
+    assert isinstance(attached.resource, types.TextResourceContents)
+    assert (str(attached.resource.uri), attached.resource.text) == (uri, "see")
+    assert isinstance(words, types.TextContent)
+    assert uri not in words.text
+    assert seen.messages[0].content == types.ImageContent(type="image", data="AAAA", mime_type="image/png")
+    assert known.completion.values == [uri]
+
+
 # ── prompts ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -323,6 +353,12 @@ async def test_a_person_at_a_host_fills_in_the_form_of_an_mcp_server(hub: Hub, e
         done = await host.call_tool("delegate_task", {"agent": "clerk", "task": "book"})
     assert json.loads(data(done)["result"]) == {"action": "accept", "content": {"name": "Bob", "seats": 3}}
     (form,) = person.forms
-    assert form["properties"]["name"] == {"type": "string", "title": "Name", "default": "Ann"}
-    assert form["properties"]["seats"] == {"type": "integer", "title": "Seats", "default": 2}
+    described = {"type": "string", "title": "Name", "description": "Your name", "default": "Ann"}
+    assert form["properties"]["name"] == described
+    assert form["properties"]["seats"] == {
+        "type": "integer",
+        "title": "Seats",
+        "description": "How many",
+        "default": 2,
+    }
     assert person.asked[0].startswith("MCP server desk asks: For whom?")

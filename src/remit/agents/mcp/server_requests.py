@@ -6,6 +6,7 @@ from typing import Any, cast
 import mcp_types as types
 
 from remit.agents.mcp.reading import MAX_DESCRIPTION, unusable, visible_text
+from remit.protocol.card import Schema
 from remit.protocol.envelope import Message
 from remit.protocol.errors import RemitError
 from remit.protocol.forms import form_schema
@@ -28,7 +29,7 @@ async def fill_form(caller: ToolCaller | None, server: str, params: types.Elicit
         return DECLINED
     schema = params.requested_schema
     try:
-        form = None if unusable(schema) else form_schema(schema)
+        form = None if unusable(schema) else _presentable(form_schema(schema))
     except RemitError:
         form = None
     if form is None:
@@ -41,6 +42,16 @@ async def fill_form(caller: ToolCaller | None, server: str, params: types.Elicit
         log.info("the answer to MCP server %s does not fit its form: %s", server, problems[0].path)
         return DECLINED
     return types.ElicitResult(action="accept", content=content)
+
+
+def _presentable(form: Schema) -> Schema:
+    """Return a form whose titles and descriptions, which are the server's words, hide nothing and are not long."""
+    fields = {
+        name: field
+        | {key: visible_text(str(field[key]), MAX_FIELD) for key in ("title", "description") if key in field}
+        for name, field in form["properties"].items()
+    }
+    return {key: form[key] for key in ("type", "required") if key in form} | {"properties": fields}
 
 
 def _question(server: str, message: str, fields: dict[str, Any]) -> str:

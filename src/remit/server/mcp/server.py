@@ -292,12 +292,16 @@ class McpToolServer:
         return types.ListPromptsResult(prompts=prompts.prompts(self._delegations.agents(self._known(ctx))))
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        return prompts.prompt(self._delegations.agents(self._known(ctx)), params.name, params.arguments or {})
+        caller, given = self._known(ctx), params.arguments or {}
+        attached = None
+        if uri := given.get(prompts.ATTACH):
+            attached = prompts.attachment(await self._resources.read(uri, caller, ctx.protocol_version))
+        return prompts.prompt(self._delegations.agents(caller), params.name, given, attached)
 
     async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         caller = self._known(ctx)
-        is_resource = isinstance(params.ref, types.ResourceTemplateReference)
-        runs = [each.run for each in await self._delegations.newest(caller)] if is_resource else []
+        needs_runs = isinstance(params.ref, types.ResourceTemplateReference) or params.argument.name == prompts.ATTACH
+        runs = [each.run for each in await self._delegations.newest(caller)] if needs_runs else []
         return types.CompleteResult(completion=prompts.complete(self._delegations.agents(caller), runs, params))
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
