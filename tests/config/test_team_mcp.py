@@ -8,7 +8,7 @@ import pytest
 
 from command_line import document
 from remit import RemitError
-from remit.agents.mcp.settings import Address, Program, Unset
+from remit.agents.mcp.settings import Address, OauthClient, Program, Unset
 from remit.config.composition import settings_of
 from remit.config.load import load_team
 from remit.config.peers import authenticator_of
@@ -56,6 +56,10 @@ def test_agents_that_are_tools_of_hosts_exist_and_are_served(tmp_path: Path, ser
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (
+            '[mcp.files]\nurl = "https://x"\nissuer = "https://y"\nclient_id = "z"\nallow = ["read"]',
+            "remit.toml:3 mcp.files.issuer: `issuer` needs `client_secret`, too",
+        ),
         (
             '[mcp.files]\nallow = ["read"]',
             "remit.toml:1 mcp.files: a server needs `command`, which starts it, or `url`, where it is; not both",
@@ -144,6 +148,13 @@ token = "$FILES_TOKEN"
 allow = ["read"]
 max_output = 500
 sampling = false
+
+[mcp.safe]
+url = "https://safe.example/mcp"
+issuer = "https://login.example"
+client_id = "office"
+client_secret = "$FILES_TOKEN"
+allow = ["read"]
 """
     environ = {"FILES_TOKEN": "the secret"}
     assert problems(folder, text, environ) == []
@@ -159,6 +170,10 @@ sampling = false
     assert far.reach == Address(url="https://tools.example/mcp", token="the secret")
     assert far.max_output == 500
     assert (near.sampling, far.sampling) == (True, False)
+    login = OauthClient(issuer="https://login.example", client_id="office", client_secret="the secret")
+    assert settings_of(team, "safe", environ).reach == Address(url="https://safe.example/mcp", oauth=login)
+    assert "the secret" not in repr(login)
+    assert isinstance(settings_of(team, "safe", {}).reach, Unset)
     assert settings_of(team, "far", {}).reach == Unset(why="the environment variable FILES_TOKEN is not set")
 
 

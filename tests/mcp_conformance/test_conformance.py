@@ -71,7 +71,16 @@ async def test_a_hub_is_a_server_as_the_suite_asks_for(node: str, tmp_path: Path
     assert len(passed) == 32, said
 
 
-@pytest.mark.parametrize("scenario", ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"])
+SCENARIOS = (
+    "initialize",
+    "tools_call",
+    "elicitation-sep1034-client-defaults",
+    "sse-retry",
+    "auth/client-credentials-basic",
+)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_hub_is_a_client_as_the_suite_asks_for(node: str, tmp_path: Path, scenario: str) -> None:
     command = f"{sys.executable} {HERE / 'suite_client.py'}"
     code, said = await ran(node, tmp_path, "client", "--command", command, "--scenario", scenario)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # most hubs call no agents on other devices
     from remit.relay.remote_agents import DeviceAccess
 
 from remit.agents.mcp.pins import FILE as PINS
-from remit.agents.mcp.settings import Address, Program, Settings, Unset
+from remit.agents.mcp.settings import Address, OauthClient, Program, Settings, Unset
 from remit.config.sections.agents import McpSection
 
 
@@ -68,12 +68,19 @@ def _reach(section: McpSection, folder: Path, environ: Mapping[str, str]) -> Pro
     if section.command is None:
         assert section.url is not None, "one that has neither is refused by the checks"
         token = None if section.token is None else secret_of(section.token, environ)
-        return Address(url=section.url, token=token)
+        return Address(url=section.url, token=token, oauth=_oauth(section, environ))
     env = {
         variable: secret_of(value, environ) if value.startswith("$") else value
         for variable, value in section.env.items()
     }
     return Program(command=section.command, args=section.args, env=env, folder=str(folder))
+
+
+def _oauth(section: McpSection, environ: Mapping[str, str]) -> OauthClient | None:
+    if section.issuer is None or section.client_id is None or section.client_secret is None:
+        return None
+    secret = secret_of(section.client_secret, environ)
+    return OauthClient(issuer=section.issuer, client_id=section.client_id, client_secret=secret, scope=section.scope)
 
 
 log = logging.getLogger("remit")

@@ -1,6 +1,6 @@
 """MCP in a team file: checks its servers, names their tools, and reads what is offered to hosts."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +12,7 @@ from remit.runtime.registry import NAME
 from remit.server.mcp.offer import McpOffer
 
 _OF_PROGRAMS = ("args", "env")
+_OF_OAUTH = ("issuer", "client_id", "client_secret")
 
 
 def tools_in(said: dict[str, Any]) -> tuple[str, ...]:
@@ -44,6 +45,7 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
             yield WrongPart(
                 (*place, "token"), "`token` is for a server that has a `url`; give a program its secret in `env`"
             )
+        yield from _halves_of_oauth(place, keys)
         for tool in sorted(section.safe_to_repeat - set(section.allow)):
             yield WrongPart((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so no agent can use it")
         for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
@@ -54,6 +56,20 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
             yield WrongPart(place, f"`{name}` cannot be a tool's name; choose another `prefix`")
         elif (other := taken.setdefault(name, f"`{tool}` of `[mcp.{server}]`")) != f"`{tool}` of `[mcp.{server}]`":
             yield WrongPart(place, f"`{name}` would also be {other}; choose another `prefix`")
+
+
+def _halves_of_oauth(place: tuple[str, ...], keys: Collection[str]) -> Iterator[WrongPart]:
+    """Return keys for OAuth that do not go together."""
+    given = [key for key in (*_OF_OAUTH, "scope") if key in keys]
+    if not given:
+        return
+    for key in _OF_OAUTH:
+        if key not in keys:
+            yield WrongPart((*place, given[0]), f"`{given[0]}` needs `{key}`, too")
+    if "command" in keys:
+        yield WrongPart((*place, given[0]), f"`{given[0]}` is for a server that has a `url`")
+    if "token" in keys:
+        yield WrongPart((*place, "token"), "a server has a `token` or an `issuer` that gives tokens, not both")
 
 
 def unstartable(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
@@ -74,6 +90,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[tuple[str, ...], str]]:
     for name, section in team.mcp.items():
         if section.token is not None:
             yield ("mcp", name, "token"), section.token
+        if section.client_secret is not None:
+            yield ("mcp", name, "client_secret"), section.client_secret
         for variable, value in section.env.items():
             if value.startswith("$"):
                 yield ("mcp", name, "env", variable), value

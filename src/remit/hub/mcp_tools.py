@@ -10,10 +10,11 @@ from remit.protocol.envelope import Answer
 from remit.runtime.brief import Brief
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Agent
+from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no MCP servers
     from remit.agents.mcp.server import McpServer
-    from remit.agents.mcp.settings import Settings
+    from remit.agents.mcp.settings import OauthClient, Settings
 
 
 class McpOptions(TypedDict, total=False):
@@ -27,6 +28,14 @@ class McpOptions(TypedDict, total=False):
     """The folder that it is started in."""
     token: str | None
     """The token for its address."""
+    issuer: str | None
+    """The authorization server (OAuth) that gives tokens for its address, instead of a token."""
+    client_id: str | None
+    """The id of this hub at the issuer."""
+    client_secret: str | None
+    """The secret of that id; no other authorization server is sent it."""
+    scope: str | None
+    """The scopes to ask the issuer for; None: those that the server names."""
     safe_to_repeat: Collection[str]
     """Tools that may be used again after a restart."""
     sees: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]]
@@ -99,7 +108,9 @@ def mcp_settings(
     time_ms, max_output = get("time_ms"), get("max_output")
     return Settings(
         name=name,
-        reach=server_reach(name, command, args, get("env") or {}, get("folder"), get("url"), get("token")),
+        reach=server_reach(
+            name, command, args, get("env") or {}, get("folder"), get("url"), get("token"), _oauth(name, options)
+        ),
         allow=tuple(listed(allow, name, "allow")),
         safe_to_repeat=frozenset(listed(get("safe_to_repeat", ()), name, "safe_to_repeat")),
         sees=seen_by_server(get("sees", ()), f"MCP server `{name}`"),
@@ -110,3 +121,14 @@ def mcp_settings(
         files=get("files", False),
         sampling=get("sampling", True),
     )
+
+
+def _oauth(name: str, options: McpOptions) -> "OauthClient | None":
+    from remit.agents.mcp.settings import OauthClient
+
+    issuer, id, secret = (options.get(key) for key in ("issuer", "client_id", "client_secret"))
+    if issuer is None and id is None and secret is None:
+        return None
+    if issuer is None or id is None or secret is None:
+        raise team_invalid(f"MCP server `{name}`: issuer, client_id and client_secret go together")
+    return OauthClient(issuer=issuer, client_id=id, client_secret=secret, scope=options.get("scope"))

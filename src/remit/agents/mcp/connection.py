@@ -17,6 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from remit import __version__
+from remit.agents.mcp.oauth import provider_of
 from remit.agents.mcp.pipes import MAX_LINE, UNREADABLE, Pipes
 from remit.agents.mcp.reading import MAX_WORDS, visible_text
 from remit.agents.mcp.running_call import RunningCall
@@ -349,9 +350,10 @@ async def http_streams(address: Address, time_s: float | None) -> AsyncGenerator
     headers = {"accept-encoding": "identity"}
     if address.token is not None:
         headers["authorization"] = f"Bearer {address.token}"
+    auth = None if address.oauth is None else provider_of(address.url, address.oauth)
     timeout = httpx2.Timeout(CONNECT_S, read=None if time_s is None else time_s + CONNECT_S)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as client,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport(), auth=auth) as client,
         streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_LINE) as streams,
     ):
         yield streams

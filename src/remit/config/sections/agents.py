@@ -379,6 +379,18 @@ class McpSection(Section, frozen=True, kw_only=True):
     token: Annotated[
         Secret | None, Meta(description="The token that authenticates this hub to a server with a `url`.")
     ] = None
+    issuer: Annotated[
+        Url | None,
+        Meta(description="The authorization server (OAuth) that gives this hub tokens for a server with a `url`."),
+    ] = None
+    client_id: Annotated[
+        Annotated[str, Meta(min_length=1)] | None, Meta(description="The id of this hub at the `issuer`.")
+    ] = None
+    client_secret: Annotated[Secret | None, Meta(description="The secret of that id.")] = None
+    scope: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="The scopes to ask for, with spaces between them (default: those that the server names)."),
+    ] = None
     allow: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...],
         Meta(min_length=1, description="Tools of the server that agents may be given, by the server's names."),

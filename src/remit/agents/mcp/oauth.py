@@ -1,0 +1,38 @@
+"""Authenticates the hub to a remote MCP server by OAuth, with the credentials of a client of its own."""
+
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+
+from remit.agents.mcp.settings import OauthClient
+
+
+class _TokensInMemory:
+    """Keeps the tokens of one connection; a new one is got in a moment."""
+
+    def __init__(self) -> None:
+        self._tokens: OAuthToken | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep nothing: the client is registered by the team."""
+
+
+def provider_of(url: str, client: OauthClient) -> OAuthClientProvider:
+    """Return what gets a token for each request; only the issuer that the team names is sent the secret."""
+    return ClientCredentialsOAuthProvider(
+        url,
+        _TokensInMemory(),
+        client_id=client.client_id,
+        client_secret=client.client_secret,
+        scope=client.scope,
+        issuer=client.issuer,
+    )

@@ -1,0 +1,91 @@
+"""A remote MCP server that wants a token of an authorization server."""
+
+from base64 import b64encode
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from remit import Brief, Hub, RemitError
+from remit.testing.memory import MemoryStore
+
+SECRET = "open sesame"
+
+
+class Gatekeeper:
+    """An MCP server that nobody gets past, and the authorization server that it leads to."""
+
+    def __init__(self) -> None:
+        self.proofs: list[str] = []
+        self.tokens: list[str] = []
+        self.address = ""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        app = web.Application()
+        app.router.add_get("/.well-known/oauth-protected-resource/mcp", self._resource)
+        app.router.add_get("/.well-known/oauth-authorization-server", self._metadata)
+        app.router.add_post("/token", self._token)
+        app.router.add_route("*", "/mcp", self._mcp)
+        async with TestServer(app) as server:
+            self.address = str(server.make_url("")).rstrip("/")
+            yield
+
+    async def _resource(self, _: web.Request) -> web.Response:
+        return web.json_response({"resource": f"{self.address}/mcp", "authorization_servers": [self.address]})
+
+    async def _metadata(self, _: web.Request) -> web.Response:
+        about = {
+            "issuer": self.address,
+            "authorization_endpoint": f"{self.address}/authorize",
+            "token_endpoint": f"{self.address}/token",
+            "response_types_supported": ["code"],
+        }
+        return web.json_response(about)
+
+    async def _token(self, request: web.Request) -> web.Response:
+        self.proofs.append(request.headers["authorization"])
+        return web.json_response({"access_token": "a-token", "token_type": "Bearer", "expires_in": 60})
+
+    async def _mcp(self, request: web.Request) -> web.Response:
+        self.tokens.append(request.headers.get("authorization", ""))
+        status = 403 if self.tokens[-1] else 401
+        return web.Response(status=status, headers={} if status == 403 else {"www-authenticate": "Bearer"})
+
+
+async def used(url: str, issuer: str) -> None:
+    hub = Hub(store=MemoryStore())
+    hub.mcp("far", url=url, issuer=issuer, client_id="office", client_secret=SECRET, allow=["read"])
+
+    @hub.agent("clerk", tools=["far.read"])
+    async def clerk(brief: Brief) -> object:
+        return await brief.use("far.read")
+
+    assert clerk
+    async with hub:
+        answer = await hub.ask("clerk", "read", user="u")
+    assert not answer.ok, "the server lets nobody in"
+    assert SECRET not in f"{answer}"
+
+
+async def test_a_hub_shows_its_secret_to_the_issuer_and_the_token_to_the_server() -> None:
+    gate = Gatekeeper()
+    async with gate.serving():
+        await used(f"{gate.address}/mcp", gate.address)
+    assert set(gate.proofs) == {"Basic " + b64encode(b"office:open%20sesame").decode()}
+    assert set(gate.tokens) == {"", "Bearer a-token"}
+
+
+async def test_a_server_cannot_lead_a_hub_to_another_issuer() -> None:
+    gate = Gatekeeper()
+    async with gate.serving():
+        await used(f"{gate.address}/mcp", "https://login.example")
+    assert gate.proofs == []
+    assert set(gate.tokens) == {""}
+
+
+def test_credentials_go_together() -> None:
+    with pytest.raises(RemitError, match="issuer, client_id and client_secret go together"):
+        Hub(store=MemoryStore()).mcp("far", url="https://x", issuer="https://y", allow=["read"])
