@@ -435,6 +435,7 @@ export const texts = {
     limits: "Limits",
     limitsOf: (time: string, tokens: string) => `${time}, ${tokens} tokens`,
     editable: "May be edited",
+    formField: (name: string) => `Field ${name}`,
     nothingEditable: "nothing: it can only be approved as it is",
     whole: "Whole request",
     objective: "Objective",

@@ -17,6 +17,7 @@ import {
   type Drafts,
   type EditableField,
   editsOf,
+  fieldsOf,
   type Waiting,
 } from "@/views/approvals/model";
 import { readable } from "@/views/delegation/model";
@@ -233,6 +234,7 @@ function About({ item, request }: { item: Waiting; request: RequestView | null }
     [words.rule, by],
     [words.editable, item.editable.join(", ") || words.nothingEditable],
   ];
+  for (const [name, what] of fieldsOf(item.form)) facts.push([words.formField(name), what]);
   // Envelopes are sent without the fields that have their default.
   const chain = (remit as { chain?: string[] } | undefined)?.chain ?? [];
   if (chain.length) facts.push([words.through, chain.join(" → ")]);

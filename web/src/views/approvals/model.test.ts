@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { afterRemoval, beside, editedText, editsOf, stillThere } from "@/views/approvals/model";
+import { afterRemoval, beside, editedText, editsOf, fieldsOf, stillThere } from "@/views/approvals/model";
 
 test("the keys go through the list and stop at its ends", () => {
   const ids = ["a", "b", "c"];
@@ -28,4 +28,18 @@ test("an input that was a structure is edited as JSON, a text as it is", () => {
 
 test("a selection forgets what no longer waits", () => {
   expect(stillThere(new Set(["a", "b"]), ["b", "c"])).toEqual(new Set(["b"]));
+});
+
+test("the fields of a form say what may be entered", () => {
+  const properties = {
+    name: { type: "string", description: "Who travels" },
+    seat: { type: "string", oneOf: [{ const: "a", title: "Aisle" }, { const: "w" }] },
+    extras: { type: "array", items: { type: "string", enum: ["bag", "bike"] } },
+  };
+  expect(fieldsOf({ type: "object", properties })).toEqual([
+    ["name", "Who travels: string"],
+    ["seat", "a (Aisle), w"],
+    ["extras", "bag, bike"],
+  ]);
+  expect(fieldsOf(null)).toEqual([]);
 });

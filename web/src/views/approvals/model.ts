@@ -71,3 +71,26 @@ export function editsOf(
 export function stillThere(selected: ReadonlySet<string>, ids: string[]): Set<string> {
   return new Set(ids.filter((id) => selected.has(id)));
 }
+
+interface FormField {
+  type?: string;
+  title?: string;
+  description?: string;
+  enum?: string[];
+  oneOf?: { const: string; title?: string }[];
+  anyOf?: { const: string; title?: string }[];
+  items?: FormField;
+}
+
+/** The fields of a form, each with what a person may enter: its description, and its type or choices. */
+export function fieldsOf(form: object | null): [string, string][] {
+  const fields = (form as { properties?: Record<string, FormField> } | null)?.properties ?? {};
+  return Object.entries(fields).map(([name, field]) => {
+    const listed = field.items ?? field;
+    const titled = (listed.oneOf ?? listed.anyOf)?.map((each) =>
+      each.title && each.title !== each.const ? `${each.const} (${each.title})` : each.const,
+    );
+    const what = (titled ?? listed.enum)?.join(", ") ?? field.type ?? "";
+    return [name, [field.description ?? field.title, what].filter(Boolean).join(": ")];
+  });
+}
