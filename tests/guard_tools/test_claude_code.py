@@ -192,3 +192,13 @@ def test_a_message_that_wakes_a_sub_agent_is_asked_for_and_counted(desk: Desk) -
         run(desk, model)
     assert desk.tokens() == spent(model)
     assert "Task 1 (woken, 1)" in desk.tree()
+
+
+def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
+    def escape(asked: list[str], results: list[str]) -> Calls:
+        return [] if results else [("Bash", {"command": "cd /tmp && codex exec x", "description": "Escape"})]
+
+    with ScriptedModel(escape) as model, desk.guard(shell="deny"):
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "Remit: `codex` in a shell of claude-code is a session outside of this tree" in told

@@ -159,3 +159,13 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
     said = subprocess.run([OPENCODE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
     assert said.split()[0] in OpenCode.tried
+
+
+def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
+    def escape(asked: list[str], results: list[str]) -> Calls:
+        return [] if results else [("bash", {"command": "cd /tmp && codex exec x", "description": "Escape"})]
+
+    with ScriptedModel(escape) as model, desk.guard(shell="deny"):
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "Remit: `codex` in a shell of opencode is a session outside of this tree" in told

@@ -12,6 +12,7 @@ from datetime import date
 
 from remit.guard.days import DayLedger, DayLimit, DayTotal
 from remit.guard.settings import GuardSettings
+from remit.guard.shell_commands import started_tool
 from remit.guard.tokens import TokenUse
 from remit.hub.hub import Hub
 from remit.protocol.envelope import Answer, Response, Usage
@@ -22,6 +23,8 @@ from remit.runtime.brief import Brief
 TASK_CHARACTERS = 4_000
 # Whoever watches sees what an agent used in steps of this share of the limit.
 REPORTED_SHARE = 0.005
+# What is shown of a shell command: a few lines.
+COMMAND_CHARACTERS = 400
 
 _REPORT = "Do not go on; report what you have."
 _OVER = f"The time of this session is over, or it was cancelled. {_REPORT}"
@@ -199,6 +202,21 @@ class GuardedSession:
         if not agent.ended.is_set():
             agent.outcome = outcome
             agent.ended.set()
+
+    async def refusal_of_command(self, command: str) -> str | None:
+        """Judge a command of the tool's shell; return why it may not run as a sentence for its model."""
+        rule, brief = self.settings.shell, self.root.brief
+        program = None if rule == "allow" or brief is None else started_tool(command)
+        if program is None or brief is None:
+            return None
+        shown = f"`{program}` in a shell of {self.tool} is a session outside of this tree"
+        try:
+            if rule == "ask" and await self._confirm(f"{shown}: {command[:COMMAND_CHARACTERS]}\nMay it run?"):
+                return None
+            brief.progress(f"refused: {shown}")
+        except RemitError:
+            pass  # the run is over, and nobody can be asked
+        return f"{shown}, with a budget of its own. Start a sub-agent instead, or do the work yourself."
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 from remit.guard.days import DayLimit
 
 AtLimit = Literal["ask", "stop", "warn"]
+ShellRule = Literal["allow", "ask", "deny"]
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
@@ -76,6 +77,11 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     notify: bool = True
     """Whether a question is also told on the desktop."""
+
+    # Scripts that run a tool are common, and each is a session under the guard too; and what cannot be made sure is not
+    # promised unasked.
+    shell: ShellRule = "allow"
+    """What happens to a command of a tool's shell that starts a session of a coding tool."""
 
     def project_of(self, folder: str) -> str:
         """Return the project with limits that a folder is in, the innermost; empty: none."""

@@ -5,7 +5,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from remit.config.values import Duration, Section, duration, duration_ms, optional_ms
-from remit.guard.settings import AtLimit, GuardSettings, KindLimits, Positive, ProjectLimits, Share, ToolLimits
+from remit.guard.settings import (
+    AtLimit,
+    GuardSettings,
+    KindLimits,
+    Positive,
+    ProjectLimits,
+    Share,
+    ShellRule,
+    ToolLimits,
+)
 
 _SETTINGS = GuardSettings()
 
@@ -92,6 +101,14 @@ class GuardSection(Section, frozen=True, kw_only=True):
         bool, Meta(description="Whether a question is also told on the desktop, by `notify-send` or `osascript`.")
     ] = _SETTINGS.notify
 
+    shell: Annotated[
+        ShellRule,
+        Meta(
+            description="A shell command that starts a session of a coding tool outside of the tree, such as "
+            "`claude -p`: `allow` it, `ask` a person, or `deny` it."
+        ),
+    ] = _SETTINGS.shell
+
     def settings(self) -> GuardSettings:
         """Return them for the guard."""
         return GuardSettings(
@@ -106,6 +123,7 @@ class GuardSection(Section, frozen=True, kw_only=True):
             kinds={name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()},
             day=self.day,
             notify=self.notify,
+            shell=self.shell,
             projects={name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()},
             tools={name: each.limits() for name, each in self.tools.items()},
         )

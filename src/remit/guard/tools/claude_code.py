@@ -20,6 +20,8 @@ from remit.protocol.errors import Fault
 TOOL = "claude-code"
 # The tool that starts a sub-agent, under its present and its former name.
 SPAWNING = ("Agent", "Task")
+# Tools that run a command.
+SHELLS = ("Bash", "PowerShell", "Monitor")
 # The tool that sends a message to another agent, and wakes one that has ended.
 WAKING = "SendMessage"
 
@@ -27,7 +29,8 @@ HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
     ToolHook("PreToolUse", "Agent|Task|SendMessage", is_spawn=True),
-    ToolHook("PreToolUse", "^(?!(Agent|Task|SendMessage)$).*"),
+    ToolHook("PreToolUse", "Bash|PowerShell|Monitor", is_patient=True),
+    ToolHook("PreToolUse", "^(?!(Agent|Task|SendMessage|Bash|PowerShell|Monitor)$).*"),
     ToolHook("PostToolUse", "Agent|Task|SendMessage"),
     ToolHook("SubagentStart"),
     ToolHook("SubagentStop"),
@@ -117,7 +120,7 @@ class ClaudeCodeHooks:
             case "PreToolUse" if event.tool_name == WAKING and self._is_asleep(session, event):
                 return await self._wake(session, event)
             case "PreToolUse":
-                return self._go_on(session, event)
+                return await self._go_on(session, event)
             case "SubagentStart":
                 self._bind(session, event)
             case "PostToolUse":
@@ -158,12 +161,14 @@ class ClaudeCodeHooks:
         refused = await self._service.spawn(session, self._parent(session, event), request, kind, title, task)
         return {} if refused is None else _denied(refused)
 
-    def _go_on(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
+    async def _go_on(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
         """Let an agent use a tool, unless its tokens or its time are over."""
         self._count(session, event)
         agent = self._agent(session, event)
         if agent is session.root or not agent.stopped:
-            return {}
+            command = event.tool_input.get("command") if event.tool_name in SHELLS else None
+            refused = await session.refusal_of_command(command) if isinstance(command, str) else None
+            return {} if refused is None else _denied(refused)
         return _denied(agent.stopped) | {"continue": False, "stopReason": agent.stopped}
 
     def _started(self, session: GuardedSession, event: HookEvent) -> None:

@@ -23,6 +23,8 @@ class ToolHook(Struct, frozen=True):
     """The tools of the agent that it is for; empty: it is not about a tool."""
     is_spawn: bool = False
     """Whether nothing may start without an answer."""
+    is_patient: bool = False
+    """Whether a person may be asked; the tool goes on if the guard does not run."""
     # An answer that is late changes nothing here.
     seconds: int = 10
     """How long the tool waits for a hook that only meters."""
@@ -33,9 +35,9 @@ def with_hooks(text: str | None, folder: Path, tool: str, hooks: tuple[ToolHook,
     settings = without_hooks(settings_of(text), folder)
     entries = cast("dict[str, list[Any]]", settings.setdefault("hooks", {}))
     for hook in hooks:
-        seconds = HOOK_S if hook.is_spawn else hook.seconds
+        seconds, answer = (HOOK_S, _ANSWER_S) if hook.is_spawn or hook.is_patient else (hook.seconds, hook.seconds - 2)
         # Tools take 2 for a refusal, and go on after anything else: a shell says 127 if the script is gone.
-        mode = f"spawn {_ANSWER_S} || exit 2" if hook.is_spawn else f"meter {hook.seconds - 2}"
+        mode = f"spawn {answer} || exit 2" if hook.is_spawn else f"meter {answer}"
         command = f"{shlex.quote(str(script_of(folder)))} {tool} {mode}"
         entry: dict[str, Any] = {"hooks": [{"type": "command", "command": command, "timeout": seconds * second}]}
         entries.setdefault(hook.event, []).append({"matcher": hook.matcher, **entry} if hook.matcher else entry)

@@ -54,7 +54,7 @@ class OpenCode(CodingTool):
 class PluginEvent(Struct, frozen=True, kw_only=True):
     """What the plugin tells; which fields are set depends on `event`."""
 
-    event: Literal["call", "created", "deleted", "ended", "idle", "message", "spawn"]
+    event: Literal["call", "created", "deleted", "ended", "idle", "message", "shell", "spawn"]
     session: str
     """A session of OpenCode: each sub-agent has one of its own."""
     root: str = ""
@@ -71,6 +71,7 @@ class PluginEvent(Struct, frozen=True, kw_only=True):
     task: str = ""
     resumes: str = ""
     """The session of a sub-agent that is to go on, where no new one is wanted."""
+    command: str = ""
 
 
 class OpenCodeEvents:
@@ -106,6 +107,8 @@ class OpenCodeEvents:
                 session.count(agent, {event.message: replace(event.tokens, day=day_of(event.at_ms or None))})
             case "call":
                 return {"stopped": "" if agent is session.root else agent.stopped}
+            case "shell":
+                return {"refused": await session.refusal_of_command(event.command) or ""}
             case "spawn":
                 return await self._spawn(session, agent, event)
             case "idle" | "deleted" | "ended":

@@ -81,6 +81,11 @@ export const RemitGuard = async ({ client, directory }) => {
       throw new Error(`Remit: ${stopped}`);
     },
     "tool.execute.before": async ({ tool, sessionID: session, callID: call }, { args }) => {
+      if (tool === "bash") {
+        const shell = { event: "shell", session, command: String(args.command ?? "") };
+        const { refused } = await tell(shell, ANSWER_MS).catch(() => ({}));
+        if (refused) throw new Error(`Remit: ${refused}`);
+      }
       if (tool !== "task") return;
       await meter({ event: "call", session }); // so that the guard knows what was spent
       const about = { kind: args.subagent_type ?? "general", title: args.description ?? "", task: args.prompt ?? "" };
