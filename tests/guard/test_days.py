@@ -43,6 +43,8 @@ def test_each_day_begins_with_nothing_and_old_days_are_removed(tmp_path: Path) -
     assert ledger(tmp_path, TODAY + timedelta(days=1)).used(ALL) == 0
     ledger(tmp_path, TODAY + timedelta(days=KEPT_DAYS + 1))
     assert list(tmp_path.iterdir()) == []
+    ledger(tmp_path).note(TODAY - timedelta(days=KEPT_DAYS + 1), DayTotal("claude-code", "resumed", "", 100))
+    assert list(tmp_path.iterdir()) == [], "what an old session spent long ago matters to no limit"
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 400)), max_size=20))

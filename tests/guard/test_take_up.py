@@ -32,6 +32,7 @@ async def test_what_runs_through_a_restart_counts_for_depth_and_at_once_and_pays
     async with guarding(tmp_path, SMALL) as web:
         tool = ClaudeCodeHooking(web, tmp_path)
         tool.says("after", "a3")
+        await tool.hook("SessionStart", source="compact")
         assert await tool.hook("PreToolUse", "a3", tool_name="Bash", tool_use_id="t", tool_input={}) == {}
         assert "MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)" in str(await tool.spawn(4, "a3"))
         assert await tool.spawn(5) is None
@@ -64,7 +65,7 @@ async def test_what_is_at_rest_or_silent_for_long_or_of_an_earlier_process_is_no
             tool.says("working", agent)
     async with guarding(tmp_path, SMALL) as web:
         tool = ClaudeCodeHooking(web, tmp_path)
-        await tool.hook("SessionStart")
+        await tool.hook("SessionStart", source="resume")
         assert [await tool.spawn(5), await tool.spawn(6)] == [None, None]
         await tool.hook("SessionEnd")
     assert (await outcome(tmp_path)).usage.total == 30 * 10

@@ -57,6 +57,8 @@ class DayLedger:
 
     def note(self, day: date, total: DayTotal) -> None:
         """Note what a session has spent on a day; a total that is smaller than the one known changes nothing."""
+        if day < self._oldest():
+            return
         totals = self._days.setdefault(day, {})
         known = totals.get((total.tool, total.session))
         if total.tokens <= (0 if known is None else known.tokens):
@@ -102,9 +104,12 @@ class DayLedger:
         key = self.today(), limit.project
         self._granted[key] = self._granted.get(key, 0) + tokens
 
+    def _oldest(self) -> date:
+        return self.today() - timedelta(days=KEPT_DAYS)
+
     def _load(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        oldest = self.today() - timedelta(days=KEPT_DAYS)
+        oldest = self._oldest()
         for path in folder.glob("*.jsonl"):
             try:
                 day = date.fromisoformat(path.stem)

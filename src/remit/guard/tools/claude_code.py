@@ -88,6 +88,8 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     tool_input: dict[str, Any] = {}
     tool_response: Any = None
     reason: str = ""
+    source: str = ""
+    """Why a session starts: its context may have been compacted while it runs."""
 
 
 class ClaudeCodeHooks:
@@ -215,11 +217,12 @@ class ClaudeCodeHooks:
         whole.read()
         session.count(session.root, whole.uses)
         folder = self._folder(event)
+        is_process_new = event.hook_event_name == "SessionStart" and event.source != "compact"
         earlier = [(name, transcript, note_of(folder, name)) for name, transcript in transcripts_in(folder)]
         for name, transcript, note in sorted(earlier, key=lambda each: each[2].spawn_depth if each[2] else 0):
             self._transcripts[transcript.path] = transcript
             agent = None
-            if note is not None and event.hook_event_name != "SessionStart" and is_running(note, transcript):
+            if note is not None and not is_process_new and is_running(note, transcript):
                 agent = await self._revive(session, name, note, transcript.task)
             kind = "agent" if note is None else note.agent_type
             session.count(agent or session.settle(name, kind), transcript.uses)
