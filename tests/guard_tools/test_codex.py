@@ -314,3 +314,13 @@ def test_the_budget_of_codex_itself_ends_a_tree_that_does_not_heed_the_guard(des
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
     said = subprocess.run([CODEX, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
     assert said.split()[-1] in Codex.tried
+
+
+def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
+    def escape(asked: list[str], results: list[str]) -> Calls:
+        return [] if results else [("exec_command", {"cmd": "cd /tmp && claude -p x"})]
+
+    with ScriptedResponses(escape) as model, desk.guard(shell="deny"):
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "Remit: `claude` in a shell of codex is a session outside of this tree" in told

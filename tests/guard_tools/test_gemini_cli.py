@@ -151,3 +151,13 @@ def test_undo_leaves_the_settings_byte_for_byte_as_they_were(desk: Desk) -> None
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
     said = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
     assert said.split()[0] in GeminiCli.tried
+
+
+def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
+    def escape(asked: list[str], results: list[str]) -> Calls:
+        return [] if results else [("run_shell_command", {"command": "codex exec x", "description": "Escape"})]
+
+    with scripted(escape) as model, desk.guard(shell="deny"):
+        run(desk, model)
+        told = "\n".join(model.told)
+    assert "Remit: `codex` in a shell of gemini-cli is a session outside of this tree" in told

@@ -34,13 +34,16 @@ _NO_TRANSCRIPT = (
 _UNKNOWN = "The guard knows no sub-agent of this name."
 
 
+# What Codex calls its tools that run a command, in hooks.
+SHELL = "Bash"
 _START = f"({'|'.join(STARTING)})$"
 
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
     ToolHook("PreToolUse", _START, is_spawn=True),
-    ToolHook("PreToolUse", "*"),  # patterns know no negation: a start is told twice, and answered once
+    # Patterns know no negation: a start is told twice, and answered once. A person may be asked about a command.
+    ToolHook("PreToolUse", "*", is_patient=True),
     ToolHook("PostToolUse", _START),
     ToolHook("SubagentStart"),
     ToolHook("SubagentStop"),
@@ -185,7 +188,7 @@ class CodexHooks:
             case "PreToolUse" if is_start(event.tool_name):
                 return await self._ask(session, event)
             case "PreToolUse":
-                return self._go_on(session, event)
+                return await self._go_on(session, event)
             case "PostToolUse":
                 self._started(session, event)
             case "SubagentStop":
@@ -260,11 +263,15 @@ class CodexHooks:
         found = (each for thread, each in known.items() if thread == target or each.agent_path in paths)
         return next((each for each in found if each.thread and each.thread != event.session_id), None)
 
-    def _go_on(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
+    async def _go_on(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
         """Let an agent use a tool, unless its tokens or its time are over. A hook cannot end it."""
         self._count(session, event)
         agent = self._agent(session, event)
-        return {} if agent is session.root or not agent.stopped else _denied(agent.stopped)
+        if agent is not session.root and agent.stopped:
+            return _denied(agent.stopped)
+        command = table(event.tool_input).get("command") if event.tool_name == SHELL else None
+        refused = await session.refusal_of_command(command) if isinstance(command, str) else None
+        return {} if refused is None else _denied(refused)
 
     def _started(self, session: GuardedSession, event: CodexEvent) -> None:
         self._count(session, event)

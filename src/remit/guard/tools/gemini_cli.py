@@ -21,6 +21,8 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 
 TOOL = "gemini-cli"
 SPAWNING = "invoke_agent"
+# The tool that runs a command.
+SHELL = "run_shell_command"
 TITLE_CHARACTERS = 100
 
 HOOKS = (
@@ -28,6 +30,7 @@ HOOKS = (
     ToolHook("BeforeAgent"),
     ToolHook("BeforeModel"),
     ToolHook("BeforeTool", f"^{SPAWNING}$", is_spawn=True),
+    ToolHook("BeforeTool", f"^{SHELL}$", is_patient=True),
     ToolHook("AfterTool", f"^{SPAWNING}$"),
     ToolHook("AfterAgent"),
     ToolHook("SessionEnd"),
@@ -97,11 +100,12 @@ class GeminiRequest(Struct, frozen=True):
     messages: list[GeminiText] = []
 
 
-class GeminiSpawn(Struct, frozen=True):
-    """What the tool that starts a sub-agent is given."""
+class GeminiToolInput(Struct, frozen=True):
+    """What the tools are given that start a sub-agent, or run a command."""
 
     agent_name: str = "agent"
     prompt: str = ""
+    command: str = ""
 
 
 class GeminiEvent(Struct, frozen=True, kw_only=True):
@@ -112,7 +116,8 @@ class GeminiEvent(Struct, frozen=True, kw_only=True):
     transcript_path: str = ""
     cwd: str = ""
     prompt: str = ""
-    tool_input: GeminiSpawn = GeminiSpawn()
+    tool_name: str = ""
+    tool_input: GeminiToolInput = GeminiToolInput()
     llm_request: GeminiRequest = GeminiRequest()
     reason: str = ""
 
@@ -121,15 +126,15 @@ class GeminiSubagents:
     """The sub-agents of one session, told apart by their tasks; the guard names them itself."""
 
     def __init__(self) -> None:
-        self._started: dict[str, GeminiSpawn] = {}
+        self._started: dict[str, GeminiToolInput] = {}
         self._transcripts: dict[Path, tuple[str, GeminiTranscript]] = {}
         """Transcripts with the sub-agents that write them; empty: the session, or one that the guard did not allow."""
 
-    def add(self, name: str, given: GeminiSpawn) -> None:
+    def add(self, name: str, given: GeminiToolInput) -> None:
         """Note that a sub-agent may start."""
         self._started[name] = given
 
-    def named(self, given: GeminiSpawn) -> str:
+    def named(self, given: GeminiToolInput) -> str:
         """Return the sub-agent that was started last with this task; empty: none."""
         return next((name for name, each in reversed(self._started.items()) if each == given), "")
 
@@ -175,6 +180,9 @@ class GeminiCliHooks:
         agents = self._sessions.setdefault(name, GeminiSubagents())
         agents.count(session, Path(event.transcript_path))
         match event.hook_event_name:
+            case "BeforeTool" if event.tool_name == SHELL:
+                refused = await session.refusal_of_command(event.tool_input.command)
+                return {} if refused is None else _denied(refused)
             case "BeforeTool":
                 return await self._spawn(session, agents, event.tool_input)
             case "BeforeModel":
@@ -192,7 +200,7 @@ class GeminiCliHooks:
                 pass
         return {}
 
-    async def _spawn(self, session: GuardedSession, agents: GeminiSubagents, given: GeminiSpawn) -> dict[str, Any]:
+    async def _spawn(self, session: GuardedSession, agents: GeminiSubagents, given: GeminiToolInput) -> dict[str, Any]:
         name = uuid4().hex
         title = " ".join(given.prompt[:TITLE_CHARACTERS].split())
         refused = await self._service.spawn(session, session.root, name, given.agent_name, title, given.prompt)
