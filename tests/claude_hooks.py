@@ -35,7 +35,13 @@ class ClaudeCodeHooking:
         path = self.agents / f"agent-{agent}.jsonl" if agent else self.transcript
         usage = {"input_tokens": 15, "cache_creation_input_tokens": 5, "cache_read_input_tokens": cached}
         content = [{"type": "tool_use", "id": tool}] if tool else [{"type": "text", "text": "…"}]
-        entry = {"role": "assistant", "id": message, "usage": {**usage, "output_tokens": 10}, "content": content}
+        entry = {
+            "role": "assistant",
+            "id": message,
+            "model": "claude-scripted",
+            "usage": {**usage, "output_tokens": 10},
+            "content": content,
+        }
         entry["stop_reason"] = "end_turn" if ends else "tool_use"
         with path.open("a") as file:
             file.write(json.dumps({"type": "assistant", "message": entry}) + "\n")

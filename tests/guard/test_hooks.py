@@ -5,6 +5,7 @@ from pathlib import Path
 
 from claude_hooks import ClaudeCodeHooking, guarding, outcome
 from remit.guard.status import asked
+from remit.protocol.envelope import MODEL
 
 
 async def test_a_session_is_a_run_whose_total_is_that_of_all_transcripts(tmp_path: Path) -> None:
@@ -20,11 +21,12 @@ async def test_a_session_is_a_run_whose_total_is_that_of_all_transcripts(tmp_pat
         await tool.hook("SubagentStop", "a2", last_assistant_message="deep")
         await tool.hook("SubagentStop", "a1", last_assistant_message="done")
         tool.says("late", "a1")  # the transcript comes after the hook
-        tool.says("end")
+        tool.says("end", cached=70)
         await tool.hook("Stop")
         await tool.hook("SessionEnd", reason="other")
     done = await outcome(tmp_path)
     assert (done.usage.total, done.usage.overrun) == (30 * 6, 0)
+    assert done.metadata[MODEL] == {"name": "anthropic:claude-scripted", "beside": 70}, "so that its cost is known"
 
 
 async def test_refusals_reach_the_model_and_who_is_out_of_tokens_is_ended(tmp_path: Path) -> None:

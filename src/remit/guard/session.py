@@ -15,7 +15,7 @@ from remit.guard.settings import GuardSettings
 from remit.guard.shell_commands import started_tool
 from remit.guard.tokens import TokenUse
 from remit.hub.hub import Hub
-from remit.protocol.envelope import Answer, Response, Usage
+from remit.protocol.envelope import MODEL, Answer, Json, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 
@@ -47,6 +47,8 @@ class GuardedAgent:
     """Why it must not start."""
     counted: dict[str, TokenUse] = field(default_factory=dict[str, TokenUse])
     """What was charged already, by message of the model."""
+    counts_cached: bool = False
+    """Whether tokens that were read from a cache are part of its usage."""
     reported: int = 0
     """The tokens that those who watch were told of."""
 
@@ -64,8 +66,14 @@ class GuardedAgent:
         except asyncio.CancelledError:
             self.stopped = self.stopped or _OVER
             raise
+        return Answer(self.outcome, metadata={MODEL: self._model()})
+
+    def _model(self) -> dict[str, Json]:
+        """Return what the record tells of its model: prices and the spend are reckoned from it."""
+        names = [use.model for use in self.counted.values() if use.model]
         cached = self.spent.cached
-        return Answer(self.outcome, metadata={"cached_tokens": cached} if cached else {})
+        told = {"cached" if self.counts_cached else "beside": cached} if cached else {}
+        return {"name": names[-1] if names else "", **told}
 
 
 class GuardedSession:
@@ -79,7 +87,7 @@ class GuardedSession:
         self.project = project
         """The project whose limits hold for it; empty: none."""
         self.settings = settings
-        self.root = GuardedAgent(tool)
+        self.root = GuardedAgent(tool, counts_cached=settings.cached)
         self.agents: dict[str, GuardedAgent] = {}
         """Sub-agents that the tool has started, by the id that it gives them."""
         self.waiting: dict[str, GuardedAgent] = {}
@@ -158,7 +166,7 @@ class GuardedSession:
     ) -> str | None:
         """Begin the delegation of a sub-agent that nobody needs to agree to; return the refusal by the hub."""
         assert parent.brief is not None
-        new = self.waiting[request] = GuardedAgent(agent, refused=refused)
+        new = self.waiting[request] = GuardedAgent(agent, refused=refused, counts_cached=self.settings.cached)
         self._days.hold(new, self.project, tokens)
         call = asyncio.create_task(
             parent.brief.delegate(

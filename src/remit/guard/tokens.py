@@ -17,6 +17,8 @@ class TokenUse(Struct, frozen=True, kw_only=True):
     """Tokens that were read from a cache."""
     day: date | None = None
     """The day of the message in local time, if the tool tells it."""
+    model: str = ""
+    """The model that wrote it, with its provider, as in `anthropic:claude-sonnet-4-5`; empty: not told."""
 
     def usage(self, *, cached: bool) -> Usage:
         """Return what counts against a budget."""
@@ -47,3 +49,8 @@ def day_of(timestamp: object) -> date | None:
         return at.astimezone().date()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def model_name(provider: str, model: object) -> str:
+    """Return a model with its provider; empty if the tool does not name it."""
+    return f"{provider}:{model}" if isinstance(model, str) and model else ""

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
-from remit.guard.tokens import TokenUse, day_of
+from remit.guard.tokens import TokenUse, day_of, model_name
 from remit.guard.tools.json_lines import GrowingFile, count, table
 
 # The tool writes a message 30 to 90 ms after its hooks run.
@@ -55,6 +55,7 @@ class ToolTranscript:
             input=count(usage, "input_tokens") + count(usage, "cache_creation_input_tokens"),
             output=count(usage, "output_tokens"),
             cached=count(usage, "cache_read_input_tokens"),
+            model=model_name("anthropic", message.get("model")),
         )
         content: Any = message.get("content")
         blocks = cast("list[Any]", content) if isinstance(content, list) else []

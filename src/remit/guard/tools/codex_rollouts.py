@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from remit.guard.tokens import TokenUse, day_of
+from remit.guard.tokens import TokenUse, day_of, model_name
 from remit.guard.tools.json_lines import GrowingFile, count, table
 
 # Codex starts a tool while the model still answers, and writes the tokens when the answer has ended: 20 ms later with a
@@ -44,6 +44,7 @@ class Rollout:
         """Calls of an answer whose tokens are not known yet."""
         self._known: set[str] = set()
         self._has_records = False
+        self._model = ""
 
     def read(self) -> None:
         """Read what was added."""
@@ -56,10 +57,11 @@ class Rollout:
                     self._take_item(payload)
                 case "token_usage_record" if payload.get("thread_id") == self.thread:
                     self._has_records = True
-                    self.uses[str(payload.get("response_id"))] = _use(
-                        table(payload.get("usage")), entry.get("timestamp")
-                    )
+                    use = _use(table(payload.get("usage")), self._model, entry.get("timestamp"))
+                    self.uses[str(payload.get("response_id"))] = use
                     self._settle()
+                case "turn_context":
+                    self._model = model_name("openai", payload.get("model"))
                 case "event_msg":
                     self._take_event(payload)
                 case _:
@@ -102,7 +104,9 @@ class Rollout:
                 self.last_message = str(payload.get("last_agent_message") or "")
             case "token_count" if not self._has_records and payload.get("info"):
                 # Older versions tell the sum of the thread alone.
-                self.uses[f"all of {self.thread}"] = _use(table(table(payload["info"]).get("total_token_usage")))
+                self.uses[f"all of {self.thread}"] = _use(
+                    table(table(payload["info"]).get("total_token_usage")), self._model
+                )
                 self._settle()
             case _:
                 pass
@@ -137,11 +141,12 @@ def _session_of(path: Path) -> str:
     return str(about.get("session_id") or about.get("id") or "")
 
 
-def _use(usage: dict[str, Any], at: object = None) -> TokenUse:
+def _use(usage: dict[str, Any], model: str, at: object = None) -> TokenUse:
     cached = count(usage, "cached_input_tokens")
     return TokenUse(
         input=max(0, count(usage, "input_tokens") - cached),
         output=count(usage, "output_tokens"),
         cached=cached,
         day=day_of(at),
+        model=model,
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, cast
 
-from remit.guard.tokens import TokenUse, day_of
+from remit.guard.tokens import TokenUse, day_of, model_name
 from remit.guard.tools.json_lines import GrowingFile, count, table
 
 
@@ -32,18 +32,19 @@ class GeminiTranscript:
             case "user":
                 self.asked = self.asked or text_of(entry.get("content"))
             case "gemini" if entry.get("tokens"):
-                uses[str(entry.get("id"))] = _use(table(entry.get("tokens")), entry.get("timestamp"))
+                uses[str(entry.get("id"))] = _use(table(entry.get("tokens")), entry)
             case _:
                 pass
 
 
-def _use(tokens: dict[str, Any], at: object) -> TokenUse:
+def _use(tokens: dict[str, Any], entry: dict[str, Any]) -> TokenUse:
     cached = count(tokens, "cached")  # `input` has these too
     return TokenUse(
         input=max(0, count(tokens, "input") - cached) + count(tokens, "tool"),
         output=count(tokens, "output") + count(tokens, "thoughts"),
         cached=cached,
-        day=day_of(at),
+        day=day_of(entry.get("timestamp")),
+        model=model_name("google", entry.get("model")),
     )
 
 

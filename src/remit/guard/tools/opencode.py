@@ -63,6 +63,7 @@ class PluginEvent(Struct, frozen=True, kw_only=True):
     directory: str = ""
     message: str = ""
     tokens: TokenUse = TokenUse()
+    model: str = ""
     at_ms: float = 0
     """When the message was made."""
     call: str = ""
@@ -104,7 +105,9 @@ class OpenCodeEvents:
                 if event.session not in session.agents and (calls := self._calls.get(event.parent)):
                     session.bind(calls.pop(0), event.session)
             case "message":
-                session.count(agent, {event.message: replace(event.tokens, day=day_of(event.at_ms or None))})
+                session.count(
+                    agent, {event.message: replace(event.tokens, day=day_of(event.at_ms or None), model=event.model)}
+                )
             case "call":
                 return {"stopped": "" if agent is session.root else agent.stopped}
             case "shell":

@@ -45,8 +45,10 @@ export const RemitGuard = async ({ client, directory }) => {
     roots.add(root);
     return send({ directory, root, parent: await parentOf(event.session), ...event }, limit);
   };
-  const message = ({ id, sessionID: session, tokens, time }) =>
-    ({ event: "message", session, message: id, tokens: spent(tokens), at_ms: time?.created ?? 0 });
+  const message = ({ id, sessionID: session, tokens, time, providerID, modelID }) => {
+    const model = modelID ? `${providerID}:${modelID}` : "";
+    return { event: "message", session, message: id, tokens: spent(tokens), model, at_ms: time?.created ?? 0 };
+  };
   // A guard that was started after the session knows nothing of what was spent before.
   const tellEarlier = async (session) => {
     const { data: messages } = await client.session.messages({ path: { id: session } });
