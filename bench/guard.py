@@ -49,6 +49,12 @@ async def _measure(folder: Path) -> list[Figure]:
         body = event("PreToolUse", tool_name="Bash", tool_use_id="t", tool_input={})
         return subprocess.run([script, "claude-code", "meter", "8"], input=body, check=True, capture_output=True)
 
+    # Gemini CLI tells the whole request before each call of its model: a long conversation, and what it read.
+    long_request = event("BeforeModel", llm_request={"messages": [{"role": "user", "content": "x" * 5_000}] * 100})
+
+    def request() -> object:
+        return subprocess.run([script, "gemini-cli", "meter", "8"], input=long_request, check=True, capture_output=True)
+
     script = str(folder / "hook.sh")
     settings = GuardSettings(at_once=10_000, tokens=10**9, reserve=5_000)
     async with running_guard(folder, lambda _: settings, "ada"):
@@ -56,6 +62,7 @@ async def _measure(folder: Path) -> list[Figure]:
             "nothing": lambda: subprocess.run([nothing], input=b"{}", check=True),
             "a tool is used": meter,
             "a sub-agent starts": spawn,
+            "500 kB of a request are told": request,
         }
         took = await asyncio.to_thread(_medians, runs)
     # A goal of the tool's user, who waits for it: milliseconds, over what any hook costs.
