@@ -101,6 +101,18 @@ async def test_a_host_that_lends_no_model_is_not_asked(hub: Hub, era: str, offer
     assert model.asked == []
 
 
+async def test_a_program_may_serve_its_hub_without_asking_models_of_hosts(hub: Hub) -> None:
+    model = HostModel(says("Roses are red."))
+    async with (
+        hub,
+        hub.serve(clients={"anna-desk": "anna-desk"}, users={"anna-desk": ["anna"]}, mcp_sampling=False) as address,
+        host_at(address, "anna-desk", sampling_callback=model) as host,
+    ):
+        told = await host.call_tool("delegate_task", {"agent": "poet", "task": "Write a poem."})
+    assert data(told)["fault"]["code"] == "DELEGATION_UNAVAILABLE"
+    assert model.asked == []
+
+
 async def test_nobody_lends_a_model_to_a_run_without_a_host(hub: Hub) -> None:
     async with hub:
         told = await hub.ask("helper", "x", user="anna")

@@ -248,6 +248,7 @@ class Hub(OldHubNames, Engine):
         port: int = 0,
         hosts: Collection[str] = (),
         mcp_tools: Collection[str] = (),
+        mcp_sampling: bool = True,
     ) -> AbstractAsyncContextManager[str]:
         """Serve this hub, which is open, over HTTP until the block ends; the block is given the address.
 
@@ -257,11 +258,13 @@ class Hub(OldHubNames, Engine):
         over MCP. *agents* can be asked (default: all), and *mcp_tools* (`"*"`: all) are MCP tools of their own. *users*
         lists, by client, the users that it may ask for (default: any). With *a2a* the agents also speak A2A, below
         `/a2a/NAME`. *hosts* are more host names of `/mcp`: `host`, `host:port`, or `http://host` without encryption.
+        *mcp_sampling*: whether agents may ask the model of an MCP host that waits for them.
         """
         from remit.hub.serving import serving  # most hubs are not served
 
         senders = clients or {}, hubs or {}, permissions or {}
-        return serving(self, *senders, may_approve, agents, users or {}, a2a, host, port, hosts, mcp_tools)
+        offered = hosts, mcp_tools, mcp_sampling
+        return serving(self, *senders, may_approve, agents, users or {}, a2a, host, port, *offered)
 
     def mcp(
         self,

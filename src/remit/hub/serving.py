@@ -35,6 +35,7 @@ async def serving(
     port: int,
     hosts: Collection[str] = (),
     mcp_tools: Collection[str] = (),
+    mcp_sampling: bool = True,
 ) -> AsyncGenerator[str, None]:
     """Serve a hub until the block ends, and yield its address; `Hub.serve` describes the arguments."""
     named = [(name, token, False) for name, token in clients.items()]
@@ -62,7 +63,7 @@ async def serving(
             exposed=lambda: hub.cards if exposed is None else exposed,
             a2a=Exposure() if a2a is True else a2a or None,
             hosts=names,
-            mcp=McpOffer(tools=names_of(mcp_tools, "served", "mcp_tools")),
+            mcp=McpOffer(tools=names_of(mcp_tools, "served", "mcp_tools"), sampling=mcp_sampling),
             pricing=Pricing(price=PriceBook().price),
         )
         async with Server(api, bound=bound) as server:
