@@ -106,6 +106,7 @@ def gemini_cli(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
 def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) -> None:
     from remit.guard.install import install, is_in, uninstall
     from remit.guard.places import guard_folder
+    from remit.guard.status import asked
     from remit.guard.tools.known_tools import TOOLS
 
     if project and for_user:
@@ -124,7 +125,8 @@ def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) 
     if not yes:
         click.confirm("Change the file?", abort=True)
     install(tool, path, folder)
-    click.echo(f"The guard is in {path}.\n→ Start it: remit guard serve")
+    runs = asked(folder) is not None
+    click.echo(f"The guard is in {path}.\n→ {'remit guard status' if runs else 'Start it: remit guard serve --detach'}")
 
 
 @guard.command()
