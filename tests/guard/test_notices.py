@@ -109,3 +109,17 @@ def test_a_terminal_rings_its_bell(monkeypatch: pytest.MonkeyPatch) -> None:
         said = os.read(shown, 4_096).decode()
     os.close(shown)
     assert said.startswith("\aMay it?\r\n→ remit pending approve r-1 --store guard")
+
+
+async def test_a_question_is_withdrawn_when_the_tool_gives_the_hook_up(tmp_path: Path) -> None:
+    """Escape in a tool ends the hook that waits; a late yes must not hold a place for a sub-agent that never starts."""
+    async with guarding(tmp_path, GuardSettings(tokens=20, reserve=100, at_once=1, notify=False)) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+        given_up = asyncio.create_task(tool.spawn(1))
+        async with record(tmp_path) as store:
+            while not await store.pending():
+                await asyncio.sleep(0.01)
+            given_up.cancel()
+            while await store.pending():
+                await asyncio.sleep(0.01)
+        assert await answered(tool.spawn(2), tmp_path, "Start one more", agreed=True) is None

@@ -25,6 +25,8 @@ from remit.protocol.errors import RemitError
 MAX_BYTES = 64 * 1_048_576
 # A tool waits an hour for the answer to a spawn. A question that nobody answers is over before that.
 APPROVAL_MS = 55 * 60_000
+# How often a hook that was given up is looked at: it may come to ask a person only then.
+LEFT_S = 1
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -67,9 +69,16 @@ class GuardApp:
             return
         answering = asyncio.create_task(self._answer(scope["method"], scope["path"], await _body(receive)))
         self._answering.add(answering)
+        leaving = asyncio.create_task(_left(receive))
         try:
-            await asyncio.wait({answering})
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            while not answering.done():
+                # The tool has given the hook up. What it told is noted all the same, but nobody needs to be asked.
+                if self._service.is_asking(answering):
+                    answering.cancel()
+                await asyncio.wait({answering}, timeout=LEFT_S)
         finally:
+            leaving.cancel()
             answering.cancel()
             self._answering.discard(answering)
         status, body = (503, b'{"error": "the guard is stopped"}') if answering.cancelled() else answering.result()
@@ -119,6 +128,12 @@ async def _body(receive: Receive) -> bytes | None:
             parts.append(part)
         if not message.get("more_body"):
             return b"".join(parts) if size <= MAX_BYTES else None
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until a client that has sent its request whole closes the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -66,6 +67,10 @@ class GuardService:
     def is_open(self, tool: str, name: str) -> bool:
         """Return whether a session is known."""
         return (tool, name) in self.sessions
+
+    def is_asking(self, task: asyncio.Task[Any]) -> bool:
+        """Return whether a task waits for a person."""
+        return any(task in session.asking for session in self.sessions.values())
 
     async def close(self, tool: str, name: str, outcome: str) -> None:
         """End a session."""

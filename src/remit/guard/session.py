@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
 
 from remit.guard.days import DayLedger, DayLimit, DayTotal
 from remit.guard.settings import GuardSettings
@@ -92,6 +93,8 @@ class GuardedSession:
         """Sub-agents that the tool has started, by the id that it gives them."""
         self.waiting: dict[str, GuardedAgent] = {}
         """Sub-agents that may start, by the id of the tool's request."""
+        self.asking: set[asyncio.Task[Any]] = set()
+        """Tasks that wait for a person."""
         self._hub = hub
         self._calls: dict[GuardedAgent, asyncio.Task[Response]] = {}
         self._run: asyncio.Task[Response] | None = None
@@ -299,7 +302,7 @@ class GuardedSession:
             case "ask":
                 if used >= settings.ask_at * settings.tokens and not self._near_limit_agreed:
                     # One answer is enough for all that ask this at once.
-                    if not await self.root.brief.confirm(f"{told} May it start more sub-agents, up to the limit?"):
+                    if not await self._ask(f"{told} May it start more sub-agents, up to the limit?"):
                         return "A person was asked whether more sub-agents may start, and did not agree."
                     self._near_limit_agreed = True
         return None
@@ -333,10 +336,19 @@ class GuardedSession:
 
     async def _confirm(self, question: str) -> bool:
         """Ask a person. The same words again are a new question, so that one answer never stands for two of them."""
-        assert self.root.brief is not None
         self._asked[question] += 1
         number = self._asked[question]
-        return await self.root.brief.confirm(question if number == 1 else f"{question} ({number})")
+        return await self._ask(question if number == 1 else f"{question} ({number})")
+
+    async def _ask(self, question: str) -> bool:
+        assert self.root.brief is not None
+        task = asyncio.current_task()
+        assert task is not None
+        self.asking.add(task)
+        try:
+            return await self.root.brief.confirm(question)
+        finally:
+            self.asking.discard(task)
 
     @property
     def _beyond(self) -> int:
