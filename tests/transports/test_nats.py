@@ -276,7 +276,10 @@ async def test_the_card_of_an_agent_on_the_bus_follows_its_newest_host(tmp_path:
         await eventually(lambda: near.cards["helper"].version == "2.1")
         await newer.leave()
         await eventually(lambda: near.cards["helper"].version == "1.0")
-        assert (await near.ask("helper", "Go", user="anna")).unwrap() == "1.0"
+        reply = await near.ask("helper", "Go", user="anna")
+        while reply.fault and reply.fault.code is Code.DELEGATION_UNAVAILABLE:  # its presence is late on a busy machine
+            reply = await near.ask("helper", "Go", user="anna")
+        assert reply.unwrap() == "1.0"
 
 
 def helper_of(version: str) -> Any:
