@@ -140,6 +140,24 @@ async def test_sessions_have_streams_of_the_same_name_and_do_not_get_each_others
     assert "secret" not in mine
 
 
+async def test_a_second_session_header_does_not_replay_the_session_of_somebody_else(hub: Hub, gate: Gate) -> None:
+    gate.go.set()
+    async with (
+        serving(hub, ANNA, BOB) as server,
+        client_of(server, "anna-desk") as anna,
+        client_of(server, "bob-desk") as bob,
+    ):
+        one, two = await opened(anna), await opened(bob)
+        async with calling(anna, one, "secret") as reply:
+            first = await event(reply)
+            await reply.read()
+        for sessions in ((two, one), (one, two)):
+            headers = [("accept", "text/event-stream"), ("last-event-id", first["id"])]
+            headers += [("mcp-session-id", each) for each in sessions]
+            async with bob.get("/mcp", headers=headers) as reply:
+                assert "secret" not in await reply.text()
+
+
 def answer(number: int, text: str) -> types.JSONRPCResponse:
     return types.JSONRPCResponse(jsonrpc="2.0", id=number, result={"text": text})
 

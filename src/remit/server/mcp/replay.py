@@ -26,6 +26,9 @@ MOST_STREAMS = 1_000
 # How soon a host should come back; most would wait for as long without being told.
 RETRY_MS = 1_000
 
+SessionKey = tuple[str, str | None, str]
+"""Client, user and id of a session: an id that somebody else has learnt finds nothing."""
+
 
 class KeptMessage(Struct, frozen=True):
     """A message to a host, with the stream that it belongs to; without text if it only marks the begin of a stream."""
@@ -134,12 +137,12 @@ class SessionReplay(EventStore):
     def __init__(self) -> None:
         self._all: WeakSet[SessionMessages] = WeakSet()
         # The tasks of a session hold its messages, by their context.
-        self._by_id: WeakValueDictionary[str, SessionMessages] = WeakValueDictionary()
+        self._by_key: WeakValueDictionary[SessionKey, SessionMessages] = WeakValueDictionary()
 
     @contextmanager
-    def serving(self, session_id: str | None) -> Generator[SessionMessages]:
-        """Serve a request of a session in this block; without an id, or with an unknown one, of a new session."""
-        session = None if session_id is None else self._by_id.get(session_id)
+    def serving(self, key: SessionKey | None) -> Generator[SessionMessages]:
+        """Serve a request of a session in this block; without a key, or with an unknown one, of a new session."""
+        session = None if key is None else self._by_key.get(key)
         if session is None:
             session = SessionMessages()
             self._all.add(session)
@@ -149,9 +152,9 @@ class SessionReplay(EventStore):
         finally:
             _SESSION.reset(before)
 
-    def opened(self, session_id: str, session: SessionMessages) -> None:
-        """Note the id of a session that was opened."""
-        self._by_id[session_id] = session
+    def opened(self, key: SessionKey, session: SessionMessages) -> None:
+        """Note the key of a session that was opened."""
+        self._by_key[key] = session
 
     def close(self) -> None:
         """End every replay."""

@@ -66,28 +66,30 @@ class McpSessions:
         # By this the SDK keeps clients and users out of each other's sessions.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client.client, scopes=[], subject=user))
         if scope["method"] != "POST":  # a stream that stays open, or the end of a session
-            await self._handle(scope, receive, send)
+            await self._handle(scope, receive, send, client.client, user)
             return
         self._answering += 1
         self._quiet.clear()
         try:
-            await self._handle(scope, receive, send)
+            await self._handle(scope, receive, send, client.client, user)
         finally:
             self._answering -= 1
             if not self._answering:
                 self._quiet.set()
 
-    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send, client: str, user: str | None) -> None:
         """Let the SDK answer a request, in the session that it belongs to."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        named = dict(headers).get(SESSION_HEADER)
-        with self._replay.serving(None if named is None else named.decode("latin-1")) as session:
+        # The first one, as the SDK reads it: by another, a host could replay a session that is not its own.
+        named = next((value for name, value in headers if name == SESSION_HEADER), None)
+        key = None if named is None else (client, user, named.decode("latin-1"))
+        with self._replay.serving(key) as session:
 
             async def noting(message: Any) -> None:
                 if named is None and message["type"] == "http.response.start":
                     opened = dict(message["headers"]).get(SESSION_HEADER)
                     if opened is not None:
-                        self._replay.opened(opened.decode("latin-1"), session)
+                        self._replay.opened((client, user, opened.decode("latin-1")), session)
                 await send(message)
 
             if session.version is not None:
