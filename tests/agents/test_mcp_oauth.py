@@ -19,8 +19,10 @@ class Gatekeeper:
 
     def __init__(self) -> None:
         self.proofs: list[str] = []
+        self.scopes: list[object] = []
         self.tokens: list[str] = []
         self.address = ""
+        self.challenge = "Bearer"
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
@@ -47,17 +49,18 @@ class Gatekeeper:
 
     async def _token(self, request: web.Request) -> web.Response:
         self.proofs.append(request.headers["authorization"])
+        self.scopes.append((await request.post()).get("scope"))
         return web.json_response({"access_token": "a-token", "token_type": "Bearer", "expires_in": 60})
 
     async def _mcp(self, request: web.Request) -> web.Response:
         self.tokens.append(request.headers.get("authorization", ""))
         status = 403 if self.tokens[-1] else 401
-        return web.Response(status=status, headers={} if status == 403 else {"www-authenticate": "Bearer"})
+        return web.Response(status=status, headers={} if status == 403 else {"www-authenticate": self.challenge})
 
 
-async def used(url: str, issuer: str) -> None:
+async def used(url: str, issuer: str, scope: str | None = None) -> None:
     hub = Hub(store=MemoryStore())
-    hub.mcp("far", url=url, issuer=issuer, client_id="office", client_secret=SECRET, allow=["read"])
+    hub.mcp("far", url=url, issuer=issuer, client_id="office", client_secret=SECRET, scope=scope, allow=["read"])
 
     @hub.agent("clerk", tools=["far.read"])
     async def clerk(brief: Brief) -> object:
@@ -76,6 +79,15 @@ async def test_a_hub_shows_its_secret_to_the_issuer_and_the_token_to_the_server(
         await used(f"{gate.address}/mcp", gate.address)
     assert set(gate.proofs) == {"Basic " + b64encode(b"office:open%20sesame").decode()}
     assert set(gate.tokens) == {"", "Bearer a-token"}
+
+
+@pytest.mark.parametrize(("scope", "asked"), [("read", "read"), (None, "admin")])
+async def test_a_server_names_the_scopes_only_if_the_team_names_none(scope: str | None, asked: str) -> None:
+    gate = Gatekeeper()
+    gate.challenge = 'Bearer scope="admin"'
+    async with gate.serving():
+        await used(f"{gate.address}/mcp", gate.address, scope)
+    assert set(gate.scopes) == {asked}
 
 
 async def test_a_server_cannot_lead_a_hub_to_another_issuer() -> None:

@@ -1,5 +1,6 @@
 """Authenticates the hub to a remote MCP server by OAuth, with the credentials of a client of its own."""
 
+import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
@@ -26,13 +27,27 @@ class _TokensInMemory:
         """Keep nothing: the client is registered by the team."""
 
 
+class _ClientTokens(ClientCredentialsOAuthProvider):
+    """The SDK's provider, which asks for the scopes that the team names."""
+
+    def __init__(self, url: str, client: OauthClient) -> None:
+        super().__init__(
+            url,
+            _TokensInMemory(),
+            client_id=client.client_id,
+            client_secret=client.client_secret,
+            scope=client.scope,
+            issuer=client.issuer,
+        )
+        self._scope = client.scope
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        if self._scope is not None:
+            # The SDK has put those in their place that the server names.
+            self.context.client_metadata.scope = self._scope
+        return await super()._perform_authorization()
+
+
 def provider_of(url: str, client: OauthClient) -> OAuthClientProvider:
     """Return what gets a token for each request; only the issuer that the team names is sent the secret."""
-    return ClientCredentialsOAuthProvider(
-        url,
-        _TokensInMemory(),
-        client_id=client.client_id,
-        client_secret=client.client_secret,
-        scope=client.scope,
-        issuer=client.issuer,
-    )
+    return _ClientTokens(url, client)
