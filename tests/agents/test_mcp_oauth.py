@@ -23,6 +23,8 @@ class Gatekeeper:
         self.tokens: list[str] = []
         self.address = ""
         self.challenge = "Bearer"
+        self.endless = False
+        self.sent = 0
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
@@ -35,8 +37,18 @@ class Gatekeeper:
             self.address = str(server.make_url("")).rstrip("/")
             yield
 
-    async def _resource(self, _: web.Request) -> web.Response:
+    async def _resource(self, request: web.Request) -> web.StreamResponse:
+        if self.endless:
+            return await self._without_end(request)
         return web.json_response({"resource": f"{self.address}/mcp", "authorization_servers": [self.address]})
+
+    async def _without_end(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        while self.sent < 100_000_000:
+            await response.write(b" " * 100_000)
+            self.sent += 100_000
+        return response
 
     async def _metadata(self, _: web.Request) -> web.Response:
         about = {
@@ -96,6 +108,31 @@ async def test_a_server_cannot_lead_a_hub_to_another_issuer() -> None:
         await used(f"{gate.address}/mcp", "https://login.example")
     assert gate.proofs == []
     assert set(gate.tokens) == {""}
+
+
+async def test_a_server_cannot_have_a_hub_look_up_other_addresses() -> None:
+    gate, seen = Gatekeeper(), list[str]()
+
+    async def private(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return web.json_response({"resource": f"{gate.address}/mcp", "authorization_servers": [gate.address]})
+
+    app = web.Application()
+    app.router.add_get("/secrets", private)
+    async with gate.serving(), TestServer(app) as inside:
+        gate.challenge = f'Bearer resource_metadata="{inside.make_url("/secrets")}"'
+        await used(f"{gate.address}/mcp", gate.address)
+    assert seen == []
+    assert set(gate.tokens) == {"", "Bearer a-token"}, "the address that every server has is looked up instead"
+
+
+async def test_what_a_server_says_about_itself_is_not_read_without_end() -> None:
+    gate = Gatekeeper()
+    gate.endless = True
+    async with gate.serving():
+        await used(f"{gate.address}/mcp", gate.address)
+    assert 0 < gate.sent < 100_000_000
+    assert gate.proofs == []
 
 
 def test_credentials_go_together() -> None:

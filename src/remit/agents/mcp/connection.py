@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -352,27 +352,40 @@ async def http_streams(address: Address, time_s: float | None) -> AsyncGenerator
         headers["authorization"] = f"Bearer {address.token}"
     auth = None if address.oauth is None else provider_of(address.url, address.oauth)
     timeout = httpx2.Timeout(CONNECT_S, read=None if time_s is None else time_s + CONNECT_S)
+    known = () if address.oauth is None else (address.url, address.oauth.issuer)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport(), auth=auth) as client,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport(known), auth=auth) as client,
         streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_LINE) as streams,
     ):
         yield streams
 
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """An HTTP transport that limits the size of responses."""
+    """An HTTP transport that limits the size of responses, and looks nothing up but at the *known* addresses."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        super().__init__()
+        self._known = {_origin(httpx2.URL(each)) for each in known}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._known and request.method == "GET" and _origin(request.url) not in self._known:
+            # A server may say that its description or its issuer is anywhere, also in a private network.
+            return httpx2.Response(404, request=request)
         response = await super().handle_async_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
             # A few bytes may unpack to gigabytes, and compression was not requested.
             await response.aclose()
             raise httpx2.RemoteProtocolError("the server compressed its answer, though it was not asked to")
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if not is_stream or "text/event-stream" not in request.headers.get("accept", ""):
             stream = response.stream
             assert isinstance(stream, httpx2.AsyncByteStream)
             response.stream = _BoundedBody(stream)
         return response
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
