@@ -1,8 +1,10 @@
 """A remote MCP server that wants a token of an authorization server."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -10,6 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from remit import Brief, Hub, RemitError
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
 SECRET = "open sesame"
 
@@ -70,6 +73,32 @@ class Gatekeeper:
         return web.Response(status=status, headers={} if status == 403 else {"www-authenticate": self.challenge})
 
 
+class Counter(Gatekeeper):
+    """An MCP server that lets in whoever has a token, and serves two at once or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both = asyncio.Barrier(2)
+
+    async def _mcp(self, request: web.Request) -> web.Response:
+        if request.headers.get("authorization") != "Bearer a-token":
+            return await super()._mcp(request)
+        said: dict[str, Any] = await request.json() if request.method == "POST" else {}
+        result: dict[str, Any]
+        match said.get("method"):
+            case "initialize":
+                about = {"name": "counter", "version": "1"}
+                result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about}
+            case "tools/list":
+                result = {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]}
+            case "tools/call":
+                await self._both.wait()
+                result = {"content": [{"type": "text", "text": "both"}]}
+            case _:
+                return web.Response(status=405 if request.method == "GET" else 202)
+        return web.json_response({"jsonrpc": "2.0", "id": said["id"], "result": result})
+
+
 async def used(url: str, issuer: str, scope: str | None = None) -> None:
     hub = Hub(store=MemoryStore())
     hub.mcp("far", url=url, issuer=issuer, client_id="office", client_secret=SECRET, scope=scope, allow=["read"])
@@ -100,6 +129,24 @@ async def test_a_server_names_the_scopes_only_if_the_team_names_none(scope: str 
     async with gate.serving():
         await used(f"{gate.address}/mcp", gate.address, scope)
     assert set(gate.scopes) == {asked}
+
+
+async def test_calls_of_a_server_run_at_once() -> None:
+    counter = Counter()
+    hub = Hub(store=MemoryStore())
+
+    @hub.agent("clerk", tools=["far.read"])
+    async def clerk(brief: Brief) -> object:
+        async with asyncio.TaskGroup() as both:
+            used = [both.create_task(brief.use("far.read")) for _ in range(2)]
+        return [each.result() for each in used]
+
+    assert clerk
+    async with counter.serving(), asyncio.timeout(PATIENCE_S):
+        address = counter.address
+        hub.mcp("far", url=f"{address}/mcp", issuer=address, client_id="office", client_secret=SECRET, allow=["read"])
+        async with hub:
+            assert (await hub.ask("clerk", "read", user="u")).result == ["both", "both"]
 
 
 async def test_a_server_cannot_lead_a_hub_to_another_issuer() -> None:

@@ -1,5 +1,7 @@
 """Authenticates the hub to a remote MCP server by OAuth, with the credentials of a client of its own."""
 
+from collections.abc import AsyncGenerator
+
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
@@ -28,7 +30,7 @@ class _TokensInMemory:
 
 
 class _ClientTokens(ClientCredentialsOAuthProvider):
-    """The SDK's provider, which asks for the scopes that the team names."""
+    """The SDK's provider, which asks for the scopes that the team names, and lets calls run at once."""
 
     def __init__(self, url: str, client: OauthClient) -> None:
         super().__init__(
@@ -40,6 +42,24 @@ class _ClientTokens(ClientCredentialsOAuthProvider):
             issuer=client.issuer,
         )
         self._scope = client.scope
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        # The SDK holds a lock until the response comes, so a slow call would hold up all others.
+        if self.context.is_token_valid():
+            self._add_auth_header(request)
+            response = yield request
+            if response.status_code != 401 and "insufficient_scope" not in response.headers.get("www-authenticate", ""):
+                return
+        flow = super().async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                response = yield outgoing
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
 
     async def _perform_authorization(self) -> httpx2.Request:
         if self._scope is not None:
