@@ -103,9 +103,16 @@ async def test_what_is_withheld_from_those_who_are_shown_the_form_can_be_accepte
     assert answer.result == {"mail": mail, "phone": 1}
 
 
-async def test_a_form_that_cannot_be_shown_fails_the_agent(make_hub: MakeHub) -> None:
-    nested: dict[str, Any] = {"type": "object", "properties": {"who": {"type": "object", "properties": {}}}}
-    async with booking(make_hub, "inbox", nested) as hub:
+@pytest.mark.parametrize(
+    ("form", "places"),
+    [
+        ({"type": "object", "properties": {"who": {"type": "object", "properties": {}}}}, ["$.who"]),
+        ({"type": "object", "properties": {"who": {"type": "string", "pattern": "(["}}}, ["$"]),
+        ({"type": "object", "properties": {"who": {"type": "string"}}, "required": 5}, ["$"]),
+    ],
+)
+async def test_a_form_that_cannot_be_shown_fails_the_agent(make_hub: MakeHub, form: Any, places: list[str]) -> None:
+    async with booking(make_hub, "inbox", form) as hub, asyncio.timeout(PATIENCE_S):
         answer = await hub.ask("travel", "book", user="ann")
     assert answer.fault is not None
-    assert [each.path for each in answer.fault.problems] == ["$.who"]
+    assert [each.path for each in answer.fault.problems] == places

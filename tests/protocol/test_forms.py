@@ -69,6 +69,12 @@ def test_a_schema_keeps_what_it_says_of_its_choices() -> None:
     ]
 
 
+@pytest.mark.parametrize("names", [1, ["Ex", 2], {"x": "Ex"}])
+def test_names_of_choices_that_are_no_texts_are_left_out(names: object) -> None:
+    form = form_schema({"type": "object", "properties": {"a": {"enum": ["x", "y"], "enumNames": names}}})
+    assert list(form_lines(form)) == ["a: one of x, y"]
+
+
 @pytest.mark.parametrize(
     ("kind", "typed", "value"),
     [
@@ -100,6 +106,10 @@ def test_what_is_typed_is_read_by_the_type_of_its_field(kind: str, typed: str, v
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}},
         {"type": "object", "properties": {"a": True}},
         {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}},
+        {"type": "object", "properties": {"a": {"anyOf": [True, {"type": "null"}]}}},
+        {"type": "object", "properties": {"a": {"type": "string", "enum": ["x"], "oneOf": [{"title": "X"}]}}},
+        {"type": "object", "properties": {"a": {"type": "string", "oneOf": True}}},
+        {"type": "object", "properties": {"a": {"type": "string", "oneOf": [True]}}},
     ],
 )
 def test_what_cannot_be_shown_is_refused(schema: dict[str, Any]) -> None:

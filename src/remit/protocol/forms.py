@@ -25,24 +25,25 @@ def form_schema(given: JsonSchema | type[object]) -> JsonSchema:
     try:
         schema: JsonSchema = schema_of(given) if is_type(given) else cast("JsonSchema", given)
     except TypeError as error:
-        raise _unshowable(Problem("$", str(error))) from error
+        raise unshowable(Problem("$", str(error))) from error
     fields: Any = schema.get("properties")
     if not isinstance(fields, dict) or schema.get("type", "object") != "object":
-        raise _unshowable(Problem("$", "expected an object with properties"))
+        raise unshowable(Problem("$", "expected an object with properties"))
     named = cast("dict[str, Any]", fields)
     if not 0 < len(named) <= MAX_FIELDS:
-        raise _unshowable(Problem("$", f"expected 1 to {MAX_FIELDS} fields, not {len(named)}"))
+        raise unshowable(Problem("$", f"expected 1 to {MAX_FIELDS} fields, not {len(named)}"))
     known: Any = schema.get("$defs")
     definitions = cast("dict[str, Any]", known) if isinstance(known, dict) else {}
     shapes = {name: _field(each, definitions) for name, each in named.items()}
     if wrong := [name for name, shape in shapes.items() if shape is None]:
         message = "expected a text, a number, a boolean, or a choice from a list of texts"
-        raise _unshowable(*(Problem(f"$.{name}", message) for name in wrong))
+        raise unshowable(*(Problem(f"$.{name}", message) for name in wrong))
     whole = {"type": "object", "properties": shapes}
     return whole | {key: schema[key] for key in ("title", "description", "required") if schema.get(key)}
 
 
-def _unshowable(*problems: Problem) -> RemitError:
+def unshowable(*problems: Problem) -> RemitError:
+    """Return the error for a form that cannot be shown."""
     message = "the form cannot be shown to a person"
     return RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems))
 
@@ -54,6 +55,8 @@ def _field(given: object, definitions: Mapping[str, Any]) -> JsonSchema | None:
     field = _resolved(cast("dict[str, Any]", given), definitions)
     if field.get("default", ...) is None:
         del field["default"]
+    if not _are_texts(field.get("enumNames")):
+        field.pop("enumNames", None)
     if _is_choice(field) or (field.get("type") in _SIMPLE and not field.keys() & _LISTS):
         return field
     items = field.get("items")
@@ -72,7 +75,8 @@ def _resolved(field: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str
             return _resolved({**found, **others}, {}) if isinstance(found, dict) else dict(field)
         case {"anyOf": [*_] as several} if {"type": "null"} in several:
             rest = [each for each in cast("list[Any]", several) if each != {"type": "null"}]
-            return _resolved({**rest[0], **others}, definitions) if len(rest) == 1 else dict(field)
+            is_one = len(rest) == 1 and isinstance(rest[0], dict)
+            return _resolved({**rest[0], **others}, definitions) if is_one else dict(field)
         case {"const": str() as only}:
             return {"type": "string", "enum": [only], **others}
         case {"enum": [*_] as values} if "type" not in field and all(isinstance(each, str) for each in values):
@@ -83,17 +87,21 @@ def _resolved(field: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str
 
 def _is_choice(field: dict[str, Any], titled: str = "oneOf") -> bool:
     """Return whether a field is a choice of one from a list of texts, with or without titles."""
-    if field.get("type", "string") != "string":
+    lists = field.keys() & _LISTS
+    if field.get("type", "string") != "string" or len(lists) != 1:
         return False
-    values: Any = field.get("enum")
-    if isinstance(values, list):
-        return bool(cast("list[Any]", values)) and all(isinstance(each, str) for each in cast("list[Any]", values))
+    if lists == {"enum"}:
+        return bool(field["enum"]) and _are_texts(field["enum"])
     several: Any = field.get(titled)
     if not isinstance(several, list):
         return False
     each_of = cast("list[Any]", several)
-    consts = [cast("dict[str, Any]", each).get("const") for each in each_of if isinstance(each, dict)]
-    return bool(consts) and len(consts) == len(each_of) and all(isinstance(each, str) for each in consts)
+    consts = [cast("dict[str, Any]", each).get("const") if isinstance(each, dict) else None for each in each_of]
+    return bool(consts) and _are_texts(consts)
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(each, str) for each in cast("list[Any]", values))
 
 
 def default_fields(form: JsonSchema) -> dict[str, Json]:

@@ -13,8 +13,8 @@ from remit.policy.weight import is_light_request
 from remit.protocol.card import Schema
 from remit.protocol.codec import checked, digest, encode
 from remit.protocol.envelope import Json, Request
-from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.forms import default_fields, filled_fields
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.forms import default_fields, filled_fields, unshowable
 from remit.protocol.records import Approval, Kind
 from remit.runtime.approvers import EDITABLE, check_edits, check_form
 from remit.runtime.aside import aside
@@ -24,7 +24,7 @@ from remit.runtime.delegation.response import presentable
 from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.frames import Frame
 from remit.runtime.ports import Approver, Decision, Question, StoreError
-from remit.runtime.schemas import misfits
+from remit.runtime.schemas import check_schema, misfits
 
 log = logging.getLogger("remit")
 
@@ -186,6 +186,8 @@ class Approvals:
 
     async def fill(self, frame: Frame, question: str, form: Schema) -> dict[str, Json] | None:
         """Ask a person to fill in a form for an agent at work; return its fields, or None if nobody agreed."""
+        if wrong := check_schema(form):
+            raise unshowable(Problem("$", wrong))
         fields = default_fields(form)
         request = replace(frame.recorded or frame.request, input=fields)
         try:
