@@ -82,6 +82,26 @@ async def test_whoever_answers_in_the_inbox_is_told_what_is_wrong(make_hub: Make
         assert (await asking).result == {"name": "Bo"}
 
 
+async def test_a_question_that_is_asked_again_is_answered_again(make_hub: MakeHub) -> None:
+    """An answer in the inbox counts for the question that it was given to, and for no later one of the same words."""
+    hub = make_hub(approver="inbox")
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> Any:
+        names = [await brief.fill("Who comes next?", Booking) for _ in range(2)]
+        return names, [await brief.confirm("Book it?") for _ in range(2)]
+
+    assert clerk
+    edits: list[Any] = [{"input": {"name": "Bo"}}, {"input": {"name": "Al"}}, {}, {}]
+    async with hub, asyncio.timeout(PATIENCE_S):
+        asking = asyncio.ensure_future(hub.ask("clerk", "book", user="ann"))
+        for number, each in enumerate(edits):
+            while not (pending := await hub.pending()):
+                await asyncio.sleep(0.01)
+            await hub.decide(pending[0].id, agreed=number != 2, by="ann", edits=each)
+        assert (await asking).result == [[{"name": "Bo"}, {"name": "Al"}], [False, True]]
+
+
 async def test_what_is_withheld_from_those_who_are_shown_the_form_can_be_accepted(make_hub: MakeHub) -> None:
     mail = "ann@example.com"
     choices: dict[str, Any] = {

@@ -50,9 +50,18 @@ class Approvals:
         return self.parts.approver is not None and len(self.parts.guards) > len(GUARDS)
 
     async def ask_person(
-        self, request: Request, ask: Ask, questions: int, sealing: Sealing | None, form: Schema | None = None
+        self,
+        request: Request,
+        ask: Ask,
+        questions: int,
+        sealing: Sealing | None,
+        form: Schema | None = None,
+        before: int = 0,
     ) -> dict[str, Json]:
-        """Return the edits of the person who agreed, or raise if nobody agreed."""
+        """Return the edits of the person who agreed, or raise if nobody agreed.
+
+        *before* is how often the same was asked already: an earlier answer does not count for this question.
+        """
         approver, question = self.parts.approver, ask.question
         if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance] - guards come from users too
             raise _declined(f"a guard returned an invalid question of type {type(question).__name__}")
@@ -63,9 +72,9 @@ class Approvals:
         struck: dict[str, str | int] = {}
         try:
             if is_light_request(request):
-                asked = self._question(request, ask, sealing, struck, form)
+                asked = self._question(request, ask, sealing, struck, form, before)
             else:
-                asked = await aside.run(self._question, request, ask, sealing, struck, form)
+                asked = await aside.run(self._question, request, ask, sealing, struck, form, before)
         except Exception as error:
             log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
             raise _declined(
@@ -97,12 +106,15 @@ class Approvals:
         sealing: Sealing | None,
         struck: dict[str, str | int],
         form: Schema | None,
+        before: int,
     ) -> Question:
         """Return the question as the person sees it: redacted, because it is stored and others may see it too."""
         asked_ms, text = self.parts.clock.wall_ms(), ask.question.encode(errors="replace").decode()
         # The content is part of the id: an approval covers what the person was shown, not what an edit, or an agent
         # that took another way after a restart, has replaced it with.
         content = text.encode() + digest(request) + (b"" if form is None else encode(form))
+        if before:
+            content += before.to_bytes(4)
         mark = self.parts.redactor.keys.digest(content).hex()[:8]
         if sealing is not None:
             request = strike(request, sealing, struck)
@@ -177,7 +189,8 @@ class Approvals:
     async def confirm(self, frame: Frame, question: str) -> bool:
         """Ask a person for an agent at work and return whether they agreed."""
         try:
-            await self.consult(frame, frame.recorded or frame.request, Ask(question), 0)
+            request = frame.recorded or frame.request
+            await self.consult(frame, request, Ask(question), 0, before=_asked_before(frame, question))
         except RemitError as error:
             if error.fault.code is not Code.APPROVAL_DECLINED:
                 raise
@@ -191,7 +204,8 @@ class Approvals:
         fields = default_fields(form)
         request = replace(frame.recorded or frame.request, input=fields)
         try:
-            edits = await self.consult(frame, request, Ask(question, editable=frozenset({"input"})), 0, form)
+            ask, before = Ask(question, editable=frozenset({"input"})), _asked_before(frame, question, form)
+            edits = await self.consult(frame, request, ask, 0, form, before)
         except RemitError as error:
             if error.fault.code is not Code.APPROVAL_DECLINED:
                 raise
@@ -200,15 +214,25 @@ class Approvals:
         return None if misfits(form, given) else given
 
     async def consult(
-        self, parent: Frame, request: Request, ask: Ask, questions: int, form: Schema | None = None
+        self, parent: Frame, request: Request, ask: Ask, questions: int, form: Schema | None = None, before: int = 0
     ) -> dict[str, Json]:
         """Ask a person while the clock stands still for those who wait; return the edits of the person who agreed."""
         async with SlotGivenUp(parent):
             self.tasks.pause(parent)
             try:
-                return await self.ask_person(request, ask, questions, parent.run.sealing, form)
+                return await self.ask_person(request, ask, questions, parent.run.sealing, form, before)
             finally:
                 self.tasks.unpause(parent)
+
+
+def _asked_before(frame: Frame, question: str, form: Schema | None = None) -> int:
+    """Count a question that an agent asks, and return how often it has asked the same before."""
+    if frame.questions is None:
+        frame.questions = {}
+    key = question, b"" if form is None else encode(form)
+    before = frame.questions.get(key, 0)
+    frame.questions[key] = before + 1
+    return before
 
 
 def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:
