@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -204,3 +205,20 @@ async def test_the_number_of_a_request_may_be_used_again() -> None:
     assert await replayed(session, before) == [answer(1, "first")]
     assert await replayed(session, after) == [answer(1, "second")]
     assert await replayed(session, "nothing") == []
+
+
+def test_what_a_session_keeps_takes_about_the_memory_that_is_counted() -> None:
+    session = SessionMessages()
+
+    def add(number: int) -> None:
+        rows: list[Any] = [{"a": row, "b": [1.5 * row]} for row in range(1_000)]
+        session.add(str(number), types.JSONRPCResponse(jsonrpc="2.0", id=number, result={"rows": rows}))
+
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            add(number)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 400_000 < session.size < taken < 1.5 * session.size

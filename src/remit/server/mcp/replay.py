@@ -34,8 +34,12 @@ class KeptMessage(Struct, frozen=True):
     """A message to a host, with the stream that it belongs to; without text if it only marks the begin of a stream."""
 
     stream: int
-    message: types.JSONRPCMessage | None
-    size: int
+    text: bytes
+    """In JSON: the objects of a message take up to ten times as much memory."""
+
+    @property
+    def size(self) -> int:
+        return OVERHEAD + len(self.text)
 
 
 class StreamState(Struct):
@@ -69,9 +73,9 @@ class SessionMessages:
                 self._streams.popitem(last=False)
         state.ended = isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and stream != GET_STREAM_KEY
         number = self._next()
-        size = OVERHEAD + (0 if message is None else len(message.model_dump_json(exclude_unset=True)))
-        self._kept[number] = KeptMessage(state.number, message, size)
-        self.size += size
+        text = "" if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
+        kept = self._kept[number] = KeptMessage(state.number, text.encode())
+        self.size += kept.size
         while self.size > SESSION_BYTES:
             self.drop_oldest()
         self._wake()
@@ -108,8 +112,8 @@ class SessionMessages:
             changed = self._changed
             for at, kept in [each for each in self._kept.items() if each[0] > sent and each[1].stream == wanted]:
                 sent = at
-                if kept.message is not None:
-                    await send(EventMessage(kept.message, f"{wanted}-{at}"))
+                if kept.text:
+                    await send(EventMessage(types.jsonrpc_message_adapter.validate_json(kept.text), f"{wanted}-{at}"))
             found = next(((name, each) for name, each in self._streams.items() if each.number == wanted), None)
             if found is None or self.is_closed:
                 return None
