@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import takewhile
 from weakref import WeakSet, WeakValueDictionary
 
 import mcp_types as types
@@ -70,7 +71,9 @@ class SessionMessages:
             self._streams[stream] = state
             self._streams.move_to_end(stream)
             if len(self._streams) > MOST_STREAMS:
-                self._streams.popitem(last=False)
+                # A call that goes on is not forgotten for newer ones that have ended.
+                ended = (name for name, each in self._streams.items() if each.ended)
+                del self._streams[next(ended, next(iter(self._streams)))]
         state.ended = isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and stream != GET_STREAM_KEY
         number = self._next()
         text = "" if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -110,7 +113,8 @@ class SessionMessages:
         wanted, sent = int(stream), int(number)
         while True:
             changed = self._changed
-            for at, kept in [each for each in self._kept.items() if each[0] > sent and each[1].stream == wanted]:
+            newer = takewhile(lambda each, last=sent: each[0] > last, reversed(self._kept.items()))
+            for at, kept in reversed([each for each in newer if each[1].stream == wanted]):
                 sent = at
                 if kept.text:
                     await send(EventMessage(types.jsonrpc_message_adapter.validate_json(kept.text), f"{wanted}-{at}"))
