@@ -1,12 +1,13 @@
 """Agents that ask the model of the MCP host that waits for them."""
 
+import asyncio
 from collections.abc import Callable
 
 import mcp_types as types
 import pytest
 from mcp.client.session import ClientRequestContext
 
-from hosts import ERAS, data, host_at, text
+from hosts import ERAS, Progress, data, host_at, text
 from remit import Brief, Hub
 from remit.policy.reception import Sender
 from remit.server.mcp.offer import McpOffer
@@ -118,3 +119,29 @@ async def test_nobody_lends_a_model_to_a_run_without_a_host(hub: Hub) -> None:
         told = await hub.ask("helper", "x", user="anna")
     assert told.fault is not None
     assert told.fault.code == "DELEGATION_UNAVAILABLE"
+
+
+async def test_a_host_that_asks_for_a_run_at_work_lends_its_model_to_it(make_hub: Callable[..., Hub]) -> None:
+    hub, model = make_hub(), HostModel(says("Roses are red."))
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("poet")
+    async def poet(brief: Brief) -> str:
+        begun.set()
+        await go.wait()
+        return await brief.sample(brief.objective)
+
+    assert poet
+    asked, joined = {"agent": "poet", "task": "Write.", "request_id": "r-1"}, Progress()
+    async with (
+        serving(hub, ANNA) as server,
+        host_at(server.address, "anna-desk") as first,
+        host_at(server.address, "anna-desk", sampling_callback=model) as second,
+        asyncio.TaskGroup() as both,
+    ):
+        one = both.create_task(first.call_tool("delegate_task", asked))
+        await begun.wait()
+        two = both.create_task(second.call_tool("delegate_task", asked, progress_callback=joined))
+        await joined.until(bool)
+        go.set()
+    assert [text(each.result()) for each in (one, two)] == ["Roses are red."] * 2

@@ -183,8 +183,10 @@ class McpToolServer:
                 started = await self._delegations.start(request, call)
                 if isinstance(started, Response):
                     return arguments.ended_result(started)
-                await host.tell(f"delegated to {given.agent}; id {started.run}")
-                came = await self._delegations.attend(started, host, caller, given.wait_seconds)
+                # The same request may be at work already, as another run.
+                with self._delegations.lending(started.run, host):
+                    await host.tell(f"delegated to {given.agent}; id {started.run}")
+                    came = await self._delegations.attend(started, host, caller, given.wait_seconds)
             return _tool_result(came, started.known_as, given.agent)
         except asyncio.CancelledError:
             if host.hangs_up and given.request_id is None:
