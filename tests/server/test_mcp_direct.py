@@ -1,6 +1,6 @@
 """Agents as tools of their own at `/mcp`: named as the agent, with the schema of its input."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -181,3 +181,24 @@ async def test_a_program_chooses_the_tools_where_it_serves(hub: Hub) -> None:
         host_at(address, "secret") as host,
     ):
         assert text(await host.call_tool("echo", {"task": "hi"})) == "anna: hi"
+
+
+async def test_an_agent_whose_name_needs_no_change_has_its_name_before_others(make_hub: Callable[..., Hub]) -> None:
+    hub = make_hub()
+    for name in ("pay.now", "pay_now", "pay.later"):
+        hub.agent(name)(_name_of(name))
+    async with (
+        serving(hub, ANNA, mcp=offering("*")) as server,
+        host_at(server.address, "anna-desk") as host,
+    ):
+        listed = [each.name for each in (await host.list_tools()).tools]
+        said = await host.call_tool("pay_now", {"task": "pay"})
+    assert listed == [*FOUR, "pay_now", "pay_later"]
+    assert text(said) == "pay_now"
+
+
+def _name_of(name: str) -> Callable[[Brief], Awaitable[str]]:
+    async def answer(_: Brief) -> str:
+        return name
+
+    return answer

@@ -61,15 +61,17 @@ class DirectTool(Struct, frozen=True, kw_only=True):
 def direct_tools(cards: Iterable[PublicCard], offer: McpOffer) -> dict[str, DirectTool]:
     """Return the tools of the offered agents, by name.
 
-    An agent with several capabilities has a tool for each. A name that is already taken is not given twice.
+    An agent with several capabilities has a tool for each. A name that is already taken is not given twice, and an
+    agent of just that name has it before others.
     """
     taken = {form.name for form in FORMS}
+    offered = [card for card in cards if card.name in offer.tools or EVERYONE in offer.tools]
+    tools = [tool for card in offered for tool in _tools_of(card) if tool.name not in taken]
+    own = {tool.name: tool.agent for tool in tools if tool.agent == tool.name}
     found: dict[str, DirectTool] = {}
-    for card in cards:
-        if card.name in offer.tools or EVERYONE in offer.tools:
-            for tool in _tools_of(card):
-                if tool.name not in taken:
-                    found.setdefault(tool.name, tool)
+    for tool in tools:
+        if own.get(tool.name, tool.agent) == tool.agent:
+            found.setdefault(tool.name, tool)
     return found
 
 
