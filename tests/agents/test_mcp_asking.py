@@ -4,15 +4,18 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import mcp_types as types
 import pytest
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from remit import Brief, Hub, ModelAgent
+from remit.agents.mcp.server_requests import DECLINED, fill_form
 from remit.protocol.records import Approval, Progress
 from remit.runtime.ports import Decision, Question
+from remit.runtime.tool_context import ToolCaller
 from remit.testing.memory import MemoryStore
 
 SERVER = str(Path(__file__).resolve().parents[1] / "asking_server.py")
@@ -78,6 +81,31 @@ async def test_a_person_may_fill_in_the_form(era: str) -> None:
 async def test_a_form_that_is_declined_or_filled_in_wrongly_is_declined(era: str, person: Approver) -> None:
     async with hub_with(era, person) as hub:
         assert json.loads(await used(hub, "book")) == {"action": "decline"}
+
+
+async def test_the_words_of_a_server_about_choices_hide_nothing_and_are_short() -> None:
+    hidden, long = "First\u202e\x1b[2J", "x" * 1_000
+    titled = [{"const": "a", "title": hidden}, {"const": "b", "title": long}]
+    fields = {
+        "one": {"type": "string", "title": hidden, "oneOf": titled},
+        "old": {"type": "string", "enum": ["a", "b"], "enumNames": [hidden, long]},
+        "many": {"type": "array", "items": {"anyOf": titled}},
+    }
+    forms: list[Any] = []
+
+    class Caller:
+        async def fill(self, _: str, form: Any) -> None:
+            forms.append(form)
+
+    asked: Any = {"message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
+    params = types.ElicitRequestFormParams.model_validate(asked)
+    assert await fill_form(cast("ToolCaller", Caller()), "desk", params) == DECLINED
+    (form,) = forms
+    shown = form["properties"]
+    titles = [each["title"] for each in (*shown["one"]["oneOf"], *shown["many"]["items"]["anyOf"])]
+    for title in (shown["one"]["title"], *titles, *shown["old"]["enumNames"]):
+        assert title in ("First[2J", "x" * 200 + "…")
+    assert [each["const"] for each in shown["one"]["oneOf"]] == ["a", "b"]
 
 
 async def test_a_page_is_never_opened_for_a_server() -> None:

@@ -46,12 +46,18 @@ async def fill_form(caller: ToolCaller | None, server: str, params: types.Elicit
 
 def _presentable(form: Schema) -> Schema:
     """Return a form whose titles and descriptions, which are the server's words, hide nothing and are not long."""
-    fields = {
-        name: field
-        | {key: visible_text(str(field[key]), MAX_FIELD) for key in ("title", "description") if key in field}
-        for name, field in form["properties"].items()
-    }
+    fields = {name: _visible(field) for name, field in form["properties"].items()}
     return {key: form[key] for key in ("type", "required") if key in form} | {"properties": fields}
+
+
+def _visible(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a field or a choice with its words, and those of its choices, as they are shown."""
+    shown = part | {key: visible_text(str(part[key]), MAX_FIELD) for key in ("title", "description") if key in part}
+    if "enumNames" in part:
+        shown["enumNames"] = [visible_text(each, MAX_FIELD) for each in part["enumNames"]]
+    if isinstance(part.get("items"), dict):
+        shown["items"] = _visible(part["items"])
+    return shown | {key: [_visible(each) for each in part[key]] for key in ("oneOf", "anyOf") if key in part}
 
 
 def _question(server: str, message: str, fields: dict[str, Any]) -> str:
