@@ -363,3 +363,21 @@ async def test_an_agent_elsewhere_notifies_where_the_hub_that_asks_it_says(bindi
         headers, said = await hook.next()
     assert headers["x-a2a-notification-token"] == "s3cret"
     assert said.status_update.status.message.parts[0].text == "done: it"
+
+
+async def test_a_long_dialogue_with_an_agent_elsewhere_has_one_receiver_of_notifications() -> None:
+    far, near = Hub(name="far", store=MemoryStore()), Hub(name="near", store=MemoryStore())
+    hook, turns = Hook(), pushing.MOST + 2
+
+    @far.agent("worker")
+    async def work(brief: Brief) -> Answer:
+        return Answer(brief.text, requires_followup=brief.text != "done")
+
+    assert work
+    async with hook.listening() as url, speaking(far) as server:
+        near.connect_a2a("far", f"{server.address}/a2a/worker", token="anna-app", notify=url)
+        async with near, asyncio.timeout(PATIENCE_S):
+            for turn in range(turns):
+                said = "done" if turn == turns - 1 else f"turn {turn}"
+                assert (await near.ask("far", said, user="anna", session="s")).result == said
+        assert await hook.ended()

@@ -50,7 +50,8 @@ def a2a_agent(
         raise team_invalid(f"{name}: `{binding}` is not a binding of A2A{near}; known: {', '.join(get_args(Binding))}")
     if notify is not None and not notify.startswith(("http://", "https://")):
         raise team_invalid(f"{name}: `notify` is not a URL: `{notify[:200]}`")
-    push = None if notify is None else PushConfig(url=notify, token=options.get("notify_token") or "")
+    # Under one id, so that a message that continues a task does not add another receiver to it.
+    push = None if notify is None else PushConfig(id="remit", url=notify, token=options.get("notify_token") or "")
     peer = A2aPeer(
         card_url,
         A2aTranslator(binding=binding, streaming=options.get("streaming", True), push=push),
