@@ -166,6 +166,22 @@ async def test_a_form_of_an_agent_is_a_form_of_the_host_with_defaults_and_choice
     assert data(open_)["state"] == "waiting", "a wrong choice leaves the question open"
 
 
+@era
+async def test_a_field_that_a_person_empties_is_left_out_of_the_form(hub: Hub, era: str) -> None:
+    @hub.agent("travel")
+    async def travel(brief: Brief) -> object:
+        return await brief.fill("Which seat?", Booking)
+
+    assert travel
+    person = Person("accept", name="Bo", seat=None)
+    async with (
+        serving(hub, *ALL, mcp=offering("travel")) as server,
+        host_at(server.address, "anna-desk", era, person=person) as host,
+    ):
+        booked = await host.call_tool("travel", {"task": "book"})
+    assert data(booked)["result"] == {"name": "Bo", "extras": []}
+
+
 async def test_without_a_choice_there_are_four_tools_and_agents_are_none(hub: Hub) -> None:
     async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk") as host:
         listed = [each.name for each in (await host.list_tools()).tools]

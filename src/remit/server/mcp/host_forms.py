@@ -16,7 +16,6 @@ SHOWN = 2_000
 _REASON = "reason"
 _OWN = ("objective", "input", _REASON)
 _PLAIN = (str, bool, int, float)
-_SAID = (*_PLAIN, list)  # a list is a choice of several
 
 
 def put(question: Question) -> str:
@@ -65,10 +64,12 @@ def reply_of(question: Question, answer: types.ElicitResult) -> HostReply:
         for name, shown in _texts(question).items()
         if isinstance(said := content.get(name), str) and said != shown
     }
+    # In a form, null is a field that the person has emptied.
+    may_empty = question.form is not None
     filled = {
         name: said
         for name, shown in fields.items()
-        if name in content and isinstance(said := content[name], _SAID) and said != shown
+        if name in content and (said := content[name]) != shown and (said is not None or may_empty)
     }
     if filled:
         edits["input"] = {**cast("dict[str, Json]", question.request.input), **filled}
