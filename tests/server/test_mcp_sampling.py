@@ -121,6 +121,25 @@ async def test_nobody_lends_a_model_to_a_run_without_a_host(hub: Hub) -> None:
     assert told.fault.code == "DELEGATION_UNAVAILABLE"
 
 
+async def test_texts_that_are_asked_for_at_once_share_what_is_left(make_hub: Callable[..., Hub]) -> None:
+    hub, model = make_hub(), HostModel(*[says("Red.")] * 9)
+
+    @hub.agent("poet", tokens=1_000)
+    async def poet(brief: Brief) -> list[str]:
+        asked = [asyncio.ensure_future(brief.sample("Roses?", max_tokens=400)) for _ in range(9)]
+        done, _ = await asyncio.wait(asked)
+        return sorted(str(each.exception())[:21] if each.exception() else "text" for each in done)
+
+    assert poet
+    async with (
+        serving(hub, ANNA) as server,
+        host_at(server.address, "anna-desk", sampling_callback=model) as host,
+    ):
+        told = await host.call_tool("delegate_task", {"agent": "poet", "task": "Write.", "max_tokens": 1_000})
+    assert data(told)["result"] == ["TOKEN_BUDGET_EXCEEDED"] * 6 + ["text"] * 3
+    assert sum(each.max_tokens for each in model.asked) <= 1_000
+
+
 async def test_a_host_that_asks_for_a_run_at_work_lends_its_model_to_it(make_hub: Callable[..., Hub]) -> None:
     hub, model = make_hub(), HostModel(says("Roses are red."))
     begun, go = asyncio.Event(), asyncio.Event()

@@ -107,11 +107,17 @@ class LocalBriefBackend:
                 )
             )
         said = estimate(prompt) + estimate(system)
-        most = min(max_tokens, MAX_SAMPLED, self.tokens_left() - said)
+        left = self.tokens_left() - frame.sampling
+        most = min(max_tokens, MAX_SAMPLED, left - said)
         if most <= 0:
-            why = f"{frame.card.name} has {self.tokens_left()} tokens left, and the prompt alone takes {said}"
+            why = f"{frame.card.name} has {max(0, left)} tokens left, and the prompt alone takes {said}"
             raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
-        text, _ = await sampler(system, (Message(role="user", text=prompt),), most)
+        # Set aside, so that several texts at once are not each granted what is left.
+        frame.sampling += said + most
+        try:
+            text, _ = await sampler(system, (Message(role="user", text=prompt),), most)
+        finally:
+            frame.sampling -= said + most
         # MCP hosts do not say what their model has spent.
         self.spend(Usage(prompt=said, completion=estimate(text), estimated=True))
         return text

@@ -238,6 +238,8 @@ class Frame:
     """The agent's state in its conversation as last read: the revision and the value."""
     named: set[str] | None = None
     """The names that it gave to its own calls."""
+    sampling: int = 0
+    """The tokens that models of hosts may spend on what it is asking them now."""
     questions: dict[tuple[str, bytes], int] | None = None
     """How often its agent has asked a person the same, by the question and its form."""
     children: "set[Frame] | None" = None
