@@ -94,8 +94,10 @@ class SessionMessages:
         self.size -= dropped.size
 
     def close(self) -> None:
-        """End every replay that waits for more."""
+        """Forget everything, and end every replay that waits for more."""
         self.is_closed = True
+        self._kept.clear()
+        self.size = 0
         self._wake()
 
     def _wake(self) -> None:

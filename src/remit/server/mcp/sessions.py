@@ -86,6 +86,9 @@ class McpSessions:
         with self._replay.serving(key) as session:
 
             async def noting(message: Any) -> None:
+                if scope["method"] == "DELETE" and message["type"] == "http.response.start" and message["status"] < 400:
+                    # Cancelled timers of the session may hold its context for ten minutes more.
+                    session.close()
                 if named is None and message["type"] == "http.response.start":
                     opened = dict(message["headers"]).get(SESSION_HEADER)
                     if opened is not None:
