@@ -8,10 +8,11 @@ import pytest
 from mcp.client.session import ClientRequestContext
 
 from hosts import ERAS, Progress, data, host_at, text
-from remit import Brief, Hub
+from remit import Brief, Hub, RemitError
 from remit.policy.reception import Sender
 from remit.server.mcp.offer import McpOffer
 from serving import serving
+from waiting import PATIENCE_S
 
 ANNA = Sender(name="anna-desk", users=frozenset({"anna"}))
 
@@ -164,3 +165,38 @@ async def test_a_host_that_asks_for_a_run_at_work_lends_its_model_to_it(make_hub
         await joined.until(bool)
         go.set()
     assert [text(each.result()) for each in (one, two)] == ["Roses are red."] * 2
+
+
+async def test_an_agent_does_not_wait_for_the_model_of_a_host_that_has_given_up(make_hub: Callable[..., Hub]) -> None:
+    hub, asked, said = make_hub(), asyncio.Event(), asyncio.Event()
+
+    @hub.agent("poet")
+    async def poet(brief: Brief) -> str:
+        try:
+            return await brief.sample(brief.objective)
+        except RemitError as error:
+            said.set()
+            return error.fault.message
+
+    async def never(context: ClientRequestContext, params: types.CreateMessageRequestParams) -> types.ErrorData:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert poet
+    late = types.CancelledNotificationParams(request_id=1, reason="request timed out")
+    async with (
+        serving(hub, ANNA) as server,
+        host_at(server.address, "anna-desk", sampling_callback=never) as host,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        call = asyncio.ensure_future(host.call_tool("delegate_task", {"agent": "poet", "task": "Write."}))
+        await asked.wait()
+        for number in range(1, 9):  # whichever number the call has
+            given_up = late.model_copy(update={"request_id": number})
+            await host.session.send_notification(types.CancelledNotification(params=given_up))
+        await said.wait()
+        call.cancel()
+        (run,) = data(await host.call_tool("delegation_status", {}))["delegations"]
+        told = await host.call_tool("delegation_status", {"id": run["id"]})
+    assert text(told) == "the MCP host no longer waits for this run"
