@@ -115,3 +115,13 @@ def test_what_is_typed_is_read_by_the_type_of_its_field(kind: str, typed: str, v
 def test_what_cannot_be_shown_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(RemitError, match="the form cannot be shown to a person"):
         form_schema(schema)
+
+
+def test_a_type_without_a_schema_cannot_be_shown() -> None:
+    with pytest.raises(RemitError, match="the form cannot be shown to a person"):
+        form_schema(complex)
+
+
+def test_a_field_with_one_value_is_a_choice_of_one() -> None:
+    form = form_schema({"type": "object", "properties": {"a": {"const": "x"}}})
+    assert list(form_lines(form)) == ["a: one of x"]
