@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.agents.mcp.pins import FILE as PINS
+from remit.agents.mcp.settings import Address, OauthClient, Program, Settings, Unset
 from remit.agents.sandbox import Sandbox
 from remit.agents.token_count import token_counter
 from remit.config.checks import key_of, secret_of
@@ -18,7 +20,7 @@ from remit.config.code import agent_at, docstring_of, found, tool_at
 from remit.config.line_numbers import Place, dotted
 from remit.config.load import load_team
 from remit.config.models import conflicts_model, detector_of, model_agent, orchestrator_model, summarizer_of
-from remit.config.sections.agents import AgentSection
+from remit.config.sections.agents import AgentSection, McpSection
 from remit.config.stores import store_of
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
@@ -37,9 +39,7 @@ from remit.stores.sqlite import SqliteStore
 if TYPE_CHECKING:  # most hubs call no agents on other devices
     from remit.relay.remote_agents import DeviceAccess
 
-from remit.agents.mcp.pins import FILE as PINS
-from remit.agents.mcp.settings import Address, OauthClient, Program, Settings, Unset
-from remit.config.sections.agents import McpSection
+log = logging.getLogger("remit")
 
 
 def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -82,8 +82,6 @@ def _oauth(section: McpSection, environ: Mapping[str, str]) -> OauthClient | Non
     secret = secret_of(section.client_secret, environ)
     return OauthClient(issuer=section.issuer, client_id=section.client_id, client_secret=secret, scope=section.scope)
 
-
-log = logging.getLogger("remit")
 
 # ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
