@@ -36,6 +36,25 @@ def test_plain_http_to_another_machine_is_pointed_at(tmp_path: Path, url: str, w
     assert [each.place for each in unencrypted(team)] == ([("peers", "far", "url")] if warned else [])
 
 
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ('url = "http://far.example/mcp"\ntoken = "$FAR_TOKEN"', ["url"]),
+        ('url = "http://far.example/mcp"', []),
+        ('url = "http://127.0.0.1:1/mcp"\ntoken = "$FAR_TOKEN"', []),
+        (
+            'url = "http://far.example/mcp"\nissuer = "http://login.example"\nclient_id = "office"\n'
+            'client_secret = "$FAR_TOKEN"',
+            ["url", "issuer"],
+        ),
+    ],
+)
+def test_secrets_of_mcp_servers_over_plain_http_are_pointed_at(tmp_path: Path, keys: str, warned: list[str]) -> None:
+    file = make_team(tmp_path, more=f'\n[mcp.far]\nallow = ["read"]\n{keys}\n')
+    team = load_team(file, environ={"FAR_TOKEN": TOKEN}, code=False)
+    assert [each.place for each in unencrypted(team)] == [("mcp", "far", key) for key in warned]
+
+
 def test_validate_and_doctor_warn_and_say_what_to_do(tmp_path: Path) -> None:
     # Nobody listens there, and that is found out at once.
     url = "http://0.0.0.0:9"

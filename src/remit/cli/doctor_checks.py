@@ -224,7 +224,9 @@ def _peers(team: Team) -> Iterator[Check]:
         else:
             yield ok(f"peers.{name}", f"{url} answers")
     for wrong in unencrypted(team):
-        yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate; see `remit docs serving`.")
+        is_hub = wrong.place[0] == "peers"
+        todo = "Give that hub a certificate; see `remit docs serving`." if is_hub else "Write an address with https."
+        yield warning(dotted(wrong.place), wrong.message, todo)
 
 
 def _device(team: Team) -> Iterator[Check]:

@@ -191,17 +191,29 @@ def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[WrongPart]:
 
 
 def unencrypted(team: TeamFile) -> Iterator[WrongPart]:
-    """Return peers that are called over a network without encryption."""
-    from remit.transports.addresses import is_loopback
-
+    """Return peers, and addresses that MCP servers' secrets go to, that are called without encryption."""
     for name, peer in team.peers.items():
-        parts = urlsplit(peer.url or "")
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        if _is_plain(peer.url):
             why = (
                 "plain http: anyone on the network path can read requests and answers, change the answers, and without "
                 "keys use the token; use https"
             )
             yield WrongPart(("peers", name, "url"), why)
+    for name, server in team.mcp.items():
+        secrets = [] if server.token is None and server.issuer is None else [("url", server.url, "token")]
+        secrets += [("issuer", server.issuer, "secret and the tokens")]
+        for key, url, secret in secrets:
+            if _is_plain(url):
+                why = f"plain http: anyone on the network path can read the {secret}; use https"
+                yield WrongPart(("mcp", name, key), why)
+
+
+def _is_plain(url: str | None) -> bool:
+    """Return whether an address is called over a network without encryption."""
+    from remit.transports.addresses import is_loopback
+
+    parts = urlsplit(url or "")
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def unservable(team: Team) -> Iterator[WrongPart]:
