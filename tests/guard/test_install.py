@@ -1,6 +1,8 @@
 """The guard in the settings of Claude Code, and out of them again."""
 
+import asyncio
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claude_hooks import guarding
 from command_line import environment, remit
 from remit import RemitError
 from remit.guard.install import install, is_in, uninstall
@@ -70,6 +73,34 @@ def test_without_the_guard_a_spawn_is_refused_and_the_rest_goes_on(tmp_path: Pat
     assert b"To start it: remit guard serve" in spawn.stderr
     meter = subprocess.run([script, "claude-code", "meter", "5"], input=b"{}", capture_output=True, check=False)
     assert (meter.returncode, meter.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize("line", ["include", "output = /dev/null", 'write-out = "%{http_code}"'])
+async def test_settings_of_curl_do_not_change_an_answer(line: str, tmp_path: Path) -> None:
+    """A tool starts a sub-agent if it cannot read the answer, so nothing may be added to a refusal or taken from it."""
+    install(TOOL, tmp_path / "settings.json", tmp_path / "guard")
+    (tmp_path / ".curlrc").write_text(line + "\n")
+    event = {"session_id": "s", "hook_event_name": "PreToolUse", "transcript_path": str(tmp_path / "s.jsonl")}
+    spawn = {**event, "tool_name": "Agent", "tool_input": {"prompt": "x", "description": "x" * 200_000}}
+    async with guarding(tmp_path):
+        done = await asyncio.to_thread(run_hook, tmp_path, json.dumps(spawn))
+    assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+async def test_a_guard_that_cannot_judge_is_not_told_to_be_down(tmp_path: Path) -> None:
+    """An event that the guard cannot read is no reason to start it, and starts nothing."""
+    install(TOOL, tmp_path / "settings.json", tmp_path / "guard")
+    async with guarding(tmp_path):
+        done = await asyncio.to_thread(run_hook, tmp_path, "not json")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"could not judge this, so no sub-agent may start" in done.stderr
+
+
+def run_hook(home: Path, event: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the script as a hook of a spawn."""
+    command = [str(home / "guard" / "hook.sh"), "claude-code", "spawn", "30"]
+    variables = {**os.environ, "HOME": str(home)}
+    return subprocess.run(command, input=event.encode(), env=variables, capture_output=True, check=False)
 
 
 def test_the_commands_say_what_they_change_and_what_is_missing(tmp_path: Path) -> None:

@@ -14,10 +14,17 @@ from remit.guard.tools.coding_tool import CodingTool
 SCRIPT = """\
 #!/bin/sh
 # Asks the guard of Remit. With "spawn", nothing starts without its answer; with "meter", the tool goes on.
-answer=$(curl --silent --fail --max-time "$3" --unix-socket {socket} --header 'Content-Type: application/json' \\
-  --data-binary @- "http://guard/hooks/$1") && {{ printf '%s' "$answer"; exit 0; }}
+# --disable: a ~/.curlrc could change or drop the answer, and tools take what they cannot read for a yes.
+answer=$(curl --disable --silent --fail --max-time "$3" --unix-socket {socket} \\
+  --header 'Content-Type: application/json' --data-binary @- "http://guard/hooks/$1") &&
+  {{ printf '%s' "$answer"; exit 0; }}
+code=$?
 [ "$2" = spawn ] || exit 0
-echo "Remit: the guard does not answer, so no sub-agent may start. To start it: remit guard serve" >&2
+if [ "$code" -eq 22 ]; then
+  echo "Remit: the guard could not judge this, so no sub-agent may start. Its log says why." >&2
+else
+  echo "Remit: the guard does not answer, so no sub-agent may start. To start it: remit guard serve" >&2
+fi
 exit 2
 """
 
