@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from remit.guard.tools.claude_transcripts import ToolTranscript
+from remit.guard.tools.json_lines import open_file
 
 # The longest that a sub-agent waits: an hour for a person. One that wrote nothing for longer has died with its tool.
 SILENT_S = 3_600
@@ -28,7 +29,8 @@ class AgentNote(Struct, frozen=True, kw_only=True, rename="camel"):
 def note_of(folder: Path, agent: str) -> AgentNote | None:
     """Return what is noted of a sub-agent; None: nothing, or nothing that can be read."""
     try:
-        return msgspec.json.decode((folder / f"agent-{agent}.meta.json").read_bytes(), type=AgentNote)
+        with open_file(folder / f"agent-{agent}.meta.json") as file:
+            return msgspec.json.decode(file.read(), type=AgentNote)
     except (OSError, msgspec.DecodeError):
         return None
 

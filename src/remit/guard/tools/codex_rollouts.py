@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from remit.guard.tokens import TokenUse, day_of, model_name
-from remit.guard.tools.json_lines import GrowingFile, count, table
+from remit.guard.tools.json_lines import GrowingFile, count, open_file, table
 
 # Codex starts a tool while the model still answers, and writes the tokens when the answer has ended: 20 ms later with a
 # short one. A long one is counted at the next event.
@@ -134,7 +134,7 @@ def rollouts_of(session: str, one: Path) -> Iterator[Rollout]:
 
 def _session_of(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             about = table(table(json.loads(file.readline())).get("payload"))
     except (OSError, ValueError):
         return ""
