@@ -98,7 +98,8 @@ class ClaudeCodeHooks:
     def __init__(self, service: GuardService, user: str) -> None:
         self._service = service
         self._user = user
-        self._transcripts: dict[Path, ToolTranscript] = {}
+        self._transcripts: dict[str, dict[Path, ToolTranscript]] = {}
+        """The transcripts of each open session."""
         self._waking: dict[str, str] = {}
         """The requests that wake sub-agents, by the ids of these."""
         self._woken = Counter[str]()
@@ -132,6 +133,7 @@ class ClaudeCodeHooks:
                 session.end(event.agent_id, event.last_assistant_message)
             case "SessionEnd":
                 self._count_all(session)
+                self._forget(session)
                 await self._service.close(TOOL, event.session_id, event.reason or "ended")
             case _:
                 self._count(session, event)
@@ -213,14 +215,15 @@ class ClaudeCodeHooks:
 
         What was spent is charged, and sub-agents that run become delegations again, those above first.
         """
-        whole = self._transcripts[Path(event.transcript_path)] = ToolTranscript(Path(event.transcript_path))
+        whole = ToolTranscript(Path(event.transcript_path))
+        known = self._transcripts[session.name] = {whole.path: whole}
         whole.read()
         session.count(session.root, whole.uses)
         folder = self._folder(event)
         is_process_new = event.hook_event_name == "SessionStart" and event.source != "compact"
         earlier = [(name, transcript, note_of(folder, name)) for name, transcript in transcripts_in(folder)]
         for name, transcript, note in sorted(earlier, key=lambda each: each[2].spawn_depth if each[2] else 0):
-            self._transcripts[transcript.path] = transcript
+            known[transcript.path] = transcript
             agent = None
             if note is not None and not is_process_new and is_running(note, transcript):
                 agent = await self._revive(session, name, note, transcript.task)
@@ -243,7 +246,7 @@ class ClaudeCodeHooks:
         session.count(self._agent(session, event), transcript.uses)
 
     def _count_all(self, session: GuardedSession) -> None:
-        for path, transcript in self._transcripts.items():
+        for path, transcript in self._transcripts.get(session.name, {}).items():
             name = path.stem.removeprefix("agent-")
             if session.name == name or name in session.agents:
                 transcript.read()
@@ -256,7 +259,14 @@ class ClaudeCodeHooks:
             path = Path(event.agent_transcript_path)
         else:
             path = self._folder(event) / f"agent-{event.agent_id}.jsonl"
-        return self._transcripts.setdefault(path, ToolTranscript(path))
+        return self._transcripts.setdefault(event.session_id, {}).setdefault(path, ToolTranscript(path))
+
+    def _forget(self, session: GuardedSession) -> None:
+        """Keep nothing of a session that ends: a guard runs for months."""
+        self._transcripts.pop(session.name, None)
+        for agent in session.agents:
+            self._woken.pop(agent, None)
+            self._waking.pop(agent, None)
 
     def _folder(self, event: HookEvent) -> Path:
         return Path(event.transcript_path).with_suffix("") / "subagents"
