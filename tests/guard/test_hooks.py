@@ -77,3 +77,13 @@ async def test_what_is_no_event_is_refused_and_the_status_counts_the_others(tmp_
     assert told is not None
     assert (told.hooks, len(told.sessions)) == ({"claude-code": 1}, 1)
     assert await asyncio.to_thread(asked, tmp_path / "nowhere") is None
+
+
+async def test_a_session_that_keeps_no_transcript_starts_no_sub_agents(tmp_path: Path) -> None:
+    """`claude -p --no-session-persistence` names a transcript that it never writes: nothing that it spends is known."""
+    async with guarding(tmp_path) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+        for path in (str(tmp_path / "none.jsonl"), "", "/", "a\0b"):
+            about = {"tool_name": "Agent", "tool_use_id": "t", "tool_input": {"prompt": "Do it"}}
+            answer = await tool.hook("PreToolUse", transcript_path=path, session_id=f"s {path!r}", **about)
+            assert "keeps no transcript" in answer["hookSpecificOutput"]["permissionDecisionReason"]

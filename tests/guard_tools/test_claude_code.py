@@ -29,15 +29,15 @@ def spawn(number: int | str) -> tuple[str, dict[str, Any]]:
     return "Agent", {**about, "run_in_background": False}
 
 
-def start(desk: Desk, model: ScriptedModel) -> subprocess.Popen[str]:
+def start(desk: Desk, model: ScriptedModel, *options: str) -> subprocess.Popen[str]:
     quiet = ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "IS_SANDBOX")
     variables = dict.fromkeys(quiet, "1") | {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-none"}
     command = [str(CLAUDE), "-p", "go", "--model", "claude-sonnet-4-5", "--dangerously-skip-permissions"]
-    return desk.start(command, variables)
+    return desk.start([*command, *options], variables)
 
 
-def run(desk: Desk, model: ScriptedModel) -> None:
-    out, err = start(desk, model).communicate(timeout=SECONDS)
+def run(desk: Desk, model: ScriptedModel, *options: str) -> None:
+    out, err = start(desk, model, *options).communicate(timeout=SECONDS)
     assert "Done." in out, out + err
 
 
@@ -202,3 +202,12 @@ def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk)
         run(desk, model)
         told = "\n".join(model.told)
     assert "Remit: `codex` in a shell of claude-code is a session outside of this tree" in told
+
+
+def test_a_session_whose_tokens_cannot_be_counted_starts_no_sub_agents(desk: Desk) -> None:
+    """Without a transcript nobody would know what they spend."""
+    with ScriptedModel(deeper) as model, desk.guard(tokens=100_000, reserve=100):
+        run(desk, model, "--no-session-persistence")
+        told = "\n".join(model.told)
+    assert "Remit: This session keeps no transcript" in told
+    assert len(desk.last()["delegations"]) == 1, "the session alone"

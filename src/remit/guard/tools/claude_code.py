@@ -25,6 +25,11 @@ SHELLS = ("Bash", "PowerShell", "Monitor")
 # The tool that sends a message to another agent, and wakes one that has ended.
 WAKING = "SendMessage"
 
+_NO_TRANSCRIPT = (
+    "This session keeps no transcript, so that its tokens cannot be counted, and no sub-agent may start. "
+    "Do the task without sub-agents."
+)
+
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
@@ -159,7 +164,10 @@ class ClaudeCodeHooks:
         return answer
 
     async def _ask(self, session: GuardedSession, event: HookEvent, kind: str, title: str, task: str) -> dict[str, Any]:
-        await self._transcript(event).read_up_to(event.tool_use_id)
+        transcript = self._transcript(event)
+        await transcript.read_up_to(event.tool_use_id)
+        if not transcript.is_there:
+            return _denied(_NO_TRANSCRIPT)
         self._count_all(session)
         request = event.tool_use_id or uuid4().hex
         refused = await self._service.spawn(session, self._parent(session, event), request, kind, title, task)
@@ -269,7 +277,8 @@ class ClaudeCodeHooks:
             self._waking.pop(agent, None)
 
     def _folder(self, event: HookEvent) -> Path:
-        return Path(event.transcript_path).with_suffix("") / "subagents"
+        path = Path(event.transcript_path)
+        return path.parent / path.stem / "subagents"
 
 
 def _recipient(event: HookEvent) -> str:

@@ -26,6 +26,11 @@ class ToolTranscript:
         self._tools: set[str] = set()
         self._file = GrowingFile(path)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the tool writes it: one that is told not to keep sessions does not."""
+        return self._file.is_there
+
     def read(self) -> None:
         """Read what was added."""
         for entry in self._file.added():

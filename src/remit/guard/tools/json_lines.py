@@ -17,6 +17,11 @@ class GrowingFile:
         self._offset = 0
         self._identity: tuple[int, int] | None = None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it could be read at least once."""
+        return self._identity is not None
+
     def added(self) -> Iterator[dict[str, Any]]:
         """Return the objects that were added since the last time; half a line is left for the next time.
 
