@@ -1,5 +1,6 @@
 """The guard as a process: in the background, alone, and started by the system."""
 
+import socket
 from pathlib import Path
 
 from command_line import remit
@@ -40,3 +41,15 @@ def test_the_system_can_start_it(tmp_path: Path) -> None:
     both = remit("guard", "serve", "--install", "--detach", folder=tmp_path)
     assert "cannot be combined" in both.stderr
     assert "--print needs --install" in remit("guard", "serve", "--print", folder=tmp_path).stderr
+
+
+def test_a_client_that_sends_half_an_event_does_not_keep_it_from_stopping(tmp_path: Path) -> None:
+    """A tool that was suspended in the middle of a hook stays connected for as long as it likes."""
+    where = {"REMIT_GUARD": str(tmp_path / "guard")}
+    remit("guard", "serve", "--detach", folder=tmp_path, **where)
+    with socket.socket(socket.AF_UNIX) as half:
+        half.connect(str(tmp_path / "guard" / "guard.sock"))
+        half.sendall(b"POST /hooks/claude-code HTTP/1.1\r\nHost: guard\r\nContent-Length: 9\r\n\r\n{")
+        assert "as process" in remit("guard", "status", folder=tmp_path, **where).stdout, "it has the half"
+        stopped = remit("guard", "stop", folder=tmp_path, **where)
+    assert stopped.stdout.startswith("Stopped process"), stopped.stderr

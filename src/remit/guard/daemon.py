@@ -23,6 +23,8 @@ from remit.protocol.errors import RemitError
 
 # A hook tells a prompt, the input of a tool and its result; the largest of these are files.
 MAX_BYTES = 64 * 1_048_576
+# Half an event that never ends must not keep the guard from stopping. Hooks that wait for a person are answered before.
+STOP_S = 5
 # A tool waits an hour for the answer to a spawn. A question that nobody answers is over before that.
 APPROVAL_MS = 55 * 60_000
 # How often a hook that was given up is looked at: it may come to ask a person only then.
@@ -161,6 +163,7 @@ async def running_guard(
             service, console = GuardService(hub, settings, DayLedger(days_of(folder))), GuardConsole(hub, folder)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
+            options["timeout_graceful_shutdown"] = STOP_S
             app = GuardApp(service, user, folder, console.link)
             server = QuietServer(uvicorn.Config(app, uds=str(path), **options))
             serving = asyncio.create_task(server.serve())
