@@ -53,3 +53,14 @@ def test_a_client_that_sends_half_an_event_does_not_keep_it_from_stopping(tmp_pa
         assert "as process" in remit("guard", "status", folder=tmp_path, **where).stdout, "it has the half"
         stopped = remit("guard", "stop", folder=tmp_path, **where)
     assert stopped.stdout.startswith("Stopped process"), stopped.stderr
+
+
+def test_one_that_cannot_be_reached_is_neither_alive_nor_gone_and_can_be_stopped(tmp_path: Path) -> None:
+    """Somebody has removed its socket: the tools do not reach it, and it keeps others from starting."""
+    where = {"REMIT_GUARD": str(tmp_path / "guard")}
+    remit("guard", "serve", "--detach", folder=tmp_path, **where)
+    (tmp_path / "guard" / "guard.sock").unlink()
+    status = remit("guard", "status", folder=tmp_path, **where)
+    assert (status.returncode, "but does not answer" in status.stdout) == (1, True), status.stdout
+    assert remit("guard", "stop", folder=tmp_path, **where).stdout.startswith("Stopped process")
+    assert "The guard does not run" in remit("guard", "status", folder=tmp_path, **where).stdout

@@ -17,8 +17,7 @@ def only_guard(folder: Path) -> Generator[None]:
             flock(file, LOCK_EX | LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            holder = file.read(20).decode() or "unknown"
-            message = f"the guard already runs, as process {holder}"
+            message = f"the guard already runs, as process {file.read(20).decode() or 'unknown'}"
             raise RemitError(
                 fault(Code.STATE_CONFLICT, message, suggestion="See: remit guard status. To end it: remit guard stop")
             ) from error
@@ -30,11 +29,17 @@ def only_guard(folder: Path) -> Generator[None]:
 
 def is_guarded(folder: Path) -> bool:
     """Return whether a guard holds the lock of a folder."""
+    return holder(folder) is not None
+
+
+def holder(folder: Path) -> str | None:
+    """Return the process that holds the lock of a folder, empty if it has not said so yet; None: none does."""
     try:
         with (folder / "lock").open("rb") as file:
-            flock(file, LOCK_SH | LOCK_NB)
+            try:
+                flock(file, LOCK_SH | LOCK_NB)
+            except BlockingIOError:
+                return file.read(20).decode(errors="replace")
     except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+        pass
+    return None

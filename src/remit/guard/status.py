@@ -8,6 +8,7 @@ from msgspec.json import decode
 
 from remit.documents.guard import GuardedTool, GuardReport
 from remit.guard.install import Installed, installed, is_in
+from remit.guard.lock import holder
 from remit.guard.places import heard_of, socket_of
 from remit.guard.tools.known_tools import TOOLS
 from remit.guard.versions import installed_version
@@ -64,6 +65,7 @@ def report(folder: Path) -> GuardReport:
     return GuardReport(
         ok=told is not None and all(each.state != "gone" and not each.obstacle for each in tools),
         process=None if told is None else told.process,
+        unanswering=holder(folder) if told is None else None,
         sessions=0 if told is None else len(told.sessions),
         tools=tools,
     )

@@ -17,7 +17,7 @@ from remit.cli.drive.login_service import LoginService
 from remit.cli.show.guard_question import show_question
 from remit.cli.teams import current_user
 from remit.guard.daemon import running_guard
-from remit.guard.lock import is_guarded
+from remit.guard.lock import holder, is_guarded
 from remit.guard.places import guard_folder
 from remit.guard.settings import GuardSettings
 from remit.guard.status import asked
@@ -137,19 +137,21 @@ def stop() -> None:
     """Stop the guard, and return once it is gone."""
     folder = guard_folder()
     running = asked(folder)
-    if running is None:
+    # One whose socket is gone, or that hangs, does not answer, and runs all the same.
+    process = int(holder(folder) or 0) if running is None else running.process
+    if not process:
         click.echo("The guard does not run.")
         return
-    os.kill(running.process, signal.SIGTERM)
+    os.kill(process, signal.SIGTERM)
     until = time.monotonic() + STOP_S
     while is_guarded(folder):
         if time.monotonic() > until:
             raise RemitError(
                 fault(
                     Code.TIMEOUT,
-                    f"process {running.process} has not ended in time",
-                    suggestion=f"To end it at once: kill -9 {running.process}",
+                    f"process {process} has not ended in time",
+                    suggestion=f"To end it at once: kill -9 {process}",
                 )
             )
         time.sleep(_LOOK_S)
-    click.echo(f"Stopped process {running.process}. No sub-agent starts in the tools that have the guard.")
+    click.echo(f"Stopped process {process}. No sub-agent starts in the tools that have the guard.")

@@ -6,7 +6,12 @@ from remit.documents.guard import GuardedTool, GuardReport
 
 def print_guard_status(found: GuardReport) -> None:
     """Print whether the guard runs, and a line or two for each file that it was put into."""
-    if found.process is None:
+    if found.unanswering is not None:
+        print_text(
+            f"The guard runs as process {found.unanswering or 'unknown'}, but does not answer: no sub-agent starts in "
+            "the tools that have it.\n→ remit guard stop, then remit guard serve"
+        )
+    elif found.process is None:
         print_text("The guard does not run: no sub-agent starts in the tools that have it.\n→ remit guard serve")
     else:
         print_text(f"The guard runs as process {found.process}; {many(found.sessions, 'session')} open.")
