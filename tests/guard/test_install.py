@@ -51,6 +51,40 @@ def test_what_was_changed_since_stays_when_the_guard_goes(tmp_path: Path) -> Non
     assert settings == {**json.loads(OTHERS), "model": "sonnet"}
 
 
+@pytest.mark.parametrize("name", ["jürgen", "it's", 'a "b"', "back\\slash", "two words", "$HOME;x"])
+def test_the_guard_is_found_and_removed_wherever_the_home_is(name: str, tmp_path: Path) -> None:
+    """Its path stands in the settings quoted for a shell, and escaped for JSON."""
+    path, folder = tmp_path / "settings.json", tmp_path / name / "guard"
+    install(TOOL, path, folder)
+    assert is_in(TOOL, path, folder)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": "opus"}))  # a tool has added to it
+    assert is_in(TOOL, path, folder)
+    install(TOOL, path, folder)
+    assert path.read_text().count("hook.sh") == len(HOOKS)
+    assert TOOL.take_out(path.read_text(), folder) == '{\n  "model": "opus"\n}\n'
+
+
+def test_a_hook_that_a_user_has_put_beside_ours_stays(tmp_path: Path) -> None:
+    """Only the commands of the guard are removed, not the group that they are in."""
+    settings = json.loads(TOOL.put_in(None, tmp_path))
+    settings["hooks"]["Stop"][0]["hooks"].append({"type": "command", "command": "say done"})
+    left = json.loads(TOOL.take_out(json.dumps(settings), tmp_path) or "")
+    assert left == {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}
+
+
+@pytest.mark.parametrize("hooks", ["null", "[]", '{"Stop": null}', '{"SessionStart": true}'])
+def test_hooks_of_another_shape_are_refused_with_a_sentence(hooks: str, tmp_path: Path) -> None:
+    with pytest.raises(RemitError, match="in the settings is not a"):
+        TOOL.put_in(f'{{"hooks": {hooks}}}', tmp_path)
+
+
+def test_switches_beside_hooks_and_a_byte_order_mark_are_no_obstacle(tmp_path: Path) -> None:
+    """Earlier versions of Gemini CLI have a switch beside the events."""
+    put_in = json.loads(TOOL.put_in('\ufeff{"hooks": {"enabled": true}}', tmp_path))
+    assert put_in["hooks"]["enabled"] is True
+    assert TOOL.take_out(json.dumps(put_in), tmp_path) == '{\n  "hooks": {\n    "enabled": true\n  }\n}\n'
+
+
 def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text("{ not json")
