@@ -104,7 +104,7 @@ def gemini_cli(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
 
 
 def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) -> None:
-    from remit.guard.install import install, is_in, uninstall
+    from remit.guard.install import install, is_traced, uninstall
     from remit.guard.places import guard_folder
     from remit.guard.status import asked
     from remit.guard.tools.known_tools import TOOLS
@@ -112,12 +112,13 @@ def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) 
     if project and for_user:
         raise click.UsageError("--project and --user exclude each other")
     tool, folder = TOOLS[name], guard_folder()
-    path = tool.path(Path.cwd() if project else None)
+    path = tool.path(Path.cwd() if project else None).absolute()
     if undo:
-        if not is_in(tool, path, folder):
+        is_here = is_traced(path, folder)
+        whole = uninstall(tool, path, folder) if folder.exists() else False
+        if not is_here:
             click.echo(f"The guard is not in {path}.", err=True)
             return
-        whole = uninstall(tool, path, folder)
         rest = "" if whole else " The file was changed since, so the rest stays."
         click.echo(f"Took the guard out of {path}.{rest}")
         return

@@ -3,6 +3,9 @@
 import os
 import shlex
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,6 +13,8 @@ from msgspec.json import decode, encode
 
 from remit.guard.places import script_of, socket_of
 from remit.guard.tools.coding_tool import CodingTool
+from remit.guard.tools.hook_files import forms
+from remit.protocol.errors import Code, RemitError, fault
 
 SCRIPT = """\
 #!/bin/sh
@@ -44,35 +49,52 @@ class Installed(Struct, kw_only=True):
 def install(tool: CodingTool, path: Path, folder: Path) -> None:
     """Write the script, and the file of the tool; what was there before is kept in the guard's folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    script = script_of(folder)
-    script.write_text(SCRIPT.format(socket=shlex.quote(str(socket_of(folder)))), encoding="utf-8")
-    script.chmod(0o700)
-    before = _content(path)
-    known = [each for each in installed(folder) if each.path == str(path)]
-    if known and before == known[0].after:
-        before = known[0].before
-    after = tool.put_in(before, folder)
-    others = [each for each in installed(folder) if each.path != str(path)]
-    new = Installed(tool=tool.name, path=str(path), before=before, after=after, at_ms=time.time_ns() // 1_000_000)
-    _write(_list(folder), encode([*others, new]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, after.encode())
+    with _alone(folder):
+        script = script_of(folder)
+        _write(script, SCRIPT.format(socket=shlex.quote(str(socket_of(folder)))).encode(), 0o700)
+        before = _content(path)
+        known = next((each for each in installed(folder) if each.path == str(path)), None)
+        if known is not None and before == known.after:
+            before = known.before
+        elif before is not None and has_trace(before, folder):  # it was changed since: undo must not bring ours back
+            before = tool.take_out(before, folder)
+        after = tool.put_in(before, folder)
+        others = [each for each in installed(folder) if each.path != str(path)]
+        new = Installed(tool=tool.name, path=str(path), before=before, after=after, at_ms=time.time_ns() // 1_000_000)
+        _write(_list(folder), encode([*others, new]), 0o600)
+        _write(path, after.encode(), 0o666 & ~_umask())
 
 
 def uninstall(tool: CodingTool, path: Path, folder: Path) -> bool:
     """Undo it; return whether the file is as it was, byte for byte. One that was changed since loses the guard only."""
-    known = next((each for each in installed(folder) if each.path == str(path)), None)
-    now = _content(path)
-    is_ours = known is not None and now == known.after
-    before = known.before if known is not None and is_ours else None
-    if is_ours and before is None:
-        path.unlink()
-    elif is_ours and before is not None:
-        _write(path, before.encode())
-    elif now is not None and (rest := tool.take_out(now, folder)) is not None:
-        _write(path, rest.encode())
-    _write(_list(folder), encode([each for each in installed(folder) if each.path != str(path)]))
-    return is_ours
+    with _alone(folder):
+        known = next((each for each in installed(folder) if each.path == str(path)), None)
+        now = _content(path)
+        is_ours = known is not None and now == known.after
+        before = known.before if known is not None and is_ours else None
+        if is_ours and before is None:
+            path.resolve().unlink()
+        elif is_ours and before is not None:
+            _write(path, before.encode())
+        elif now is not None and has_trace(now, folder):
+            rest = tool.take_out(now, folder)
+            if rest is None:
+                raise RemitError(
+                    fault(
+                        Code.STATE_CONFLICT,
+                        f"{path} was changed since the guard was put in",
+                        suggestion="Remove the file yourself if you need none of it.",
+                    )
+                )
+            _write(path, rest.encode())
+        _write(_list(folder), encode([each for each in installed(folder) if each.path != str(path)]), 0o600)
+        return is_ours
+
+
+def has_trace(text: str, folder: Path) -> bool:
+    """Return whether a content has anything of the guard, also of another version of it."""
+    places = (str(script_of(folder)), shlex.quote(str(script_of(folder))), str(socket_of(folder)))
+    return any(form in text for place in places for form in forms(place))
 
 
 def installed(folder: Path) -> list[Installed]:
@@ -89,18 +111,51 @@ def is_in(tool: CodingTool, path: Path, folder: Path) -> bool:
     return text is not None and tool.is_in(text, folder)
 
 
+def is_traced(path: Path, folder: Path) -> bool:
+    """Return whether a file has anything of the guard."""
+    text = _content(path)
+    return text is not None and has_trace(text, folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Change files while no other process does, so that none loses what the other has noted."""
+    with (folder / "install.lock").open("ab") as file:
+        flock(file, LOCK_EX)
+        yield
+
+
 def _content(path: Path) -> str | None:
-    return path.read_bytes().decode() if path.exists() else None
+    try:
+        return path.read_bytes().decode() if path.exists() else None
+    except UnicodeDecodeError as error:
+        raise RemitError(
+            fault(Code.INPUT_VALIDATION_FAILED, f"{path} is not UTF-8: {error}", suggestion="Correct it.")
+        ) from error
 
 
 def _list(folder: Path) -> Path:
     return folder / "installed.json"
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file in one step, so that nobody ever reads half of it."""
+def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file in one step, so that nobody ever reads half of it; a link stays one.
+
+    *mode* is for a file that is new. Settings may have keys in them, so their copies are never readable by others.
+    """
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    new.write_bytes(content)
-    if path.exists():
-        new.chmod(path.stat().st_mode & 0o777)
-    new.replace(path)
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+        new.chmod(path.stat().st_mode & 0o777 if path.exists() else mode)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -6,7 +6,8 @@ from pathlib import Path
 
 def guard_folder() -> Path:
     """Return the folder of the guard: its socket, its store and what it installed."""
-    return Path(os.environ.get("REMIT_GUARD") or Path.home() / ".remit" / "guard")
+    # Hooks run in other folders than this one.
+    return Path(os.environ.get("REMIT_GUARD") or Path.home() / ".remit" / "guard").absolute()
 
 
 def guard_store(folder: Path) -> Path:
