@@ -13,6 +13,8 @@ from remit.guard.install import install, installed
 from remit.guard.places import heard_of
 from remit.guard.status import report
 from remit.guard.tools.claude_code import ClaudeCode
+from remit.guard.tools.codex import Codex
+from remit.guard.tools.gemini_cli import GeminiCli
 from remit.guard.versions import installed_version
 
 TOOL = ClaudeCode()
@@ -53,6 +55,51 @@ def test_a_version_is_read_from_what_a_program_says_and_missing_ones_are_fine(
     program(tmp_path, "broken", "exit 1")
     found = [installed_version(name) for name in ("claude", "codex", "broken", "not-there-at-all")]
     assert found == ["2.1.326", "0.139.0-beta.1", None, None]
+
+
+def obstacle(folder: Path) -> str:
+    (told,) = report(folder).tools
+    return told.obstacle
+
+
+def test_what_keeps_the_hooks_from_asking_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks that stand in the settings and cannot run would count nothing, without a word."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    folder, path, script = tmp_path / "guard", tmp_path / "settings.json", tmp_path / "guard" / "hook.sh"
+    install(TOOL, path, folder)
+    assert obstacle(folder) == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert obstacle(folder).startswith("curl was not found")
+    monkeypatch.undo()
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    script.write_text("#!/bin/sh\n# of an earlier version\n")
+    assert "not as this version of Remit writes it" in obstacle(folder)
+    script.unlink()
+    assert "is missing" in obstacle(folder)
+    install(TOOL, path, folder)
+    path.write_text(path.read_text().replace("{", '{"disableAllHooks": true,', 1))
+    assert obstacle(folder) == f'{path} switches all hooks off\n→ remove "disableAllHooks" from it'
+
+
+def test_codex_whose_user_has_switched_hooks_off_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    install(Codex(), tmp_path / "hooks.json", tmp_path / "guard")
+    (tmp_path / "config.toml").write_text("[features]\nhooks = false\n")
+    assert "switches all hooks off" in obstacle(tmp_path / "guard")
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    """Comments are allowed in the settings of Gemini CLI; other things are not."""
+    folder = tmp_path / "guard"
+    for number in range(2):
+        install(GeminiCli(), tmp_path / f"{number}.json", folder)
+    text = (tmp_path / "0.json").read_text()
+    (tmp_path / "0.json").write_text('// https://example.org "x"\n' + text.replace("{", "{ /* all */", 1))
+    assert [each.state for each in report(folder).tools] == ["silent", "silent"]
+    (tmp_path / "0.json").write_bytes(text.encode() + b"\xff")
+    assert [each.state for each in report(folder).tools] == ["gone", "silent"]
+    (tmp_path / "0.json").write_text(text + "}")
+    assert [each.state for each in report(folder).tools] == ["gone", "silent"]
 
 
 def test_the_command_names_versions_that_were_not_tried_and_tools_that_were_not_heard(tmp_path: Path) -> None:

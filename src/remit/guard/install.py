@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -50,8 +51,7 @@ def install(tool: CodingTool, path: Path, folder: Path) -> None:
     """Write the script, and the file of the tool; what was there before is kept in the guard's folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(folder):
-        script = script_of(folder)
-        _write(script, SCRIPT.format(socket=shlex.quote(str(socket_of(folder)))).encode(), 0o700)
+        _write(script_of(folder), _script(folder), 0o700)
         before = _content(path)
         known = next((each for each in installed(folder) if each.path == str(path)), None)
         if known is not None and before == known.after:
@@ -109,6 +109,24 @@ def is_in(tool: CodingTool, path: Path, folder: Path) -> bool:
     """Return whether a file has all of the guard."""
     text = _content(path)
     return text is not None and tool.is_in(text, folder)
+
+
+def script_problem(path: Path, folder: Path) -> str:
+    """Say why the script cannot be run that a file names, and what to do; empty: it can, or none is named."""
+    script, text = script_of(folder), _content(path)
+    if text is None or not any(form in text for form in forms(shlex.quote(str(script)))):
+        return ""
+    try:
+        is_ours = script.read_bytes() == _script(folder) and os.access(script, os.X_OK)
+    except OSError:
+        is_ours = False
+    if not is_ours:
+        return f"{script} is missing, or not as this version of Remit writes it\n→ put the guard in again"
+    return "" if shutil.which("curl") else "curl was not found: hooks ask the guard by it\n→ install curl"
+
+
+def _script(folder: Path) -> bytes:
+    return SCRIPT.format(socket=shlex.quote(str(socket_of(folder)))).encode()
 
 
 def is_traced(path: Path, folder: Path) -> bool:

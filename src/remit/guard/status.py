@@ -7,11 +7,12 @@ from msgspec import Struct
 from msgspec.json import decode
 
 from remit.documents.guard import GuardedTool, GuardReport
-from remit.guard.install import Installed, installed, is_in
+from remit.guard.install import Installed, installed, is_in, script_problem
 from remit.guard.lock import holder
 from remit.guard.places import heard_of, socket_of
 from remit.guard.tools.known_tools import TOOLS
 from remit.guard.versions import installed_version
+from remit.protocol.errors import RemitError
 
 # A guard that has just started answers other hooks first.
 PATIENCE_S = 30
@@ -77,7 +78,13 @@ def _tool(folder: Path, put: Installed, told: GuardStatus | None) -> GuardedTool
         heard_ms = heard_of(folder, put.tool).stat().st_mtime_ns // 1_000_000
     except OSError:
         heard_ms = None
-    if not is_in(tool, Path(put.path), folder):
+    path = Path(put.path)
+    try:
+        is_gone = not is_in(tool, path, folder)
+        obstacle = "" if is_gone else script_problem(path, folder) or tool.obstacle(path, folder)
+    except (RemitError, OSError) as error:  # one file that cannot be read hides no other
+        is_gone, obstacle = True, f"{path} cannot be read: {error}"
+    if is_gone:
         state = "gone"
     else:
         state = "silent" if heard_ms is None or heard_ms < put.at_ms else "heard"
@@ -89,5 +96,5 @@ def _tool(folder: Path, put: Installed, told: GuardStatus | None) -> GuardedTool
         events=0 if told is None else told.hooks.get(put.tool, 0),
         version=installed_version(tool.command or tool.name),
         tried=tool.tried,
-        obstacle="" if state == "gone" else tool.obstacle(Path(put.path), folder),
+        obstacle=obstacle,
     )

@@ -15,7 +15,7 @@ from remit.guard.tools.claude_agents import AgentNote, is_running, note_of, tran
 from remit.guard.tools.claude_transcripts import ToolTranscript
 from remit.guard.tools.coding_tool import Answering, CodingTool
 from remit.guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
-from remit.protocol.errors import Fault
+from remit.protocol.errors import Fault, RemitError
 
 TOOL = "claude-code"
 # The tool that starts a sub-agent, under its present and its former name.
@@ -70,9 +70,22 @@ class ClaudeCode(CodingTool):
     def is_in(self, text: str, folder: Path) -> bool:
         return has_hooks(text, folder, HOOKS)
 
+    def obstacle(self, path: Path, folder: Path) -> str:  # noqa: ARG002 - it holds for all hooks
+        for each in (path, path.with_name("settings.json"), self.path(None)):
+            if _switches_hooks_off(each):
+                return f'{each} switches all hooks off\n→ remove "disableAllHooks" from it'
+        return ""
+
     def answering(self, service: GuardService, user: str) -> Answering:
         hooks = ClaudeCodeHooks(service, user)
         return lambda body: hooks.answer(msgspec.json.decode(body, type=HookEvent))
+
+
+def _switches_hooks_off(path: Path) -> bool:
+    try:
+        return settings_of(path.read_text(encoding="utf-8")).get("disableAllHooks") is True
+    except (OSError, UnicodeDecodeError, RemitError):  # the tool does not read it either
+        return False
 
 
 class HookEvent(Struct, frozen=True, kw_only=True):

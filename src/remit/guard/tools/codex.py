@@ -15,7 +15,7 @@ from remit.guard.places import script_of
 from remit.guard.service import GuardService
 from remit.guard.session import GuardedAgent, GuardedSession
 from remit.guard.tools.codex_rollouts import STARTING, Rollout, is_start, rollouts_of
-from remit.guard.tools.codex_trust import hook_hashes, is_trusted, trusted_hashes
+from remit.guard.tools.codex_trust import are_off, hook_hashes, is_trusted, trusted_hashes
 from remit.guard.tools.coding_tool import Answering, CodingTool
 from remit.guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
 from remit.guard.tools.json_lines import table
@@ -83,6 +83,8 @@ class Codex(CodingTool):
 
     def obstacle(self, path: Path, folder: Path) -> str:
         settings, project = _home() / "config.toml", path.parent.parent
+        if are_off(settings):
+            return f'{settings} switches all hooks off\n→ remove "hooks" from its [features]'
         if path.parent != _home() and not is_trusted(project, settings):
             return f"Codex leaves out all hooks of {project}, since you have not trusted it\n→ start `codex` there"
         trusted, script = trusted_hashes(settings), str(script_of(folder))

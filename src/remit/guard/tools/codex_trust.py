@@ -39,6 +39,11 @@ def trusted_hashes(settings: Path) -> dict[str, str]:
     }
 
 
+def are_off(settings: Path) -> bool:
+    """Return whether the user has switched all hooks off."""
+    return table(_read(settings).get("features")).get("hooks") is False
+
+
 def is_trusted(project: Path, settings: Path) -> bool:
     """Return whether the user trusts a project, or a folder above it: Codex reads no hooks of others."""
     projects = table(_read(settings).get("projects"))

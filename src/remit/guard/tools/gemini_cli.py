@@ -5,6 +5,7 @@ that an agent was given tells it, since a request to the model begins with it.
 """
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,6 +25,7 @@ SPAWNING = "invoke_agent"
 # The tool that runs a command.
 SHELL = "run_shell_command"
 TITLE_CHARACTERS = 100
+_COMMENT = re.compile(r'(?P<string>"(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 HOOKS = (
     ToolHook("SessionStart"),
@@ -71,11 +73,16 @@ class GeminiCli(CodingTool):
         return written(without_hooks(settings_of(text), folder))
 
     def is_in(self, text: str, folder: Path) -> bool:
-        return has_hooks(text, folder, HOOKS) and _runs_hooks(settings_of(text), folder)
+        return has_hooks(text, folder, HOOKS) and _runs_hooks(settings_of(_without_comments(text)), folder)
 
     def answering(self, service: GuardService, user: str) -> Answering:
         hooks = GeminiCliHooks(service, user)
         return lambda body: hooks.answer(msgspec.json.decode(body, type=GeminiEvent))
+
+
+def _without_comments(text: str) -> str:
+    """Return settings without the comments that the tool allows in them."""
+    return _COMMENT.sub(lambda found: found["string"] or " ", text)
 
 
 def _runs_hooks(settings: dict[str, Any], folder: Path) -> bool:
