@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from claude_hooks import ClaudeCodeHooking, guarding, outcome
 from remit.guard.status import asked
@@ -84,6 +85,6 @@ async def test_a_session_that_keeps_no_transcript_starts_no_sub_agents(tmp_path:
     async with guarding(tmp_path) as web:
         tool = ClaudeCodeHooking(web, tmp_path)
         for path in (str(tmp_path / "none.jsonl"), "", "/", "a\0b"):
-            about = {"tool_name": "Agent", "tool_use_id": "t", "tool_input": {"prompt": "Do it"}}
+            about: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "t", "tool_input": {"prompt": "Do it"}}
             answer = await tool.hook("PreToolUse", transcript_path=path, session_id=f"s {path!r}", **about)
             assert "keeps no transcript" in answer["hookSpecificOutput"]["permissionDecisionReason"]
