@@ -4,7 +4,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from claude_hooks import ClaudeCodeHooking, guarding, outcome
+from remit.guard.service import agent_name
 from remit.guard.status import asked
 from remit.protocol.envelope import MODEL
 
@@ -88,3 +91,23 @@ async def test_a_session_that_keeps_no_transcript_starts_no_sub_agents(tmp_path:
             about: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "t", "tool_input": {"prompt": "Do it"}}
             answer = await tool.hook("PreToolUse", transcript_path=path, session_id=f"s {path!r}", **about)
             assert "keeps no transcript" in answer["hookSpecificOutput"]["permissionDecisionReason"]
+
+
+@pytest.mark.parametrize("kind", ["Überprüfer", "代码审查", "user", "_mine", "x" * 500, "…", "claude-code"])
+async def test_a_sub_agent_may_be_called_as_its_user_likes(kind: str, tmp_path: Path) -> None:
+    """Names of the user's own sub-agents are no names of agents in a hub, or the names of tools there."""
+    async with guarding(tmp_path) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+        given = {"description": "x" * 200_000, "prompt": "Do it", "subagent_type": kind}
+        about: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "t", "tool_input": given}
+        assert await tool.hook("PreToolUse", **about) == {}
+        await tool.hook("SubagentStart", "a1", agent_type=kind)
+        for number in range(5):  # more than is set aside for it, as long as the session has some left
+            tool.says(f"much-{number}", "a1")
+        assert await tool.hook("PreToolUse", "a1", tool_name="Read", tool_use_id="u", tool_input={}) == {}
+
+
+def test_names_of_kinds_are_told_apart() -> None:
+    names = [agent_name(kind) for kind in ("Explore", "code review", "Überprüfer", "代码审查", "测试", "user", "")]
+    assert names[:3] == ["Explore", "code-review", "Uberprufer"]
+    assert (len(set(names)), names[-1]) == (7, "agent")

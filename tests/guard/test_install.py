@@ -115,7 +115,7 @@ async def test_settings_of_curl_do_not_change_an_answer(line: str, tmp_path: Pat
     install(TOOL, tmp_path / "settings.json", tmp_path / "guard")
     (tmp_path / ".curlrc").write_text(line + "\n")
     event = {"session_id": "s", "hook_event_name": "PreToolUse", "transcript_path": str(tmp_path / "s.jsonl")}
-    spawn = {**event, "tool_name": "Agent", "tool_input": {"prompt": "x", "description": "x" * 200_000}}
+    spawn = {**event, "tool_name": "Agent", "tool_input": {"prompt": "no transcript, so it is refused"}}
     async with guarding(tmp_path):
         done = await asyncio.to_thread(run_hook, tmp_path, json.dumps(spawn))
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"

@@ -1,9 +1,11 @@
 """The sessions of all coding tools of one user, over one hub."""
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unicodedata import combining, normalize
 
 from msgspec.structs import replace
 
@@ -13,13 +15,17 @@ from remit.guard.settings import GuardSettings
 from remit.hub.hub import Hub
 from remit.policy.lineage import fan_out
 from remit.policy.verdict import ALLOW, Facts, Refuse, Verdict
-from remit.protocol.envelope import Answer, Request
+from remit.protocol.envelope import USER, Answer, Request
 from remit.protocol.errors import Fault
 from remit.runtime.brief import Brief
 
+# A title names a task in a few words; one that is as long as a task would be refused as an objective.
+TITLE_CHARACTERS = 200
 # A session of a tool, and each of its sub-agents, has a slot for as long as it runs.
 SLOTS = 10_000
-_NO_NAME = re.compile(r"[^\w.-]+")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+# A name is the head of a line in a tree; the longest that an agent may have would not fit there.
+NAME_CHARACTERS = 60
 
 
 TakeUp = Callable[[GuardedSession], Awaitable[None]]
@@ -81,22 +87,28 @@ class GuardService:
         self, session: GuardedSession, parent: GuardedAgent, request: str, kind: str, title: str, task: str
     ) -> str | None:
         """Ask whether an agent may start another one of a kind; return the refusal as a sentence for its model."""
-        tokens = self._set_aside(session, kind)
-        return await session.spawn(parent, request, agent_name(kind), title, task, tokens)
+        name, tokens = self._set_aside(session, kind)
+        return await session.spawn(parent, request, name, title[:TITLE_CHARACTERS], task, tokens)
 
     async def revive(
         self, session: GuardedSession, parent: GuardedAgent, request: str, kind: str, title: str, task: str
     ) -> str | None:
         """Begin the delegation of an agent that runs already; return why it must not go on."""
-        tokens = self._set_aside(session, kind)
-        return await session.begin(parent, request, agent_name(kind), title, task, tokens)
+        name, tokens = self._set_aside(session, kind)
+        return await session.begin(parent, request, name, title[:TITLE_CHARACTERS], task, tokens)
 
-    def _set_aside(self, session: GuardedSession, kind: str) -> int:
-        """Return the tokens that one agent of a kind has when it starts; the hub then knows the kind."""
+    def _set_aside(self, session: GuardedSession, kind: str) -> tuple[str, int]:
+        """Return the name of a kind in the hub, and the tokens that one agent of it has when it starts."""
         limits = session.settings.kinds.get(kind)
         tokens = session.settings.reserve if limits is None else limits.tokens
-        self._register(agent_name(kind), tokens, draws=limits is None)
-        return tokens
+        name = agent_name(kind)
+        known = self._hub.cards.get(name)
+        if known is not None and known.draws is not (
+            limits is None
+        ):  # a tool is called so, or a kind with other limits
+            name = f"{name}-agent"
+        self._register(name, tokens, draws=limits is None)
+        return name, tokens
 
     def _register(self, name: str, tokens: int, *, draws: bool) -> None:
         card = self._hub.cards.get(name)
@@ -141,5 +153,10 @@ class GuardService:
 
 
 def agent_name(kind: str) -> str:
-    """Return a tool's name for a kind of agent as the name of an agent."""
-    return _NO_NAME.sub("-", kind).strip("-.") or "agent"
+    """Return a tool's name for a kind of agent as the name of an agent, which has letters of ASCII only."""
+    plain = "".join(letter for letter in normalize("NFKD", kind) if not combining(letter))
+    name = _NO_NAME.sub("-", plain).strip("-._")
+    if name == USER or len(name) > NAME_CHARACTERS or not plain.isascii():
+        digest = hashlib.sha256(kind.encode(errors="replace")).hexdigest()[:6]
+        name = f"{name[:NAME_CHARACTERS].strip('-._') or 'agent'}-{digest}"
+    return name or "agent"
