@@ -1,9 +1,10 @@
 """The process that answers the hooks of all tools of one user, over a Unix socket."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from remit.hub.hub import Hub
 from remit.policy.limits import Limits
 from remit.protocol.errors import RemitError
 
+_log = logging.getLogger("remit.guard")
 # A hook tells a prompt, the input of a tool and its result; the largest of these are files.
 MAX_BYTES = 64 * 1_048_576
 # Half an event that never ends must not keep the guard from stopping. Hooks that wait for a person are answered before.
@@ -106,10 +108,12 @@ class GuardApp:
             return 413, b'{"error": "the event is too large"}'
         try:
             answer = await self._tools[tool](body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
+            _log.warning("an event of %s is not understood, and does not count: %s", tool, error)
             return 400, msgspec.json.encode({"error": str(error)})
         self.seen[tool] = self.seen.get(tool, 0) + 1
-        self._heard[tool].touch()
+        with suppress(OSError):  # on a full disk, what was decided holds all the same
+            self._heard[tool].touch()
         return 200, msgspec.json.encode(answer)
 
     async def _console(self) -> tuple[int, bytes]:

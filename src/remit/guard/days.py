@@ -4,6 +4,7 @@ A line is the total of one session on that day, and the last one counts. So a se
 beginning is not counted twice, and what a killed guard has counted is known to the next one.
 """
 
+import logging
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 
+_log = logging.getLogger("remit.guard")
 # A session that lasts over days is known again; nobody works in one for a month.
 KEPT_DAYS = 31
 
@@ -65,9 +67,12 @@ class DayLedger:
             return
         totals[total.tool, total.session] = total
         if self._folder is not None:
-            with (self._folder / f"{day.isoformat()}.jsonl").open("ab") as file:
-                # The line begins with its end, so that one that was broken off by a crash spoils no other.
-                file.write(b"\n" + encode(total))
+            try:
+                with (self._folder / f"{day.isoformat()}.jsonl").open("ab") as file:
+                    # The line begins with its end, so that one that was broken off by a crash spoils no other.
+                    file.write(b"\n" + encode(total))
+            except OSError as error:  # it counts here all the same, and the next line has all of it
+                _log.warning("the tokens of a day are not written: %s", error)
 
     # ── what may be spent ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,7 +16,7 @@ from remit.hub.hub import Hub
 from remit.policy.lineage import fan_out
 from remit.policy.verdict import ALLOW, Facts, Refuse, Verdict
 from remit.protocol.envelope import USER, Answer, Request
-from remit.protocol.errors import Fault
+from remit.protocol.errors import Fault, RemitError
 from remit.runtime.brief import Brief
 
 # A title names a task in a few words; one that is as long as a task would be refused as an objective.
@@ -88,7 +88,17 @@ class GuardService:
     ) -> str | None:
         """Ask whether an agent may start another one of a kind; return the refusal as a sentence for its model."""
         name, tokens = self._set_aside(session, kind)
-        return await session.spawn(parent, request, name, title[:TITLE_CHARACTERS], task, tokens)
+        refused = await session.spawn(parent, request, name, title[:TITLE_CHARACTERS], task, tokens)
+        return await self._unrecorded(session, request) if refused is None else refused
+
+    async def _unrecorded(self, session: GuardedSession, request: str) -> str | None:
+        """Take back an agent that may start if that cannot be recorded, as on a full disk; return the refusal."""
+        try:
+            await self._hub.store.flush()
+        except RemitError as error:
+            session.give_up(request)
+            return f"A sub-agent that cannot be recorded may not start: {error.fault.message}. {error.fault.suggestion}"
+        return None
 
     async def revive(
         self, session: GuardedSession, parent: GuardedAgent, request: str, kind: str, title: str, task: str
