@@ -46,6 +46,12 @@ class ClaudeCodeHooking:
         with path.open("a") as file:
             file.write(json.dumps({"type": "assistant", "message": entry}) + "\n")
 
+    def fails(self, tool: str) -> None:
+        """Write that the use of a tool was refused, interrupted, or ended in an error."""
+        result = {"type": "tool_result", "tool_use_id": tool, "is_error": True, "content": "no"}
+        with self.transcript.open("a") as file:
+            file.write(json.dumps({"type": "user", "message": {"role": "user", "content": [result]}}) + "\n")
+
     async def hook(self, event: str, agent: str = "", **more: Any) -> dict[str, Any]:
         body = {"session_id": self.session, "transcript_path": str(self.transcript), "cwd": self.folder}
         about = {"agent_id": agent, "agent_type": "general-purpose"} if agent else {}

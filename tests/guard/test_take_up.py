@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from claude_hooks import ClaudeCodeHooking, guarding, outcome, record
 from remit.guard.settings import GuardSettings
@@ -120,3 +121,19 @@ async def test_a_message_that_wakes_nobody_holds_no_place(tmp_path: Path) -> Non
         assert await tool.hook("PreToolUse", tool_input=given, **about) == {}
         assert await tool.hook("PostToolUse", tool_input=given, tool_response={"success": False}, **about) == {}
         assert [await tool.spawn(2), await tool.spawn(3)] == [None, None]
+
+
+async def test_a_sub_agent_that_did_not_start_or_was_interrupted_holds_no_place(tmp_path: Path) -> None:
+    """Another hook or the user may refuse what the guard allows, and no hook tells of it: the transcript does."""
+    async with guarding(tmp_path, SMALL) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+        assert await tool.spawn(1) is None
+        tool.fails("toolu-1")  # it ran, and was interrupted
+        for number in (2, 3, 4):
+            given = {"description": f"Task {number}", "prompt": "Do it"}
+            about: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": f"toolu-{number}", "tool_input": given}
+            tool.says(f"m{number}", tool=f"toolu-{number}")
+            assert await tool.hook("PreToolUse", **about) == {}
+            tool.fails(f"toolu-{number}")
+        assert [await tool.spawn(5), await tool.spawn(6)] == [None, None]
+        assert "FAN_OUT_EXCEEDED" in str(await tool.spawn(7))

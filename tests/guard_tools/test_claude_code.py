@@ -1,5 +1,6 @@
 """Real Claude Code with a scripted model, under a real guard: `make test-guard`."""
 
+import json
 import signal
 import subprocess
 import time
@@ -211,3 +212,21 @@ def test_a_session_whose_tokens_cannot_be_counted_starts_no_sub_agents(desk: Des
         told = "\n".join(model.told)
     assert "Remit: This session keeps no transcript" in told
     assert len(desk.last()["delegations"]) == 1, "the session alone"
+
+
+def test_a_sub_agent_that_another_hook_refuses_holds_no_place(desk: Desk) -> None:
+    """The tool asks all hooks, and tells the guard nothing of the refusal of another."""
+    settings = desk.folder / "claude" / "settings.json"
+    hooks = json.loads(settings.read_text())
+    once = desk.folder / "once"
+    refusing = {"type": "command", "command": f"test -e {once} || {{ touch {once}; exit 2; }}"}
+    hooks["hooks"]["PreToolUse"].append({"matcher": "Agent", "hooks": [refusing]})
+    settings.write_text(json.dumps(hooks))
+
+    def two(asked: list[str], results: list[str]) -> Calls:
+        return [spawn(len(results))] if len(results) < 2 and "Do task" not in asked[-1] else []
+
+    with ScriptedModel(two) as model, desk.guard(at_once=1, reserve=100):
+        run(desk, model)
+    assert "Task 1" in desk.tree()
+    assert "FAN_OUT_EXCEEDED" not in desk.tree()

@@ -272,6 +272,15 @@ class ClaudeCodeHooks:
             if session.name == name or name in session.agents:
                 transcript.read()
                 session.count(session.agents.get(name, session.root), transcript.uses)
+                self._end_failed(session, transcript.failed)
+
+    def _end_failed(self, session: GuardedSession, failed: set[str]) -> None:
+        """Give up sub-agents whose start was refused by others or interrupted: the tool sends no hook then."""
+        for request in failed & session.waiting.keys():
+            session.give_up(request)
+        for name, agent in session.agents.items():
+            if agent.brief is not None and agent.brief.request.correlation in failed:
+                session.end(name, "It was broken off.")
 
     def _transcript(self, event: HookEvent) -> ToolTranscript:
         if not event.agent_id:

@@ -23,6 +23,8 @@ class ToolTranscript:
         """What the agent was first told."""
         self.is_at_rest = False
         """Whether the last message is one in which the model ends its turn."""
+        self.failed: set[str] = set()
+        """The uses of tools that were refused, interrupted, or ended in an error."""
         self._tools: set[str] = set()
         self._file = GrowingFile(path)
 
@@ -51,6 +53,10 @@ class ToolTranscript:
             self.is_at_rest = kind == "assistant" and message.get("stop_reason") not in (None, "tool_use")
         if kind == "user" and not self.task:
             self.task = str(message.get("content"))
+        content: Any = message.get("content")
+        blocks = [table(block) for block in cast("list[Any]", content)] if isinstance(content, list) else []
+        results = (block for block in blocks if kind == "user" and block.get("type") == "tool_result")
+        self.failed.update(str(each.get("tool_use_id")) for each in results if each.get("is_error") is True)
         usage, name = table(message.get("usage")), message.get("id")
         if message.get("role") != "assistant" or not isinstance(name, str):
             return
@@ -62,6 +68,4 @@ class ToolTranscript:
             cached=count(usage, "cache_read_input_tokens"),
             model=model_name("anthropic", message.get("model")),
         )
-        content: Any = message.get("content")
-        blocks = cast("list[Any]", content) if isinstance(content, list) else []
-        self._tools.update(str(table(block).get("id")) for block in blocks if table(block).get("type") == "tool_use")
+        self._tools.update(str(block.get("id")) for block in blocks if block.get("type") == "tool_use")
