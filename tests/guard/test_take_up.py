@@ -137,3 +137,40 @@ async def test_a_sub_agent_that_did_not_start_or_was_interrupted_holds_no_place(
             tool.fails(f"toolu-{number}")
         assert [await tool.spawn(5), await tool.spawn(6)] == [None, None]
         assert "FAN_OUT_EXCEEDED" in str(await tool.spawn(7))
+
+
+async def test_what_a_sub_agent_spends_counts_once_if_the_hook_of_its_start_is_lost(tmp_path: Path) -> None:
+    """A hook that only meters may fail. The next one is about a sub-agent that the tool has noted."""
+    async with guarding(tmp_path, SMALL) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+        about: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "toolu-1"}
+        given = {"description": "Task 1", "prompt": "Do it"}
+        assert await tool.hook("PreToolUse", tool_input=given, **about) == {}
+        tool.note("a1", toolUseId="toolu-1")
+        tool.says("one", "a1")
+        assert await tool.hook("PreToolUse", "a1", tool_name="Read", tool_use_id="t", tool_input={}) == {}
+        await tool.hook("PostToolUse", tool_input=given, tool_response={"agentId": "a1"}, **about)
+        await tool.stop("a1")
+        await tool.hook("SessionEnd")
+    assert (await outcome(tmp_path)).usage.total == 30
+    assert await tree(tmp_path) == [("Task 1", "success", 30)]
+
+
+async def test_a_sub_agent_that_nobody_asked_for_takes_no_place_of_another(tmp_path: Path) -> None:
+    """A skill may start one without the tool that starts sub-agents; what it spends is charged to the session."""
+    async with guarding(tmp_path, SMALL) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+        about: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "toolu-1"}
+        assert await tool.hook("PreToolUse", tool_input={"description": "Task 1"}, **about) == {}
+        tool.note("other", toolUseId="toolu-of-a-skill")
+        await tool.hook("SubagentStart", "other")
+        tool.says("skill", "other")
+        await tool.hook("SubagentStop", "other")
+        tool.note("a1", toolUseId="toolu-1")
+        await tool.hook("SubagentStart", "a1")
+        tool.says("one", "a1")
+        tool.says("two", "a1")
+        await tool.stop("a1")
+        await tool.hook("SessionEnd")
+    assert (await outcome(tmp_path)).usage.total == 90
+    assert await tree(tmp_path) == [("Task 1", "success", 60)]

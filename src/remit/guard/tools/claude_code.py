@@ -135,6 +135,8 @@ class ClaudeCodeHooks:
         )
         if isinstance(session, Fault):
             return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}
+        if event.agent_id and event.agent_id not in session.agents and event.hook_event_name != "SubagentStart":
+            session.bind(self._noted_request(event), event.agent_id)  # the hook of its start was lost
         match event.hook_event_name:
             case "PreToolUse" if event.tool_name in SPAWNING:
                 return await self._spawn(session, event)
@@ -209,14 +211,16 @@ class ClaudeCodeHooks:
             session.give_up(event.tool_use_id)
 
     def _bind(self, session: GuardedSession, event: HookEvent) -> None:
-        request = self._waking.pop(event.agent_id, "")
-        if not request:
-            note = note_of(self._folder(event), event.agent_id)
-            request = "" if note is None else note.tool_use_id
-        if request not in session.waiting:
+        request = self._waking.pop(event.agent_id, "") or self._noted_request(event)
+        if not request:  # the tool has not noted yet which request it is
             kind = [name for name, agent in session.waiting.items() if agent.kind == event.agent_type]
             request = kind[0] if kind else next(iter(session.waiting), "")
         session.bind(request, event.agent_id)
+
+    def _noted_request(self, event: HookEvent) -> str:
+        """Return the request that started a sub-agent, as the tool has noted it; empty: it has not."""
+        note = note_of(self._folder(event), event.agent_id)
+        return "" if note is None else note.tool_use_id
 
     def _agent(self, session: GuardedSession, event: HookEvent) -> GuardedAgent:
         return session.agents.get(event.agent_id, session.root)
