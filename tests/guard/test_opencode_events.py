@@ -123,3 +123,23 @@ def test_a_plugin_that_was_changed_is_not_taken_for_the_guards(tmp_path: Path) -
     assert not is_in(TOOL, path, folder)
     assert not uninstall(TOOL, path, folder)
     assert "Mine" in path.read_text()
+
+
+async def test_what_was_spent_before_is_asked_for_also_if_a_shell_command_is_told_first(tmp_path: Path) -> None:
+    """The plugin tells it after an event that only meters; the guard may be started just before another one."""
+    async with guarding(tmp_path) as tool:
+        assert await tool.tell("shell", "top", command="ls") == {"refused": "", "is_new": True}
+        assert (await tool.tell("call", "top"))["is_new"] is True
+        assert await tool.tell("call", "top") == {"stopped": ""}
+
+
+async def test_a_call_of_a_session_that_has_ended_is_not_taken_for_one_of_the_next(tmp_path: Path) -> None:
+    """A session is opened again under its id: what it had asked for before is over."""
+    async with guarding(tmp_path) as tool:
+        assert await tool.spawn("top", "aborted") is None
+        await tool.tell("ended", "top")
+        assert await tool.start("top", "one") is None
+        await tool.says("one", "m1")
+        await tool.tell("idle", "one")
+        assert [await tool.start("top", "two"), await tool.start("top", "three")] == [None, None]
+        await tool.tell("ended", "top")

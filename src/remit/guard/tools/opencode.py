@@ -83,20 +83,32 @@ class OpenCodeEvents:
         self._user = user
         self._calls: dict[str, list[str]] = {}
         """The calls of each session that may start a sub-agent and have not done so, oldest first."""
+        self._untold: set[str] = set()
+        """Sessions that are new here, and whose earlier spending was not asked for."""
 
     async def answer(self, event: PluginEvent) -> dict[str, Any]:
         """Return the answer to one event; `is_new` asks for all that was spent in the session before."""
         root = event.root or event.session
         is_new = not self._service.is_open(TOOL, root)
         if event.event in ("ended", "deleted") and (is_new or event.session == root):
+            known = self._service.sessions.get((TOOL, root))
+            for each in (root, *(() if known is None else known.agents)):
+                self._calls.pop(each, None)
+            self._untold.discard(root)
             await self._service.close(TOOL, root, event.event)
             return {}
+        if is_new:
+            self._untold.add(root)
         task = f"A session in {event.directory or 'OpenCode'}"
         session = await self._service.session(TOOL, root, user=self._user, task=task, folder=event.directory)
         if isinstance(session, Fault):
             return {"refused": session.message}
         answer = await self._answer(session, event)
-        return {**answer, "is_new": True} if is_new else answer
+        if root not in self._untold:
+            return answer
+        if event.event not in ("shell", "spawn"):  # the plugin tells what was spent after events that only meter
+            self._untold.discard(root)
+        return {**answer, "is_new": True}
 
     async def _answer(self, session: GuardedSession, event: PluginEvent) -> dict[str, Any]:
         agent = session.agents.get(event.session, session.root)
