@@ -3,6 +3,7 @@
 import socket
 from pathlib import Path
 
+from claude_hooks import guarding
 from command_line import remit
 
 
@@ -64,3 +65,24 @@ def test_one_that_cannot_be_reached_is_neither_alive_nor_gone_and_can_be_stopped
     assert (status.returncode, "but does not answer" in status.stdout) == (1, True), status.stdout
     assert remit("guard", "stop", folder=tmp_path, **where).stdout.startswith("Stopped process")
     assert "The guard does not run" in remit("guard", "status", folder=tmp_path, **where).stdout
+
+
+def test_a_folder_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """A path that has no room in the address of a socket, and a home that cannot be written."""
+    long, closed = tmp_path / ("d" * 110), tmp_path / "file"
+    closed.touch()
+    commands = (["serve"], ["serve", "--detach"], ["claude-code", "--yes"])
+    for folder, sentence in ((long, "is too long for a socket in it"), (closed / "guard", "cannot be written")):
+        for command in commands:
+            where = {"REMIT_GUARD": str(folder), "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
+            done = remit("guard", *command, folder=tmp_path, **where)
+            assert done.returncode, done.stdout
+            assert (sentence in done.stderr, "Traceback" in done.stderr) == (True, False), done.stderr
+    assert not (tmp_path / "claude").exists()
+
+
+async def test_its_socket_is_for_its_user_alone(tmp_path: Path) -> None:
+    """The folder may have been made by somebody who lets others in."""
+    (tmp_path / "guard").mkdir(mode=0o755)
+    async with guarding(tmp_path):
+        assert (tmp_path / "guard" / "guard.sock").stat().st_mode & 0o777 == 0o600

@@ -1,6 +1,7 @@
 """The guard out of files that were changed since, are links, or are changed by several at once."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -52,6 +53,10 @@ def test_undo_takes_out_what_is_left_and_forgets_files_that_are_gone(tmp_path: P
     path.write_text(json.dumps(settings))
     done = remit("guard", "claude-code", "--undo", folder=tmp_path, **variables)
     assert done.stdout.startswith(f"Took the guard out of {path}."), done.stderr
+    assert path.read_text() == "{}\n"
+    remit("guard", "claude-code", "--yes", folder=tmp_path, **variables)
+    shutil.rmtree(tmp_path / "guard")
+    assert "Took the guard out" in remit("guard", "claude-code", "--undo", folder=tmp_path, **variables).stdout
     assert path.read_text() == "{}\n"
     remit("guard", "claude-code", "--yes", folder=tmp_path, **variables)
     path.unlink()

@@ -105,7 +105,7 @@ def gemini_cli(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
 
 def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) -> None:
     from remit.guard.install import install, is_traced, uninstall
-    from remit.guard.places import guard_folder
+    from remit.guard.places import guard_folder, usable, writing
     from remit.guard.status import asked
     from remit.guard.tools.known_tools import TOOLS
 
@@ -115,7 +115,8 @@ def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) 
     path = tool.path(Path.cwd() if project else None).absolute()
     if undo:
         is_here = is_traced(path, folder)
-        whole = uninstall(tool, path, folder) if folder.exists() else False
+        with writing(folder):
+            whole = (is_here or folder.exists()) and uninstall(tool, path, folder)
         if not is_here:
             click.echo(f"The guard is not in {path}.", err=True)
             return
@@ -125,7 +126,8 @@ def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) 
     click.echo(tool.changes(path))
     if not yes:
         click.confirm("Change the file?", abort=True)
-    install(tool, path, folder)
+    with usable(folder):
+        install(tool, path, folder)
     runs = asked(folder) is not None
     click.echo(f"The guard is in {path}.\n→ {'remit guard status' if runs else 'Start it: remit guard serve --detach'}")
 

@@ -176,6 +176,7 @@ async def running_guard(
                 await asyncio.wait({serving, begins}, return_when=asyncio.FIRST_COMPLETED)
                 if serving.done():
                     await serving
+                path.chmod(0o600)  # the server lets everybody in who can reach it
                 yield path
             finally:
                 begins.cancel()

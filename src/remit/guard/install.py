@@ -49,7 +49,6 @@ class Installed(Struct, kw_only=True):
 
 def install(tool: CodingTool, path: Path, folder: Path) -> None:
     """Write the script, and the file of the tool; what was there before is kept in the guard's folder."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(folder):
         _write(script_of(folder), _script(folder), 0o700)
         before = _content(path)
@@ -138,6 +137,7 @@ def is_traced(path: Path, folder: Path) -> bool:
 @contextmanager
 def _alone(folder: Path) -> Generator[None]:
     """Change files while no other process does, so that none loses what the other has noted."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (folder / "install.lock").open("ab") as file:
         flock(file, LOCK_EX)
         yield

@@ -18,7 +18,7 @@ from remit.cli.show.guard_question import show_question
 from remit.cli.teams import current_user
 from remit.guard.daemon import running_guard
 from remit.guard.lock import holder, is_guarded
-from remit.guard.places import guard_folder
+from remit.guard.places import guard_folder, usable
 from remit.guard.settings import GuardSettings
 from remit.guard.status import asked
 from remit.protocol.errors import Code, RemitError, fault
@@ -65,7 +65,8 @@ class GuardOrder(Struct, frozen=True, kw_only=True):
 async def guarding(settings: GuardSettings) -> AsyncGenerator[Path]:
     """Answer the hooks of this user's tools while the block lasts; yield the socket."""
     folder = guard_folder()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with usable(folder):
+        (folder / "lock").touch()
     async with running_guard(folder, lambda _: settings, current_user(), show_question) as socket:
         yield socket
 
@@ -107,9 +108,8 @@ def detach(order: GuardOrder) -> None:
     if (running := asked(folder)) is not None:
         click.echo(f"The guard already runs, as process {running.process}.")
         return
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = folder / LOG_FILE
-    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+    with usable(folder), open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
         process = subprocess.Popen(
             order.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
