@@ -232,6 +232,31 @@ async def test_a_sub_agent_that_gets_another_task_after_its_end_is_asked_for_as_
     assert [line.split()[2] for line in tree(tmp_path)[1:]] == ["success"] * 4 + ["refused"]
 
 
+async def test_a_sub_agent_that_ended_before_a_restart_is_asked_for_when_it_gets_another_task(tmp_path: Path) -> None:
+    """Otherwise a session without tokens could go on with all that it had started before."""
+    given = {"target": "task_1", "message": "Go on"}
+    send: dict[str, Any] = {"tool_name": "collaborationfollowup_task", "tool_input": given}
+    async with guarding(tmp_path) as web:
+        tool = CodexSession(web, tmp_path, named=True)
+        assert await tool.ask(1) is None
+        await tool.begin(1)
+        tool.says("one", thread(1))
+        tool.write(thread(1), "event_msg", {"type": "task_complete"})
+        await tool.end(1, "done")
+    async with guarding(tmp_path) as web:
+        tool = CodexSession(web, tmp_path, named=True)
+        assert await tool.hook("PreToolUse", tool_use_id="send-1", **send) == {}
+        tool.says("two", thread(1))
+        await tool.end(1, "done again")
+        for number in range(33):
+            tool.says(f"much-{number}")
+        answer = await tool.hook("PreToolUse", tool_use_id="send-2", **send)
+        assert "TOKEN_BUDGET_EXCEEDED" in answer["hookSpecificOutput"]["permissionDecisionReason"]
+        await tool.hook("SessionEnd")
+    assert await total(tmp_path) == 30 * (3 + 33)
+    assert [line.split()[2] for line in tree(tmp_path)[1:]] == ["success", "refused"]
+
+
 async def test_one_that_the_guard_holds_for_ended_starts_no_other(tmp_path: Path) -> None:
     async with guarding(tmp_path) as web:
         tool = CodexSession(web, tmp_path)

@@ -247,6 +247,8 @@ class CodexHooks:
         if woken is None:
             return _UNKNOWN
         agent = session.agents.get(woken.thread)
+        if agent is None and woken.is_over:
+            agent = self._settled(session, woken)
         if agent is None or not agent.ended.is_set():
             return None
         title = f"{task[:TITLE_CHARACTERS]} (message {len(tree.answers)})"  # the same words may come twice
@@ -256,6 +258,12 @@ class CodexHooks:
             tree.woken[call] = woken.thread
             session.bind(call, woken.thread)
         return refused
+
+    def _settled(self, session: GuardedSession, rollout: Rollout) -> GuardedAgent:
+        """Return a sub-agent that ended before the guard knew the session, with what was charged for it."""
+        settled, charged = session.settle(rollout.thread, DEFAULT_KIND), session.root.counted
+        settled.counted = {name: charged.pop(name) for name in rollout.uses if name in charged}
+        return settled
 
     def _rollout_of(self, event: CodexEvent, target: str) -> Rollout | None:
         """Find the thread of a sub-agent by its id, by its path, or by its path below the one that names it."""
