@@ -1,10 +1,15 @@
 """The guard as a process: in the background, alone, and started by the system."""
 
+import asyncio
 import socket
 from pathlib import Path
 
-from claude_hooks import guarding
+import pytest
+from aiohttp import ClientError, ClientSession, UnixConnector
+
+from claude_hooks import ClaudeCodeHooking, guarding, record
 from command_line import remit
+from guard_desk import Desk
 
 
 def test_it_runs_in_the_background_once_and_is_stopped(tmp_path: Path) -> None:
@@ -86,3 +91,20 @@ async def test_its_socket_is_for_its_user_alone(tmp_path: Path) -> None:
     (tmp_path / "guard").mkdir(mode=0o755)
     async with guarding(tmp_path):
         assert (tmp_path / "guard" / "guard.sock").stat().st_mode & 0o777 == 0o600
+
+
+async def test_questions_of_a_guard_that_was_killed_wait_no_longer(tmp_path: Path) -> None:
+    """Nobody would do anything with an answer to them."""
+    desk = Desk(tmp_path)
+    with desk.guard(tokens=20, reserve=100, notify="false") as process:
+        connector = UnixConnector(path=str(tmp_path / "guard" / "guard.sock"))
+        async with ClientSession("http://guard", connector=connector) as web, record(tmp_path) as store:
+            spawn = asyncio.create_task(ClaudeCodeHooking(web, tmp_path).spawn(1))
+            while not await store.pending():
+                await asyncio.sleep(0.01)
+            process.kill()
+            with pytest.raises(ClientError):
+                await spawn
+            assert len(await store.pending()) == 1
+    async with guarding(tmp_path), record(tmp_path) as store:
+        assert await store.pending() == []

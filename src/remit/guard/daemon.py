@@ -164,6 +164,8 @@ async def running_guard(
 
     with only_guard(folder):
         async with hub_for(folder, settings(""), show) as hub:
+            for question in await hub.store.pending():  # of a guard that was killed: nobody waits for an answer
+                await hub.store.withdraw(question.id)
             service, console = GuardService(hub, settings, DayLedger(days_of(folder))), GuardConsole(hub, folder)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
