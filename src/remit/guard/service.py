@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 from unicodedata import combining, normalize
@@ -28,18 +29,30 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 NAME_CHARACTERS = 60
 
 
+# A person may leave a session open over night.
+SILENT_S = 86_400.0
+
 TakeUp = Callable[[GuardedSession], Awaitable[None]]
+Forget = Callable[[GuardedSession], object]
 
 
 class GuardService:
     """Opens sessions, and finds the agent that a request of the hub stands for."""
 
-    def __init__(self, hub: Hub, settings: Callable[[str], GuardSettings], days: DayLedger | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        settings: Callable[[str], GuardSettings],
+        days: DayLedger | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.sessions: dict[tuple[str, str], GuardedSession] = {}
         """Sessions that are open, by tool and the id that it gives them."""
         self._hub = hub
         self._settings = settings
         self._days = DayLedger() if days is None else days
+        self._clock = clock
+        self._forgetting: dict[str, Forget] = {}
         self._opening = asyncio.Lock()
         """Held while a session is opened: hooks that come at once find it open, or open one."""
         hub.reconfigure(guards=[self._judge])
@@ -53,7 +66,9 @@ class GuardService:
         """
         async with self._opening:
             if (known := self.sessions.get((tool, name))) is not None:
+                known.heard_s = self._clock()
                 return known
+            await self._close_silent()
             new = await self._open(tool, name, user, task, folder)
             if take_up is not None and isinstance(new, GuardedSession):
                 await take_up(new)
@@ -65,6 +80,7 @@ class GuardService:
         settings = common.of_project(project)
         self._register(tool, settings.reserve, draws=False)
         new = self.sessions[tool, name] = GuardedSession(self._hub, tool, name, settings, self._days, project)
+        new.heard_s = self._clock()
         if (refused := await new.open(user, task)) is not None:
             del self.sessions[tool, name]
             return refused
@@ -81,7 +97,19 @@ class GuardService:
     async def close(self, tool: str, name: str, outcome: str) -> None:
         """End a session."""
         if (known := self.sessions.pop((tool, name), None)) is not None:
+            if (forget := self._forgetting.get(tool)) is not None:
+                forget(known)
             await known.close(outcome)
+
+    def when_closed(self, tool: str, forget: Forget) -> None:
+        """Have what is known of a session of a tool forgotten when it ends."""
+        self._forgetting[tool] = forget
+
+    async def _close_silent(self) -> None:
+        """End the sessions of tools that were killed. One that goes on is opened again, with all that it has spent."""
+        before = self._clock() - SILENT_S
+        for tool, name in [key for key, each in self.sessions.items() if each.heard_s < before]:
+            await self.close(tool, name, "nothing was heard of it for a day")
 
     async def spawn(
         self, session: GuardedSession, parent: GuardedAgent, request: str, kind: str, title: str, task: str

@@ -88,6 +88,8 @@ class GuardedSession:
         self.project = project
         """The project whose limits hold for it; empty: none."""
         self.settings = settings
+        self.heard_s = 0.0
+        """When the tool last told of it, by the clock of the service."""
         self.root = GuardedAgent(tool, counts_cached=settings.cached)
         self.agents: dict[str, GuardedAgent] = {}
         """Sub-agents that the tool has started, by the id that it gives them."""

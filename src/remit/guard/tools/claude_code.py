@@ -122,6 +122,7 @@ class ClaudeCodeHooks:
         """The requests that wake sub-agents, by the ids of these."""
         self._woken = Counter[str]()
         """How often each sub-agent was woken."""
+        service.when_closed(TOOL, self._forget)
 
     async def answer(self, event: HookEvent) -> dict[str, Any]:
         """Return the answer to one hook."""
@@ -153,7 +154,6 @@ class ClaudeCodeHooks:
                 session.end(event.agent_id, event.last_assistant_message)
             case "SessionEnd":
                 self._count_all(session)
-                self._forget(session)
                 await self._service.close(TOOL, event.session_id, event.reason or "ended")
             case _:
                 self._count(session, event)

@@ -170,6 +170,7 @@ class CodexHooks:
         self._service = service
         self._user = user
         self._trees: dict[str, ThreadTree] = {}
+        service.when_closed(TOOL, lambda session: self._trees.pop(session.name, None))
 
     async def answer(self, event: CodexEvent) -> dict[str, Any]:
         """Return the answer to one hook."""
@@ -198,7 +199,6 @@ class CodexHooks:
                 session.end(event.agent_id, event.last_assistant_message or "")
             case "SessionEnd":
                 self._count_all(session)
-                self._trees.pop(event.session_id, None)
                 await self._service.close(TOOL, event.session_id, event.reason or "ended")
             case _:
                 self._count(session, event)

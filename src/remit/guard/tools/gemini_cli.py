@@ -176,6 +176,7 @@ class GeminiCliHooks:
         self._service = service
         self._user = user
         self._sessions: dict[str, GeminiSubagents] = {}
+        service.when_closed(TOOL, lambda session: self._sessions.pop(session.name, None))
 
     async def answer(self, event: GeminiEvent) -> dict[str, Any]:
         """Return the answer to one hook."""
@@ -202,7 +203,6 @@ class GeminiCliHooks:
                     session.end(each, "It did not start, or was cancelled.")
             case "SessionEnd":
                 await self._service.close(TOOL, name, event.reason or "ended")
-                self._sessions.pop(name, None)
             case _:
                 pass
         return {}

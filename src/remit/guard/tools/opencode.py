@@ -85,16 +85,18 @@ class OpenCodeEvents:
         """The calls of each session that may start a sub-agent and have not done so, oldest first."""
         self._untold: set[str] = set()
         """Sessions that are new here, and whose earlier spending was not asked for."""
+        service.when_closed(TOOL, self._forget)
+
+    def _forget(self, session: GuardedSession) -> None:
+        self._untold.discard(session.name)
+        for each in (session.name, *session.agents):
+            self._calls.pop(each, None)
 
     async def answer(self, event: PluginEvent) -> dict[str, Any]:
         """Return the answer to one event; `is_new` asks for all that was spent in the session before."""
         root = event.root or event.session
         is_new = not self._service.is_open(TOOL, root)
         if event.event in ("ended", "deleted") and (is_new or event.session == root):
-            known = self._service.sessions.get((TOOL, root))
-            for each in (root, *(() if known is None else known.agents)):
-                self._calls.pop(each, None)
-            self._untold.discard(root)
             await self._service.close(TOOL, root, event.event)
             return {}
         if is_new:
