@@ -44,6 +44,9 @@ def test_the_system_can_start_it(tmp_path: Path) -> None:
     done = remit("guard", "serve", "--install", "--print", folder=tmp_path, XDG_CONFIG_HOME=str(tmp_path / "config"))
     assert done.stderr == f"# {tmp_path}/config/systemd/user/remit-guard.service\n"
     assert f'"guard" "serve" "--team" "{tmp_path}/remit.toml"\n' in done.stdout
+    elsewhere = {"REMIT_GUARD": str(tmp_path / 'my "guard" 100%')}
+    done = remit("guard", "serve", "--install", "--print", folder=tmp_path, **elsewhere)
+    assert f'"REMIT_GUARD={tmp_path}/my \\"guard\\" 100%%"\n' in done.stdout, "where its hooks ask"
     both = remit("guard", "serve", "--install", "--detach", folder=tmp_path)
     assert "cannot be combined" in both.stderr
     assert "--print needs --install" in remit("guard", "serve", "--print", folder=tmp_path).stderr

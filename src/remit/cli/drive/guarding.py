@@ -58,6 +58,8 @@ class GuardOrder(Struct, frozen=True, kw_only=True):
             environment=folder / ENVIRONMENT_FILE,
             log=folder / LOG_FILE,
             typed="remit guard serve --install",
+            # The hooks that were put in ask there, and the system does not know the variable of a shell.
+            variables={"REMIT_GUARD": str(folder)} if os.environ.get("REMIT_GUARD") else {},
         )
 
 

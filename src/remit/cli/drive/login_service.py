@@ -30,6 +30,8 @@ class LoginService(Struct, frozen=True, kw_only=True):
     """What launchd writes its errors to; systemd has a journal."""
     typed: str
     """The command that installs it, as the user typed it."""
+    variables: dict[str, str] = {}
+    """Variables that it needs beside the path."""
 
 
 def install(service: LoginService, *, prints: bool) -> int:
@@ -80,6 +82,7 @@ def systemd_unit(service: LoginService) -> tuple[Path, str]:
     """Return the path and the text of the user unit."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     command = " ".join(map(_quoted, service.command))
+    variables = " ".join(_quoted(f"{name}={value}", dollars=False) for name, value in _variables(service).items())
     text = f"""\
 [Unit]
 Description={service.title.replace("%", "%%")}
@@ -87,7 +90,7 @@ Description={service.title.replace("%", "%%")}
 [Service]
 ExecStart={command}
 WorkingDirectory={str(service.folder.absolute()).replace("%", "%%")}
-Environment={_quoted("PATH=" + os.environ.get("PATH", os.defpath), dollars=False)}
+Environment={variables}
 EnvironmentFile=-{str(service.environment.absolute()).replace("%", "%%")}
 Restart=on-failure
 RestartSec=2
@@ -96,6 +99,10 @@ RestartSec=2
 WantedBy=default.target
 """
     return home / "systemd" / "user" / f"remit-{service.name}.service", text
+
+
+def _variables(service: LoginService) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), **service.variables}
 
 
 def _quoted(word: str, *, dollars: bool = True) -> str:
@@ -111,7 +118,7 @@ def launchd_agent(service: LoginService) -> tuple[Path, str]:
         "Label": label,
         "ProgramArguments": service.command,
         "WorkingDirectory": str(service.folder.absolute()),
-        "EnvironmentVariables": {"PATH": os.environ.get("PATH", os.defpath)},
+        "EnvironmentVariables": _variables(service),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
         "StandardErrorPath": str(service.log.absolute()),
