@@ -31,7 +31,7 @@ def test_what_was_noted_is_known_to_the_next_guard_and_a_broken_line_spoils_no_o
     first.note(TODAY, DayTotal("claude-code", "s-1", "/shop", 150))
     first.note(TODAY, DayTotal("claude-code", "s-1", "/shop", 20))  # read again from the beginning
     path = tmp_path / "2026-11-18.jsonl"
-    path.write_bytes(path.read_bytes() + b'\n["claude-code","s-')
+    path.write_bytes(path.read_bytes() + b'\n["claude-code","\xff","",5]\n\0\0\n["claude-code","s-')
     second = ledger(tmp_path)
     second.note(TODAY, DayTotal("opencode", "s-2", "", 50))
     third = ledger(tmp_path)

@@ -56,7 +56,12 @@ async def test_tokens_of_a_day_that_cannot_be_written_count_and_stop_nothing(
 async def test_an_event_that_is_not_understood_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A tool may change what it tells: the guard does not stop it, and says that it counts nothing."""
     async with guarding(tmp_path, DAY) as web:
-        for body in (b'{"session_id": "s", "hook_event_name": "SubagentStop", "agent_id": null}', b"[" * 100_000):
+        nested = b'{"tool_response": ' + b"[" * 100_000
+        for body in (
+            b'{"session_id": "s", "hook_event_name": "SubagentStop", "agent_id": null}',
+            nested,
+            b'{"cwd": "\xff"}',
+        ):
             async with web.post("/hooks/claude-code", data=body) as reply:
                 assert reply.status == 400
-    assert caplog.text.count("an event of claude-code is not understood, and does not count") == 2
+    assert caplog.text.count("an event of claude-code is not understood, and does not count") == 3

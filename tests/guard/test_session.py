@@ -215,3 +215,22 @@ async def test_hooks_that_come_at_once_open_one_session_and_wait_for_it() -> Non
         first, second = await asyncio.gather(tool.begin(), tool.begin())
         assert first is second
         await tool.service.close("claude-code", "s-1", "")
+
+
+async def test_a_session_whose_past_cannot_be_read_is_opened_anew_by_the_next_event() -> None:
+    """Otherwise all that it had spent would not count."""
+    tries = list[str]()
+
+    async def take_up(session: GuardedSession) -> None:
+        tries.append(session.name)
+        if len(tries) == 1:
+            raise OSError("the disk is away")
+
+    async with hub_for(SMALL) as hub:
+        service = GuardService(hub, lambda _: SMALL)
+        with pytest.raises(OSError, match="the disk is away"):
+            await service.session("codex", "s-1", user="ada", task="Fix", take_up=take_up)
+        assert service.sessions == {}
+        await service.session("codex", "s-1", user="ada", task="Fix", take_up=take_up)
+        assert tries == ["s-1", "s-1"]
+        await service.close("codex", "s-1", "over")

@@ -80,6 +80,8 @@ async def test_what_has_no_tokens_left_after_a_restart_is_ended(tmp_path: Path) 
         tool.says("one", "a1")
     for number in range(4):
         tool.says(f"meanwhile-{number}")
+    (tool.agents / "agent-a9.jsonl").touch()
+    (tool.agents / "agent-a9.meta.json").write_bytes(b'{"agentType": "\xff"}')  # it hides no other
     async with guarding(tmp_path, settings) as web:
         tool = ClaudeCodeHooking(web, tmp_path)
         stop = await tool.hook("PreToolUse", "a1", tool_name="Bash", tool_use_id="t", tool_input={})

@@ -108,7 +108,7 @@ class GuardApp:
             return 413, b'{"error": "the event is too large"}'
         try:
             answer = await self._tools[tool](body)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             _log.warning("an event of %s is not understood, and does not count: %s", tool, error)
             return 400, msgspec.json.encode({"error": str(error)})
         self.seen[tool] = self.seen.get(tool, 0) + 1

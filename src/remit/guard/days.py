@@ -127,6 +127,6 @@ class DayLedger:
             for line in path.read_bytes().splitlines():
                 try:
                     total = decode(line, type=DayTotal)
-                except DecodeError:  # empty, or broken off
+                except (DecodeError, UnicodeDecodeError):  # empty, or broken off
                     continue
                 totals[total.tool, total.session] = total

@@ -71,7 +71,11 @@ class GuardService:
             await self._close_silent()
             new = await self._open(tool, name, user, task, folder)
             if take_up is not None and isinstance(new, GuardedSession):
-                await take_up(new)
+                try:
+                    await take_up(new)
+                except BaseException:  # the next event tries again, since nothing may start that does not know the past
+                    await self.close(tool, name, "what happened before could not be read")
+                    raise
             return new
 
     async def _open(self, tool: str, name: str, user: str, task: str, folder: str) -> GuardedSession | Fault:

@@ -31,7 +31,7 @@ def note_of(folder: Path, agent: str) -> AgentNote | None:
     try:
         with open_file(folder / f"agent-{agent}.meta.json") as file:
             return msgspec.json.decode(file.read(), type=AgentNote)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
