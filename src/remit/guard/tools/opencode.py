@@ -26,7 +26,7 @@ class OpenCode(CodingTool):
 
     name = TOOL
     title = "OpenCode"
-    tried = ("1.18.33",)
+    tried = ("1.18.18", "1.18.33")
 
     def path(self, project: Path | None) -> Path:
         if project is not None:
