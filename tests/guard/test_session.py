@@ -185,6 +185,23 @@ async def test_near_the_limit_and_at_it_a_person_is_asked(agreed: bool) -> None:
         await tool.service.close("claude-code", "s-1", "")
 
 
+@pytest.mark.parametrize("agreed", [True, False])
+async def test_near_the_limit_one_answer_is_for_all_that_ask_at_once(agreed: bool) -> None:
+    tool = Tool(GuardSettings(tokens=10_000, reserve=100, at_once=6))
+    async with tool.hub as hub:
+        session = await tool.begin()
+        session.count(session.root, {"m1": TokenUse(input=8_000)})
+        burst = [asyncio.create_task(tool.start(session)) for _ in range(3)]
+        await eventually(lambda: len(session.asking) == 3)
+        while not (asked := await hub.pending()):
+            await asyncio.sleep(0.01)
+        assert len(asked) == 1
+        await hub.decide(asked[0].id, agreed=agreed, by="ada")
+        assert [await each in session.agents for each in burst] == [agreed] * 3
+        assert session.asking == set()
+        await tool.service.close("claude-code", "s-1", "")
+
+
 async def test_a_limit_that_only_warns_stops_nothing() -> None:
     tool = Tool(GuardSettings(tokens=1_000, reserve=100, at_limit="warn"))
     async with tool.hub:

@@ -5,8 +5,8 @@ runs it, so that depth, fan-out, tokens and time are judged by the same guards a
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -102,13 +102,16 @@ class GuardedSession:
         self._run: asyncio.Task[Response] | None = None
         self._limit = settings.tokens
         """The tokens of the session, with those that were granted later."""
+        self._near_limit = asyncio.Lock()
+        """Held while a person is asked about sub-agents near the limit."""
         self._near_limit_agreed = False
         """Whether a person has agreed that sub-agents start up to the limit."""
+        self._near_limit_declined = 0
+        """How often a person did not."""
         self._days = days
         self._day_limits = settings.day_limits(project)
         self._by_day: dict[date, int] = {}
         """The tokens of the session on each day."""
-        self._asked = Counter[str]()
         self._warned: set[tuple[date, DayLimit]] = set()
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -224,7 +227,7 @@ class GuardedSession:
             return None
         shown = f"`{program}` in a shell of {self.tool} is a session outside of this tree"
         try:
-            if rule == "ask" and await self._confirm(f"{shown}: {command[:COMMAND_CHARACTERS]}\nMay it run?"):
+            if rule == "ask" and await self._ask(f"{shown}: {command[:COMMAND_CHARACTERS]}\nMay it run?"):
                 return None
             brief.progress(f"refused: {shown}")
         except RemitError:
@@ -298,16 +301,23 @@ class GuardedSession:
                 if is_at_limit:
                     self._go_on()
             case "ask" if is_at_limit:
-                if not await self._confirm(f"{told} Start one more {kind}?"):
+                if not await self._ask(f"{told} Start one more {kind}?"):
                     return f"{_NO_TOKENS} A person was asked, and did not agree to more."
                 self._extend(self._beyond + settings.reserve, "a person agreed to one more sub-agent")
             case "ask":
-                if used >= settings.ask_at * settings.tokens and not self._near_limit_agreed:
-                    # One answer is enough for all that ask this at once.
-                    if not await self._ask(f"{told} May it start more sub-agents, up to the limit?"):
-                        return "A person was asked whether more sub-agents may start, and did not agree."
-                    self._near_limit_agreed = True
+                if used >= settings.ask_at * settings.tokens and not await self._agree_near_limit(told):
+                    return "A person was asked whether more sub-agents may start, and did not agree."
         return None
+
+    async def _agree_near_limit(self, told: str) -> bool:
+        """Have a person agree once to all sub-agents up to the limit; one answer is for all that ask at once."""
+        declined = self._near_limit_declined
+        with self._waiting_for_person():
+            async with self._near_limit:
+                if not self._near_limit_agreed and self._near_limit_declined == declined:
+                    self._near_limit_agreed = await self._ask(f"{told} May it start more sub-agents, up to the limit?")
+                    self._near_limit_declined += not self._near_limit_agreed
+                return self._near_limit_agreed
 
     async def _agree_to_day(self, kind: str, tokens: int) -> str | Fault | None:
         """Have a person agree to one more sub-agent at the limit of a day; return the refusal.
@@ -327,7 +337,7 @@ class GuardedSession:
                         self.root.brief.progress(f"{told}; the limit only warns")
                     return None
                 case "ask":
-                    if not await self._confirm(f"{told}. Start one more {kind}?"):
+                    if not await self._ask(f"{told}. Start one more {kind}?"):
                         return f"The {limit.name} are spent. A person was asked, and did not agree to more. {_REPORT}"
                     self._days.grant(limit, max(0, tokens - self._days.left(limit)))
         return None
@@ -336,21 +346,23 @@ class GuardedSession:
         """Return a limit of the day that leaves less than so many tokens."""
         return next((each for each in self._day_limits if self._days.left(each) < tokens), None)
 
-    async def _confirm(self, question: str) -> bool:
-        """Ask a person. The same words again are a new question, so that one answer never stands for two of them."""
-        self._asked[question] += 1
-        number = self._asked[question]
-        return await self._ask(question if number == 1 else f"{question} ({number})")
-
     async def _ask(self, question: str) -> bool:
+        """Ask a person."""
         assert self.root.brief is not None
+        with self._waiting_for_person():
+            return await self.root.brief.confirm(question)
+
+    @contextmanager
+    def _waiting_for_person(self) -> Generator[None]:
         task = asyncio.current_task()
         assert task is not None
+        is_new = task not in self.asking
         self.asking.add(task)
         try:
-            return await self.root.brief.confirm(question)
+            yield
         finally:
-            self.asking.discard(task)
+            if is_new:
+                self.asking.discard(task)
 
     @property
     def _beyond(self) -> int:
