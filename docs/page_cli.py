@@ -71,7 +71,7 @@ def _commands(name: str, parent: click.Context) -> Iterator[click.Context]:
 def _section(context: click.Context) -> str:
     command, level = context.command, "##" if context.parent and context.parent.parent is None else "###"
     parts = [f"\n{level} {context.command_path}\n", _prose(cleandoc(command.help or ""))]
-    if not isinstance(command, click.Group):
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
         parts.insert(1, f"`{usage}`\n")
         parts += _options(context)

@@ -6,15 +6,23 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import jwt
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from remit import Brief, Hub, RemitError
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S
 
 SECRET = "open sesame"
+
+
+def dsa_key() -> str:
+    key = dsa.generate_private_key(1_024)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 class Gatekeeper:
@@ -63,8 +71,9 @@ class Gatekeeper:
         return web.json_response(about)
 
     async def _token(self, request: web.Request) -> web.Response:
-        self.proofs.append(request.headers["authorization"])
-        self.scopes.append((await request.post()).get("scope"))
+        asked = await request.post()
+        self.scopes.append(asked.get("scope"))
+        self.proofs.append(request.headers.get("authorization") or str(asked["client_assertion"]))
         return web.json_response({"access_token": "a-token", "token_type": "Bearer", "expires_in": 60})
 
     async def _mcp(self, request: web.Request) -> web.Response:
@@ -99,9 +108,10 @@ class Counter(Gatekeeper):
         return web.json_response({"jsonrpc": "2.0", "id": said["id"], "result": result})
 
 
-async def used(url: str, issuer: str, scope: str | None = None) -> None:
+async def used(url: str, issuer: str, **options: Any) -> None:
     hub = Hub(store=MemoryStore())
-    hub.mcp("far", url=url, issuer=issuer, client_id="office", client_secret=SECRET, scope=scope, allow=["read"])
+    proof = {} if "client_key" in options else {"client_secret": SECRET}
+    hub.mcp("far", url=url, issuer=issuer, client_id="office", allow=["read"], **proof, **options)
 
     @hub.agent("clerk", tools=["far.read"])
     async def clerk(brief: Brief) -> object:
@@ -111,7 +121,8 @@ async def used(url: str, issuer: str, scope: str | None = None) -> None:
     async with hub:
         answer = await hub.ask("clerk", "read", user="u")
     assert not answer.ok, "the server lets nobody in"
-    assert SECRET not in f"{answer}"
+    assert answer.fault is not None
+    assert options.get("client_key", SECRET) not in f"{answer}"
 
 
 async def test_a_hub_shows_its_secret_to_the_issuer_and_the_token_to_the_server() -> None:
@@ -127,7 +138,7 @@ async def test_a_server_names_the_scopes_only_if_the_team_names_none(scope: str 
     gate = Gatekeeper()
     gate.challenge = 'Bearer scope="admin"'
     async with gate.serving():
-        await used(f"{gate.address}/mcp", gate.address, scope)
+        await used(f"{gate.address}/mcp", gate.address, scope=scope)
     assert set(gate.scopes) == {asked}
 
 
@@ -182,6 +193,44 @@ async def test_what_a_server_says_about_itself_is_not_read_without_end() -> None
     assert gate.proofs == []
 
 
+async def test_the_scopes_of_the_team_are_asked_for() -> None:
+    """Proves it for a server that names none, where the SDK alone would ask for none."""
+    gate = Gatekeeper()
+    async with gate.serving():
+        await used(f"{gate.address}/mcp", gate.address, scope="read write")
+    assert set(gate.scopes) == {"read write"}
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm"),
+    [
+        (ec.generate_private_key(ec.SECP256R1()), "ES256"),
+        (ec.generate_private_key(ec.SECP384R1()), "ES384"),
+        (ed25519.Ed25519PrivateKey.generate(), "EdDSA"),
+        (rsa.generate_private_key(65_537, 2_048), "RS256"),
+    ],
+)
+async def test_a_hub_can_sign_a_proof_instead_of_showing_a_secret(
+    key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey, algorithm: str
+) -> None:
+    """Proves that the issuer can check the proof with the public key, and that it is for this issuer."""
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    gate = Gatekeeper()
+    async with gate.serving():
+        await used(f"{gate.address}/mcp", gate.address, client_key=pem)
+    claims = jwt.decode(gate.proofs[0], key.public_key(), [algorithm], audience=gate.address)
+    assert (claims["iss"], claims["sub"]) == ("office", "office")
+    assert pem not in "".join(gate.proofs)
+
+
+@pytest.mark.parametrize("pem", ["no key in PEM", dsa_key()])
+async def test_a_key_that_cannot_sign_is_an_error_that_does_not_show_it(pem: str) -> None:
+    gate = Gatekeeper()
+    async with gate.serving():
+        await used(f"{gate.address}/mcp", gate.address, client_key=pem)
+    assert gate.proofs == []
+
+
 def test_credentials_go_together() -> None:
-    with pytest.raises(RemitError, match="issuer, client_id and client_secret go together"):
+    with pytest.raises(RemitError, match="`issuer` needs `client_id`, too"):
         Hub(store=MemoryStore()).mcp("far", url="https://x", issuer="https://y", allow=["read"])

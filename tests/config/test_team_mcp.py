@@ -8,9 +8,10 @@ import pytest
 
 from command_line import document
 from remit import RemitError
-from remit.agents.mcp.settings import Address, OauthClient, Program, Unset
-from remit.config.composition import settings_of
+from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin
+from remit.agents.mcp.settings import Address, Program, Unset
 from remit.config.load import load_team
+from remit.config.mcp_servers import settings_of
 from remit.config.peers import authenticator_of
 from remit.config.serving import fetch
 from remit.config.team import team_schema
@@ -58,7 +59,19 @@ def test_agents_that_are_tools_of_hosts_exist_and_are_served(tmp_path: Path, ser
     [
         (
             '[mcp.files]\nurl = "https://x"\nissuer = "https://y"\nclient_id = "z"\nallow = ["read"]',
-            "remit.toml:3 mcp.files.issuer: `issuer` needs `client_secret`, too",
+            'remit.toml:3 mcp.files.issuer: `issuer` needs `client_secret`, too; or `auth = "oauth"` for a login',
+        ),
+        (
+            '[mcp.files]\nurl = "https://x"\nauth = "oauth"\nclient_id = "z"\nallow = ["read"]',
+            "remit.toml:4 mcp.files.client_id: `client_id` needs `issuer`, too",
+        ),
+        (
+            '[mcp.files]\nurl = "http://far.example"\nauth = "oauth"\nallow = ["read"]',
+            "remit.toml:2 mcp.files.url: a server with `auth` needs an https URL",
+        ),
+        (
+            '[mcp.files]\nurl = "https://x"\nauth = "oauth"\ntoken = "$T"\nallow = ["read"]',
+            "remit.toml:4 mcp.files.token: a server has a `token` or `auth`, not both",
         ),
         (
             '[mcp.files]\nallow = ["read"]',
@@ -155,6 +168,19 @@ issuer = "https://login.example"
 client_id = "office"
 client_secret = "$FILES_TOKEN"
 allow = ["read"]
+
+[mcp.mine]
+url = "https://mine.example/mcp"
+auth = "oauth"
+scope = "read"
+allow = ["read"]
+
+[mcp.keyed]
+url = "https://safe.example/mcp"
+issuer = "https://login.example"
+client_id = "office"
+client_key = "$FILES_TOKEN"
+allow = ["read"]
 """
     environ = {"FILES_TOKEN": "the secret"}
     assert problems(folder, text, environ) == []
@@ -173,6 +199,11 @@ allow = ["read"]
     login = OauthClient(issuer="https://login.example", client_id="office", client_secret="the secret")
     assert settings_of(team, "safe", environ).reach == Address(url="https://safe.example/mcp", oauth=login)
     assert "the secret" not in repr(login)
+    mine = settings_of(team, "mine", environ).reach
+    kept = folder / ".remit" / "mcp-logins"
+    assert mine == Address(url="https://mine.example/mcp", oauth=OauthLogin(scope="read", folder=kept))
+    keyed = OauthClient(issuer="https://login.example", client_id="office", client_key="the secret")
+    assert settings_of(team, "keyed", environ).reach == Address(url="https://safe.example/mcp", oauth=keyed)
     assert isinstance(settings_of(team, "safe", {}).reach, Unset)
     assert settings_of(team, "far", {}).reach == Unset(why="the environment variable FILES_TOKEN is not set")
 

@@ -21,31 +21,52 @@ CALLS: dict[str, tuple[str, dict[str, Json]]] = {
     "tools_call": ("add_numbers", {"a": 5, "b": 3}),
     "elicitation-sep1034-client-defaults": ("test_client_elicitation_defaults", {}),
     "sse-retry": ("test_reconnection", {}),
-    "auth/client-credentials-basic": ("test-tool", {}),
 }
+OF_LOGINS: tuple[str, dict[str, Json]] = ("test-tool", {})
+# The document that the suite takes for that of its client.
+DOCUMENT = "https://conformance-test.local/client-metadata.json"
 
 
 async def agrees(_: Question) -> Decision:
     return Decision(agreed=True, by="ada")
 
 
-async def reached(url: str) -> McpOptions:
-    """Return how to reach the server: with credentials if the scenario has them; a team knows the issuer, too."""
-    given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    if "client_secret" not in given:
-        return {"url": url}
+async def follow(address: str) -> None:
+    """Log in as the suite wants it: its authorization server sends everyone on to the hub."""
+    async with ClientSession() as session, session.get(address) as reply:
+        await reply.read()
+
+
+async def issuer_of(url: str) -> str:
+    """Return the authorization server of an MCP server, which a team knows."""
     where = urlsplit(url)
     about = f"{where.scheme}://{where.netloc}/.well-known/oauth-protected-resource{where.path}"
     async with ClientSession() as session, session.get(about) as reply:
         (issuer,) = (await reply.json())["authorization_servers"]
-    return {"url": url, "issuer": issuer, "client_id": given["client_id"], "client_secret": given["client_secret"]}
+        return issuer
+
+
+async def reached(url: str, scenario: str) -> McpOptions:
+    """Return how to reach the server of a scenario."""
+    given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    if not scenario.startswith("auth/"):
+        return {"url": url}
+    if "client_id" not in given:
+        return {"url": url, "auth": "oauth", "browser": follow, "client_metadata_url": DOCUMENT}
+    known: McpOptions = {"url": url, "issuer": await issuer_of(url), "client_id": given["client_id"]}
+    if scenario == "auth/pre-registration":
+        return {**known, "auth": "oauth", "browser": follow, "client_secret": given["client_secret"]}
+    if "private_key_pem" in given:
+        return {**known, "client_key": given["private_key_pem"]}
+    return {**known, "client_secret": given["client_secret"]}
 
 
 async def main(url: str) -> None:
-    call = CALLS.get(os.environ["MCP_CONFORMANCE_SCENARIO"])
+    scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    call = OF_LOGINS if scenario.startswith("auth/") else CALLS.get(scenario)
     tool, arguments = call or ("nothing", {})
     hub = Hub(store=MemoryStore(), approver=agrees)
-    hub.mcp("suite", allow=[tool], **await reached(url))
+    hub.mcp("suite", allow=[tool], **await reached(url, scenario))
 
     @hub.agent("worker", tools=[f"suite.{tool}"])
     async def work(brief: Brief) -> Json:

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
@@ -15,6 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from remit import __version__
+from remit.agents.mcp.logins import LoginFile, usable
+from remit.agents.mcp.oauth_settings import OauthLogin
 from remit.cli.doctor_database_checks import database
 from remit.cli.doctor_store_checks import disk, durability, ok, problem, store, warning
 from remit.cli.places import DEFAULT_STORE, relative_path
@@ -22,6 +26,8 @@ from remit.cli.show.screen import many
 from remit.config.checks import secrets_of, unset
 from remit.config.line_numbers import dotted
 from remit.config.load import load_team
+from remit.config.mcp import oauth_keys
+from remit.config.mcp_servers import logins_folder
 from remit.config.peers import unencrypted, unservable
 from remit.config.team import Team
 from remit.config.team_search import find_team
@@ -78,6 +84,7 @@ def _team(team_file: Path | None, overrides: Sequence[str], loaded: list[Team]) 
     for team in loaded:
         yield from _secrets(team)
         yield from _served(team)
+        yield from _logins(team)
         yield from _peers(team)
         yield from _device(team)
 
@@ -206,6 +213,22 @@ def _secrets(team: Team) -> Iterator[Check]:
 def _served(team: Team) -> Iterator[Check]:
     for wrong in unservable(team):
         yield problem(dotted(wrong.place), wrong.message, "`remit serve` does not start until this is fixed.")
+
+
+def _logins(team: Team) -> Iterator[Check]:
+    """Check that somebody is logged in at each MCP server that wants it."""
+    for name, section in team.mcp.items():
+        oauth = oauth_keys(section).chosen()
+        if not isinstance(oauth, OauthLogin) or section.url is None:
+            continue
+        todo = f"remit mcp login {shlex.quote(name)}"
+        login = usable(LoginFile(logins_folder(team), name).read(), section.url, oauth)
+        if login is None:
+            yield warning(f"mcp.{name}", "nobody is logged in, so its tools cannot be used", todo)
+        elif login.refresh_token is None and login.renew_at is not None and login.renew_at <= time.time():
+            yield warning(f"mcp.{name}", "the login has expired, so its tools cannot be used", todo)
+        else:
+            yield ok(f"mcp.{name}", f"logged in at {login.issuer}")
 
 
 def _peers(team: Team) -> Iterator[Check]:

@@ -1,14 +1,15 @@
-"""`remit mcp`: the team's agents as tools of an MCP host."""
+"""`remit mcp`: the team's agents as tools of an MCP host, and logins at the MCP servers of the team."""
 
 import os
 from pathlib import Path
 
 import click
 
-from remit.cli.options import json_option, team_options
+from remit.cli.command_groups import SubcommandGroup
+from remit.cli.options import json_option, same_team, team_options
 
 
-@click.command()
+@click.group(cls=SubcommandGroup, invoke_without_command=True)
 @click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
 @click.option(
     "--tools", "server", metavar="SERVER", help="Do not serve; list the tools of the MCP server in [mcp.SERVER]."
@@ -22,7 +23,9 @@ from remit.cli.options import json_option, team_options
 @click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub on stderr.")
 @team_options
 @json_option
+@click.pass_context
 def mcp(
+    context: click.Context,
     user: str | None,
     server: str | None,
     accept: tuple[str, ...],
@@ -48,7 +51,11 @@ def mcp(
       remit mcp --user anna
       remit mcp --tools files
       remit mcp --tools files --accept read_text_file
+      remit mcp login crm
     """
+    if context.invoked_subcommand is not None:
+        context.obj = (team_file, overrides)
+        return
     from remit.cli.drive import running
     from remit.cli.drive.mcp import installed, introduce, list_tools, serve_host, stdin_only
     from remit.cli.drive.running import data_only, logging_to
@@ -76,3 +83,60 @@ def mcp(
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
+
+
+@mcp.command()
+@click.argument("server")
+@click.option("--scope", "scopes", metavar="SCOPES", multiple=True, help="Ask for further scopes. Repeatable.")
+@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@team_options
+@click.pass_context
+def login(
+    context: click.Context,
+    server: str,
+    scopes: tuple[str, ...],
+    no_browser: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Log in at an MCP server of the team, in a browser.
+
+    For servers with `auth = "oauth"` in [mcp.SERVER]. The tokens are stored in the folder `mcp-logins` beside the
+    store, for all runs of the team, and are renewed there. The browser must run on this machine: it is sent back to a
+    port of it.
+
+    \b
+    Example:
+      remit mcp login crm
+      remit mcp login crm --scope "files:read files:write"
+    """
+    from remit.cli.drive.mcp import installed
+    from remit.cli.drive.mcp_login import log_in
+    from remit.cli.teams import team_path
+    from remit.config.load import load_team
+
+    installed()
+    team_file, overrides = team_file or context.obj[0], (*context.obj[1], *overrides)
+    team = load_team(team_path(team_file), overrides=overrides, serving=False, code=False)
+    log_in(team, server, scopes, opens=not no_browser, then=same_team(team_file))
+
+
+@mcp.command()
+@click.argument("server")
+@team_options
+@click.pass_context
+def logout(context: click.Context, server: str, team_file: Path | None, overrides: tuple[str, ...]) -> None:
+    """Forget the login at an MCP server of the team.
+
+    The tokens are deleted here. They stay valid until they expire, unless you withdraw them at the server.
+
+    \b
+    Example:
+      remit mcp logout crm
+    """
+    from remit.cli.drive.mcp_login import log_out
+    from remit.cli.teams import team_path
+    from remit.config.load import load_team
+
+    team_file, overrides = team_file or context.obj[0], (*context.obj[1], *overrides)
+    log_out(load_team(team_path(team_file), overrides=overrides, serving=False, code=False), server)

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.agents.mcp.pins import FILE as PINS
-from remit.agents.mcp.settings import Address, OauthClient, Program, Settings, Unset
 from remit.agents.sandbox import Sandbox
 from remit.agents.token_count import token_counter
 from remit.config.checks import key_of, secret_of
 from remit.config.code import agent_at, docstring_of, found, tool_at
 from remit.config.line_numbers import Place, dotted
 from remit.config.load import load_team
+from remit.config.mcp_servers import settings_of
 from remit.config.models import conflicts_model, detector_of, model_agent, orchestrator_model, summarizer_of
-from remit.config.sections.agents import AgentSection, McpSection
+from remit.config.sections.agents import AgentSection
 from remit.config.stores import store_of
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
@@ -39,49 +38,8 @@ from remit.stores.sqlite import SqliteStore
 if TYPE_CHECKING:  # most hubs call no agents on other devices
     from remit.relay.remote_agents import DeviceAccess
 
+
 log = logging.getLogger("remit")
-
-
-def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of a team's server; if a secret is missing, they hold the reason why it cannot start."""
-    section = team.mcp[name]
-    try:
-        reach = _reach(section, team.folder, environ)
-    except ValueError as error:
-        reach = Unset(why=str(error))
-    return Settings(
-        name=name,
-        reach=reach,
-        allow=section.allow,
-        safe_to_repeat=section.safe_to_repeat,
-        sees=section.sees,
-        prefix=section.prefix,
-        time_s=duration_ms(section.time) / 1_000,
-        max_output=section.max_output,
-        pins=team.store_path.with_name(PINS),
-        files=section.files,
-        sampling=section.sampling,
-    )
-
-
-def _reach(section: McpSection, folder: Path, environ: Mapping[str, str]) -> Program | Address:
-    if section.command is None:
-        assert section.url is not None, "one that has neither is refused by the checks"
-        token = None if section.token is None else secret_of(section.token, environ)
-        return Address(url=section.url, token=token, oauth=_oauth(section, environ))
-    env = {
-        variable: secret_of(value, environ) if value.startswith("$") else value
-        for variable, value in section.env.items()
-    }
-    return Program(command=section.command, args=section.args, env=env, folder=str(folder))
-
-
-def _oauth(section: McpSection, environ: Mapping[str, str]) -> OauthClient | None:
-    if section.issuer is None or section.client_id is None or section.client_secret is None:
-        return None
-    secret = secret_of(section.client_secret, environ)
-    return OauthClient(issuer=section.issuer, client_id=section.client_id, client_secret=secret, scope=section.scope)
-
 
 # ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

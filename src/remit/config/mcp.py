@@ -1,18 +1,19 @@
 """MCP in a team file: checks its servers, names their tools, and reads what is offered to hosts."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from remit.agents.mcp.oauth_settings import OauthKeys, is_private
 from remit.agents.mcp.settings import Program, hub_name
+from remit.config.sections.mcp import McpSection
 from remit.config.team import Team, TeamFile
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME
 from remit.server.mcp.offer import McpOffer
 
 _OF_PROGRAMS = ("args", "env")
-_OF_OAUTH = ("issuer", "client_id", "client_secret")
 
 
 def tools_in(said: dict[str, Any]) -> tuple[str, ...]:
@@ -45,7 +46,7 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
             yield WrongPart(
                 (*place, "token"), "`token` is for a server that has a `url`; give a program its secret in `env`"
             )
-        yield from _halves_of_oauth(place, keys)
+        yield from _oauth_misfits(place, section)
         for tool in sorted(section.safe_to_repeat - set(section.allow)):
             yield WrongPart((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so no agent can use it")
         for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
@@ -58,18 +59,34 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
             yield WrongPart(place, f"`{name}` would also be {other}; choose another `prefix`")
 
 
-def _halves_of_oauth(place: tuple[str, ...], keys: Collection[str]) -> Iterator[WrongPart]:
-    """Return keys for OAuth that do not go together."""
-    given = [key for key in (*_OF_OAUTH, "scope") if key in keys]
-    if not given:
+def _oauth_misfits(place: tuple[str, ...], section: McpSection) -> Iterator[WrongPart]:
+    """Return keys for OAuth that do not go together, or not with the server."""
+    keys = oauth_keys(section)
+    for key, why in keys.misfits():
+        yield WrongPart((*place, key), why)
+    given = next((key for key in keys.__struct_fields__ if getattr(keys, key) is not None), None)
+    if given is None:
         return
-    for key in _OF_OAUTH:
-        if key not in keys:
-            yield WrongPart((*place, given[0]), f"`{given[0]}` needs `{key}`, too")
-    if "command" in keys:
-        yield WrongPart((*place, given[0]), f"`{given[0]}` is for a server that has a `url`")
-    if "token" in keys:
-        yield WrongPart((*place, "token"), "a server has a `token` or an `issuer` that gives tokens, not both")
+    if section.command is not None:
+        yield WrongPart((*place, given), f"`{given}` is for a server that has a `url`")
+    if section.token is not None:
+        yield WrongPart((*place, "token"), f"a server has a `token` or `{given}`, not both")
+    if section.auth is not None and section.url is not None and not is_private(section.url):
+        yield WrongPart((*place, "url"), "a server with `auth` needs an https URL")
+
+
+def oauth_keys(section: McpSection) -> OauthKeys:
+    """Return what a section says of OAuth, with the names of variables in the place of secrets."""
+    return OauthKeys(
+        auth=section.auth,
+        issuer=section.issuer,
+        client_id=section.client_id,
+        client_secret=section.client_secret,
+        client_key=section.client_key,
+        client_metadata_url=section.client_metadata_url,
+        scope=section.scope,
+        redirect_port=section.redirect_port,
+    )
 
 
 def unstartable(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
@@ -92,6 +109,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[tuple[str, ...], str]]:
             yield ("mcp", name, "token"), section.token
         if section.client_secret is not None:
             yield ("mcp", name, "client_secret"), section.client_secret
+        if section.client_key is not None:
+            yield ("mcp", name, "client_key"), section.client_key
         for variable, value in section.env.items():
             if value.startswith("$"):
                 yield ("mcp", name, "env", variable), value

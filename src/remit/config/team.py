@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from remit.config.sections.agents import AgentSection, CapabilitySection, McpSection, ToolSection
+from remit.config.sections.agents import AgentSection, CapabilitySection, ToolSection
 from remit.config.sections.bus import BusSection
 from remit.config.sections.guard import GuardSection
 from remit.config.sections.hub import (
@@ -25,6 +25,7 @@ from remit.config.sections.hub import (
     StoreSection,
     TelemetrySection,
 )
+from remit.config.sections.mcp import McpSection
 from remit.config.sections.orchestration import OrchestratorSection, StepSection, WorkflowSection
 from remit.config.sections.peers import A2aSection, ClientSection, IdentitySection, PeerSection, ServeSection
 from remit.config.sections.relay import ProfileSection, RelaySection, SharedSection

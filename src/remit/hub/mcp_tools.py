@@ -2,7 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from msgspec.structs import replace
 
 from remit.hub.cards import listed, refuse_unknown, seen_by_server
 from remit.protocol.card import AgentCard
@@ -13,8 +15,9 @@ from remit.runtime.ports import Agent
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no MCP servers
+    from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin
     from remit.agents.mcp.server import McpServer
-    from remit.agents.mcp.settings import OauthClient, Settings
+    from remit.agents.mcp.settings import Settings
 
 
 class McpOptions(TypedDict, total=False):
@@ -28,14 +31,26 @@ class McpOptions(TypedDict, total=False):
     """The folder that it is started in."""
     token: str | None
     """The token for its address."""
+    auth: Literal["oauth"] | None
+    """`"oauth"`: tokens for its address come from the login of a person; needs `logins` or `browser`."""
     issuer: str | None
     """The authorization server (OAuth) that gives tokens for its address, instead of a token."""
     client_id: str | None
     """The id of this hub at the issuer."""
     client_secret: str | None
     """The secret of that id; no other authorization server is sent it."""
+    client_key: str | None
+    """A private key (PEM) in the place of that secret."""
+    client_metadata_url: str | None
+    """Where an issuer can read what this hub is; with `auth`, in the place of a `client_id`."""
     scope: str | None
     """The scopes to ask the issuer for; None: those that the server names."""
+    redirect_port: int | None
+    """The port of this machine to which the browser is sent after a login; None: any."""
+    logins: Path | str | None
+    """The folder of the logins; `.remit/mcp-logins` for those of `remit mcp login`."""
+    browser: Callable[[str], Awaitable[object]] | None
+    """Opens the address of a login during a run; None: a run that needs a login fails."""
     safe_to_repeat: Collection[str]
     """Tools that may be used again after a restart."""
     sees: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]]
@@ -123,12 +138,28 @@ def mcp_settings(
     )
 
 
-def _oauth(name: str, options: McpOptions) -> "OauthClient | None":
-    from remit.agents.mcp.settings import OauthClient
+def _oauth(name: str, options: McpOptions) -> "OauthClient | OauthLogin | None":
+    from remit.agents.mcp.oauth_settings import OauthKeys, OauthLogin
 
-    issuer, id, secret = (options.get(key) for key in ("issuer", "client_id", "client_secret"))
-    if issuer is None and id is None and secret is None:
-        return None
-    if issuer is None or id is None or secret is None:
-        raise team_invalid(f"MCP server `{name}`: issuer, client_id and client_secret go together")
-    return OauthClient(issuer=issuer, client_id=id, client_secret=secret, scope=options.get("scope"))
+    get = options.get
+    logins, browser = get("logins"), get("browser")
+    keys = OauthKeys(
+        auth=get("auth"),
+        issuer=get("issuer"),
+        client_id=get("client_id"),
+        client_secret=get("client_secret"),
+        client_key=get("client_key"),
+        client_metadata_url=get("client_metadata_url"),
+        scope=get("scope"),
+        redirect_port=get("redirect_port"),
+    )
+    for _, why in keys.misfits():
+        raise team_invalid(f"MCP server `{name}`: {why}")
+    found = keys.chosen()
+    if not isinstance(found, OauthLogin):
+        if logins is not None or browser is not None:
+            raise team_invalid(f'MCP server `{name}`: logins and browser need auth="oauth"')
+        return found
+    if logins is None and browser is None:
+        raise team_invalid(f"MCP server `{name}`: auth needs `logins`, the folder of the logins, or `browser`")
+    return replace(found, folder=None if logins is None else Path(logins), browser=browser)

@@ -2,34 +2,32 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
 
-import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext, IncomingMessage
-from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from remit import __version__
-from remit.agents.mcp.oauth import provider_of
-from remit.agents.mcp.pipes import MAX_LINE, UNREADABLE, Pipes
+from remit.agents.mcp.bounded_http import http_streams
+from remit.agents.mcp.oauth import OauthTokens
+from remit.agents.mcp.pipes import UNREADABLE, Pipes
 from remit.agents.mcp.reading import MAX_WORDS, visible_text
 from remit.agents.mcp.running_call import RunningCall
 from remit.agents.mcp.server_requests import DECLINED, complete_text, fill_form
 from remit.agents.mcp.settings import Address, Offered, Program, Settings
 from remit.protocol.envelope import Json
-from remit.protocol.errors import RemitError
+from remit.protocol.errors import Fault, RemitError
 
 # Otherwise the SDK's log messages, which may quote the server, go to stderr.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
-CONNECT_S = 10.0
 MAX_PAGES = 20
 # A process that has closed its pipes is exiting, or will be stopped.
 NOTICE_S = 0.5
@@ -46,6 +44,14 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 
 class McpConnectionLost(Exception):
     """The connection was lost or could not be opened; the text says how."""
+
+
+class McpUnauthorized(McpConnectionLost):
+    """The server wants a token that this hub does not have."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 class McpTimeout(Exception):
@@ -71,6 +77,8 @@ class McpConnection:
         self._stop = asyncio.Event()
         self._up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pipes = Pipes(settings.reach) if isinstance(settings.reach, Program) else None
+        reach = settings.reach
+        self._oauth = OauthTokens(settings.name, reach) if isinstance(reach, Address) and reach.oauth else None
         self._calls: dict[asyncio.Task[Any], RunningCall] = {}
         self.tools: dict[str, types.Tool] = {}
         """All tools that the server lists, whether or not the team allows them."""
@@ -95,6 +103,8 @@ class McpConnection:
         if self._client is None:
             self.ended.cancel()
         await asyncio.wait({self.ended})
+        if self._oauth is not None:
+            await self._oauth.close()
 
     async def _run(self) -> None:
         info = types.Implementation(name="remit", version=__version__)
@@ -117,7 +127,7 @@ class McpConnection:
         finally:
             self._client = None
             if not self._up.done():
-                self._up.set_exception(McpConnectionLost(self._why(error)))
+                self._up.set_exception(self._unauthorized() or McpConnectionLost(self._why(error)))
                 self._up.exception()  # waiting callers get the error; without any it does not matter
 
     async def _over(self, client: Client) -> None:
@@ -142,6 +152,11 @@ class McpConnection:
                         self._changed()
         await asyncio.Event().wait()
 
+    def _unauthorized(self) -> McpUnauthorized | None:
+        """Return why this hub has no token that the server accepts, if that was the last problem."""
+        problem = None if self._oauth is None else self._oauth.problem
+        return None if problem is None else McpUnauthorized(problem)
+
     def _why(self, error: BaseException | None) -> str:
         if self._pipes is not None and self._pipes.how_it_ended is not None:
             return f"its process ended ({self._pipes.how_it_ended})"
@@ -163,7 +178,7 @@ class McpConnection:
         assert isinstance(self._settings.reach, Address)
         # While a person is asked, a server says nothing for hours.
         time_s = None if self._offered.elicitation else self._settings.time_s
-        return http_streams(self._settings.reach, time_s)
+        return http_streams(self._settings.reach, time_s, self._oauth)
 
     # ── the list of tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -174,7 +189,7 @@ class McpConnection:
         try:
             await self._list(self._client)
         except (MCPError, ValidationError) as error:
-            raise McpConnectionLost(type(error).__name__) from error
+            raise self._unauthorized() or McpConnectionLost(type(error).__name__) from error
 
     async def _list(self, client: Client) -> None:
         found: dict[str, types.Tool] = {}
@@ -222,7 +237,7 @@ class McpConnection:
                 raise await self._broken() from error
             if error.code in (UNREADABLE, types.PARSE_ERROR):
                 raise McpBadReply(f"it cannot be read ({error.message[:100]})") from error
-            raise McpRefusal(error.message) from error
+            raise self._unauthorized() or McpRefusal(error.message) from error
         except ValidationError as error:
             raise McpBadReply("it is not of the form that the protocol asks for") from error
         except (OSError, RuntimeError, ValueError) as error:
@@ -339,69 +354,3 @@ def _innermost(error: BaseException | None) -> BaseException | None:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
-
-
-# ── over HTTP ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@asynccontextmanager
-async def http_streams(address: Address, time_s: float | None) -> AsyncGenerator[Any]:
-    """Yield the streams to a server at an address, for the SDK's client; *time_s* is the longest silence."""
-    headers = {"accept-encoding": "identity"}
-    if address.token is not None:
-        headers["authorization"] = f"Bearer {address.token}"
-    auth = None if address.oauth is None else provider_of(address.url, address.oauth)
-    timeout = httpx2.Timeout(CONNECT_S, read=None if time_s is None else time_s + CONNECT_S)
-    known = () if address.oauth is None else (address.url, address.oauth.issuer)
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport(known), auth=auth) as client,
-        streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_LINE) as streams,
-    ):
-        yield streams
-
-
-class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """An HTTP transport that limits the size of responses, and looks nothing up but at the *known* addresses."""
-
-    def __init__(self, known: Collection[str]) -> None:
-        super().__init__()
-        self._known = {_origin(httpx2.URL(each)) for each in known}
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if self._known and request.method == "GET" and _origin(request.url) not in self._known:
-            # A server may say that its description or its issuer is anywhere, also in a private network.
-            return httpx2.Response(404, request=request)
-        response = await super().handle_async_request(request)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            # A few bytes may unpack to gigabytes, and compression was not requested.
-            await response.aclose()
-            raise httpx2.RemoteProtocolError("the server compressed its answer, though it was not asked to")
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if not is_stream or "text/event-stream" not in request.headers.get("accept", ""):
-            stream = response.stream
-            assert isinstance(stream, httpx2.AsyncByteStream)
-            response.stream = _BoundedBody(stream)
-        return response
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
-    """A response body that raises an error beyond `MAX_LINE` bytes; the SDK limits events one by one."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > MAX_LINE:
-                # The SDK turns this error into one of the single call; any other would end the connection.
-                raise httpx2.StreamError(f"it has more than {MAX_LINE} bytes")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()

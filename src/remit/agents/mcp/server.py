@@ -114,7 +114,7 @@ class McpServer:
         try:
             # It takes a second, during which others continue.
             await asyncio.to_thread(import_module, "remit.agents.mcp.connection")
-            from remit.agents.mcp.connection import McpConnection, McpConnectionLost
+            from remit.agents.mcp.connection import McpConnection, McpConnectionLost, McpUnauthorized
         except ImportError as error:
             why = f"MCP server {self.settings.name} needs the extra `mcp`, which is not installed"
             raise RemitError(
@@ -124,6 +124,9 @@ class McpServer:
         try:
             async with asyncio.timeout(START_S):
                 await link.open()
+        except McpUnauthorized as error:  # no failure of the server: it is tried again as soon as somebody logs in
+            self._let_go(link)
+            raise RemitError(error.fault) from error
         except BaseException as error:
             self._failed()
             self._let_go(link)
@@ -205,11 +208,13 @@ class McpServer:
         self._stale = True
 
     async def _relist(self, link: "McpConnection") -> None:
-        from remit.agents.mcp.connection import McpConnectionLost
+        from remit.agents.mcp.connection import McpConnectionLost, McpUnauthorized
 
         try:
             async with asyncio.timeout(START_S):
                 await link.relist()
+        except McpUnauthorized as error:
+            raise RemitError(error.fault) from error
         except (McpConnectionLost, TimeoutError) as error:
             self._lost(link)
             raise self._unreachable(f"it does not say what it has ({error or 'too slow'})") from error
@@ -249,12 +254,20 @@ class McpServer:
         return RemitError(fault(Code.TOOL_NOT_ALLOWED, why, suggestion=how))
 
     async def _called(self, link: "McpConnection", name: str, arguments: dict[str, Json]) -> Json:
-        from remit.agents.mcp.connection import McpBadReply, McpConnectionLost, McpRefusal, McpTimeout
+        from remit.agents.mcp.connection import (
+            McpBadReply,
+            McpConnectionLost,
+            McpRefusal,
+            McpTimeout,
+            McpUnauthorized,
+        )
         from remit.agents.mcp.reading import MAX_WORDS, value_of, visible_text
 
         settings = self.settings
         try:
             result = await link.call(self.names[name], arguments, settings.time_s)
+        except McpUnauthorized as error:  # the server refused before it did anything
+            raise RemitError(error.fault) from error
         except McpConnectionLost as error:
             self._lost(link)
             raise self._interrupted(name, f"{name} was interrupted: {error}") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin, is_private
 from remit.protocol.card import Sees
 from remit.protocol.remit import Names
 from remit.runtime.registry import NAME, team_invalid
@@ -39,25 +40,12 @@ class Program(Struct, frozen=True, kw_only=True):
         return shutil.which(self.command, path=self.env.get("PATH")) is not None
 
 
-class OauthClient(Struct, frozen=True, kw_only=True):
-    """The credentials by which this hub gets tokens from an authorization server."""
-
-    issuer: str
-    """The only authorization server that is sent the secret, whatever the MCP server says."""
-    client_id: str
-    client_secret: str
-    scope: str | None = None
-
-    def __repr__(self) -> str:
-        return f"OauthClient({self.issuer!r}, {self.client_id!r})"
-
-
 class Address(Struct, frozen=True, kw_only=True):
     """A remote server, over HTTP."""
 
     url: str
     token: str | None = None
-    oauth: OauthClient | None = None
+    oauth: OauthClient | OauthLogin | None = None
 
     def __repr__(self) -> str:
         return f"Address({self.url!r})"
@@ -142,7 +130,7 @@ def server_reach(
     folder: Path | str | None,
     url: str | None,
     token: str | None,
-    oauth: OauthClient | None = None,
+    oauth: OauthClient | OauthLogin | None = None,
 ) -> Program | Address:
     """Return how to reach a server, or raise a `RemitError` unless exactly one way is given."""
     if (command is None) == (url is None):
@@ -153,6 +141,8 @@ def server_reach(
             raise team_invalid(f"MCP server `{name}`: args, env and folder are for one that has a `command`")
         if token is not None and oauth is not None:
             raise team_invalid(f"MCP server `{name}` has a token or credentials for OAuth, not both")
+        if isinstance(oauth, OauthLogin) and not is_private(url):
+            raise team_invalid(f"MCP server `{name}`: auth needs an https URL")
         return Address(url=url, token=token, oauth=oauth)
     if token is not None or oauth is not None:
         raise team_invalid(

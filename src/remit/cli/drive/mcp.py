@@ -19,8 +19,9 @@ from remit.agents.mcp.settings import Settings, Unset
 from remit.cli.drive import running
 from remit.cli.drive.running import Data, interrupts
 from remit.cli.show.screen import print_json, print_table
-from remit.config.composition import hub_of, settings_of
+from remit.config.composition import hub_of
 from remit.config.mcp import mcp_offer
+from remit.config.mcp_servers import settings_of
 from remit.config.peers import ANYONE
 from remit.config.team import Team
 from remit.documents.team import McpTool, McpTools
@@ -84,12 +85,17 @@ async def serve_host(team: Team, user: str, stdin: int, data: Data) -> None:
             await serving
 
 
-def list_tools(team: Team, server: str, accept: Sequence[str], *, as_json: bool) -> None:
-    """Print the tools of an MCP server, each with its name in the hub if the team allows it; agree to changed ones."""
+def known_server(team: Team, server: str) -> str:
+    """Return the name of a server if the team has it, or raise a `RemitError`."""
     if server not in team.mcp:
         near = did_you_mean(server, team.mcp) or f"; known servers: {', '.join(team.mcp) or 'none'}"
         raise RemitError(fault(Code.TEAM_INVALID, f"no such MCP server `{server}`{near}"))
-    settings = settings_of(team, server)
+    return server
+
+
+def list_tools(team: Team, server: str, accept: Sequence[str], *, as_json: bool) -> None:
+    """Print the tools of an MCP server, each with its name in the hub if the team allows it; agree to changed ones."""
+    settings = settings_of(team, known_server(team, server))
     if isinstance(settings.reach, Unset):
         raise RemitError(fault(Code.TEAM_INVALID, f"MCP server {server} cannot be started: {settings.reach.why}"))
     (found, now), _ = running.run(_tools_of(settings))
@@ -125,13 +131,15 @@ def _say_doubts(server: str, tool: McpTool) -> None:
 
 
 async def _tools_of(settings: Settings) -> tuple[McpTools, dict[str, Pin]]:
-    from remit.agents.mcp.connection import McpConnection, McpConnectionLost
+    from remit.agents.mcp.connection import McpConnection, McpConnectionLost, McpUnauthorized
     from remit.agents.mcp.server import START_S
 
     link = McpConnection(settings, lambda: None)
     try:
         async with asyncio.timeout(START_S):
             await link.open()
+    except McpUnauthorized as error:
+        raise RemitError(error.fault) from error
     except (McpConnectionLost, TimeoutError) as error:
         for line in link.last_lines:
             click.echo(one_line(line), err=True)

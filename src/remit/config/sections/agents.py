@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S
 from remit.agents.toolbox import TOOL_ROUNDS, Arguments
 from remit.config.values import (
     AgentName,
@@ -21,9 +20,7 @@ from remit.config.values import (
     Secret,
     Section,
     Url,
-    Variable,
     VariableName,
-    duration,
     optional_ms,
 )
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Confirmation, Rate
@@ -354,77 +351,6 @@ class ToolSection(Section, frozen=True, kw_only=True):
             '`{ email = ["EMAIL"] }`. Its agents get placeholders, also in its results.'
         ),
     ] = frozenset()
-
-
-class McpSection(Section, frozen=True, kw_only=True):
-    """An MCP server, by `command` or `url`, with tools for agents, as `NAME.TOOL`; see `remit docs mcp-servers`."""
-
-    command: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(
-            description="The program that starts the server, looked up as in a shell and run in the team file's folder."
-        ),
-    ] = None
-    args: Annotated[tuple[str, ...], Meta(description="Arguments of the program.")] = ()
-    env: Annotated[
-        dict[str, Variable],
-        Meta(
-            description="Environment of the program, besides `PATH`, `HOME` and the like: plain texts, or "
-            '`"$NAME"` for the value of that variable here.'
-        ),
-    ] = {}
-    url: Annotated[
-        Url | None, Meta(description="The URL of a server that runs elsewhere and speaks streamable HTTP.")
-    ] = None
-    token: Annotated[
-        Secret | None, Meta(description="The token that authenticates this hub to a server with a `url`.")
-    ] = None
-    issuer: Annotated[
-        Url | None,
-        Meta(description="The authorization server (OAuth) that gives this hub tokens for a server with a `url`."),
-    ] = None
-    client_id: Annotated[
-        Annotated[str, Meta(min_length=1)] | None, Meta(description="The id of this hub at the `issuer`.")
-    ] = None
-    client_secret: Annotated[Secret | None, Meta(description="The secret of that id.")] = None
-    scope: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="The scopes to ask for, with spaces between them (default: those that the server names)."),
-    ] = None
-    allow: Annotated[
-        tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...],
-        Meta(min_length=1, description="Tools of the server that agents may be given, by the server's names."),
-    ]
-    safe_to_repeat: Annotated[
-        frozenset[str], Meta(description="Those of the tools that do no harm if they run twice.")
-    ] = frozenset()
-    sees: Annotated[
-        frozenset[Kind] | dict[str, frozenset[Kind] | dict[str, frozenset[Kind]]],
-        Meta(
-            description='Kinds of personal data that its tools are given in clear: `["EMAIL"]`, or by tool `{ '
-            'find = ["EMAIL"] }`, or by tool and parameter `{ find = { email = ["EMAIL"] } }`.'
-        ),
-    ] = frozenset()
-    prefix: Annotated[
-        Annotated[str, Meta(max_length=64)] | None,
-        Meta(
-            description="Prefix of the tools' names, followed by a dot (default: the server's name). If "
-            "empty, there is no prefix."
-        ),
-    ] = None
-    time: Annotated[Duration, Meta(description="Time for one tool call.")] = duration(TIME_S * 1_000)
-    max_output: Annotated[
-        Positive, Meta(description="Maximum characters of a result that an agent is given; the rest is cut off.")
-    ] = MAX_OUTPUT
-    files: Annotated[
-        bool,
-        Meta(
-            description="Whether results are objects with `content` and `files`: pictures, sounds, other data, links."
-        ),
-    ] = False
-    sampling: Annotated[
-        bool, Meta(description="Whether the server may have the model of an agent that uses it write texts.")
-    ] = True
 
 
 def _read(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:
