@@ -59,6 +59,10 @@ class LoginServer:
             yield
 
     async def _metadata(self, _: web.Request) -> web.Response:
+        return web.json_response(self.about())
+
+    def about(self) -> dict[str, object]:
+        """Return what it says of itself."""
         about: dict[str, object] = {
             "issuer": self.address,
             "authorization_endpoint": f"{self.address}/authorize",
@@ -68,7 +72,7 @@ class LoginServer:
         }
         if self.pkce is not None:
             about["code_challenge_methods_supported"] = self.pkce
-        return web.json_response(about)
+        return about
 
     async def _register(self, request: web.Request) -> web.Response:
         self.registered += 1
@@ -136,8 +140,10 @@ class LoginServer:
 class GuardedMcp:
     """An MCP server with one tool, `read`, for those who bring a token of its authorization server."""
 
-    def __init__(self, logins: LoginServer) -> None:
+    def __init__(self, logins: LoginServer, legacy_issuer: str | None = None) -> None:
         self.logins = logins
+        self.legacy_issuer = legacy_issuer
+        """The issuer that a server of 2025-03-26 names, with its own address as SELF."""
         self.address = ""
         self.tokens: list[str] = []
         """The `Authorization` headers of all requests."""
@@ -151,7 +157,9 @@ class GuardedMcp:
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
         app = web.Application()
-        app.router.add_get("/.well-known/oauth-protected-resource/mcp", self._resource)
+        if self.legacy_issuer is None:
+            app.router.add_get("/.well-known/oauth-protected-resource/mcp", self._resource)
+        app.router.add_get("/.well-known/oauth-authorization-server", self._legacy)
         app.router.add_post("/mcp", self._post)
         async with TestServer(app) as server:
             self.address = str(server.make_url("")).rstrip("/")
@@ -167,6 +175,12 @@ class GuardedMcp:
 
     async def _resource(self, _: web.Request) -> web.Response:
         return web.json_response({"resource": self.url, "authorization_servers": [self.logins.address]})
+
+    async def _legacy(self, _: web.Request) -> web.Response:
+        if self.legacy_issuer is None:
+            raise web.HTTPNotFound
+        issuer = self.legacy_issuer.replace("SELF", self.address)
+        return web.json_response({**self.logins.about(), "issuer": issuer})
 
     async def _post(self, request: web.Request) -> web.Response:
         proof = request.headers.get("authorization", "")
@@ -203,9 +217,9 @@ class GuardedMcp:
 
 
 @asynccontextmanager
-async def guarded() -> AsyncGenerator[GuardedMcp]:
+async def guarded(legacy_issuer: str | None = None) -> AsyncGenerator[GuardedMcp]:
     """Serve an MCP server and its authorization server."""
     logins = LoginServer()
-    server = GuardedMcp(logins)
+    server = GuardedMcp(logins, legacy_issuer)
     async with logins.serving(), server.serving():
         yield server

@@ -254,6 +254,33 @@ async def test_what_an_issuer_says_is_neither_logged_nor_told(
         assert secret not in caplog.text + repr(answer)
 
 
+async def test_tokens_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Proves it for a login, a renewal and their use, with all that any library logs."""
+    caplog.set_level(logging.DEBUG)
+    async with guarded() as server:
+        await read(server.url, logins=tmp_path, browser=browser)
+        first = kept(tmp_path)
+        server.logins.expire()
+        assert (await read(server.url, logins=tmp_path)).ok
+    assert "/token" in caplog.text, "what libraries log is there"
+    for login in (first, kept(tmp_path)):
+        assert login["access_token"] not in caplog.text
+        assert login["refresh_token"] not in caplog.text
+
+
+@pytest.mark.parametrize(("issuer", "is_own"), [("SELF", True), ("SELF/oauth", True), ("https://bank.example", False)])
+async def test_an_old_server_names_an_issuer_of_its_own_origin(tmp_path: Path, issuer: str, is_own: bool) -> None:
+    """Proves that a server without resource metadata (2025-03-26) cannot pass for the issuer of somebody else."""
+    async with guarded(issuer) as server:
+        answer = await read(server.url, logins=tmp_path, browser=browser)
+        assert answer.ok == is_own
+        if is_own:
+            assert kept(tmp_path)["issuer"] == server.address
+            server.logins.expire()
+            assert (await read(server.url, logins=tmp_path)).ok
+    assert bool(server.logins.asked) == is_own
+
+
 async def test_a_declined_login_is_an_error(tmp_path: Path) -> None:
     async with guarded() as server:
         server.logins.declines = True

@@ -31,6 +31,7 @@ class Gatekeeper:
     def __init__(self) -> None:
         self.proofs: list[str] = []
         self.scopes: list[object] = []
+        self.assertions: list[str] = []
         self.tokens: list[str] = []
         self.address = ""
         self.challenge = "Bearer"
@@ -73,6 +74,7 @@ class Gatekeeper:
     async def _token(self, request: web.Request) -> web.Response:
         asked = await request.post()
         self.scopes.append(asked.get("scope"))
+        self.assertions.append(str(asked.get("assertion")))
         self.proofs.append(request.headers.get("authorization") or str(asked["client_assertion"]))
         return web.json_response({"access_token": "a-token", "token_type": "Bearer", "expires_in": 60})
 
@@ -221,6 +223,31 @@ async def test_a_hub_can_sign_a_proof_instead_of_showing_a_secret(
     claims = jwt.decode(gate.proofs[0], key.public_key(), [algorithm], audience=gate.address)
     assert (claims["iss"], claims["sub"]) == ("office", "office")
     assert pem not in "".join(gate.proofs)
+
+
+async def test_a_grant_of_an_identity_provider_goes_to_the_issuer_alone() -> None:
+    """Proves which issuer and server the grant is got for, and that a server cannot lead it elsewhere."""
+    asked: list[tuple[str, str]] = []
+
+    async def assertion(issuer: str, resource: str) -> str:
+        asked.append((issuer, resource))
+        return "the grant"
+
+    gate, evil = Gatekeeper(), Gatekeeper()
+    async with gate.serving(), evil.serving():
+        await used(f"{evil.address}/mcp", gate.address, assertion=assertion)
+        assert set(asked) == {(gate.address, f"{evil.address}/mcp")}
+    assert set(gate.proofs) == {"Basic " + b64encode(b"office:open%20sesame").decode()}
+    assert set(gate.assertions) == {"the grant"}
+    assert evil.proofs == []
+
+
+def test_an_assertion_needs_a_secret() -> None:
+    async def assertion(issuer: str, resource: str) -> str:
+        return issuer + resource
+
+    with pytest.raises(RemitError, match="assertion goes with issuer, client_id and client_secret"):
+        Hub(store=MemoryStore()).mcp("far", url="https://x", assertion=assertion, allow=["read"])
 
 
 @pytest.mark.parametrize("pem", ["no key in PEM", dsa_key()])

@@ -46,6 +46,22 @@ async def issuer_of(url: str) -> str:
         return issuer
 
 
+async def exchanged(given: dict[str, str], issuer: str, resource: str) -> str:
+    """Return the grant that the identity provider of the scenario gives for the token of a person (RFC 8693)."""
+    kind = "urn:ietf:params:oauth:token-type:"
+    asked = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "client_id": given["idp_client_id"],
+        "subject_token": given["idp_id_token"],
+        "subject_token_type": f"{kind}id_token",
+        "requested_token_type": f"{kind}id-jag",
+        "audience": issuer,
+        "resource": resource,
+    }
+    async with ClientSession() as session, session.post(given["idp_token_endpoint"], data=asked) as reply:
+        return (await reply.json())["access_token"]
+
+
 async def reached(url: str, scenario: str) -> McpOptions:
     """Return how to reach the server of a scenario."""
     given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
@@ -58,7 +74,13 @@ async def reached(url: str, scenario: str) -> McpOptions:
         return {**known, "auth": "oauth", "browser": follow, "client_secret": given["client_secret"]}
     if "private_key_pem" in given:
         return {**known, "client_key": given["private_key_pem"]}
-    return {**known, "client_secret": given["client_secret"]}
+    if "idp_id_token" not in given:
+        return {**known, "client_secret": given["client_secret"]}
+
+    async def assertion(issuer: str, resource: str) -> str:
+        return await exchanged(given, issuer, resource)
+
+    return {**known, "client_secret": given["client_secret"], "assertion": assertion}
 
 
 async def main(url: str) -> None:

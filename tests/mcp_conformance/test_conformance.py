@@ -71,9 +71,6 @@ async def test_a_hub_is_a_server_as_the_suite_asks_for(node: str, tmp_path: Path
     assert len(passed) == 32, said
 
 
-# Not run: `auth/2025-03-26-oauth-metadata-backcompat`, whose metadata name another issuer (`/oauth`) than the one that
-# they are served for, which the SDK refuses as RFC 8414, section 3.3, says; `auth/cross-app-access-complete-flow`,
-# which exchanges a token of a company's identity provider.
 SCENARIOS = (
     "initialize",
     "tools_call",
@@ -93,12 +90,14 @@ SCENARIOS = (
     "auth/token-endpoint-auth-post",
     "auth/token-endpoint-auth-none",
     "auth/pre-registration",
+    "auth/2025-03-26-oauth-metadata-backcompat",
     "auth/2025-03-26-oauth-endpoint-fallback",
     "auth/resource-mismatch",
     "auth/offline-access-scope",
     "auth/offline-access-not-supported",
     "auth/client-credentials-jwt",
     "auth/client-credentials-basic",
+    "auth/cross-app-access-complete-flow",
 )
 
 

@@ -41,6 +41,8 @@ class McpOptions(TypedDict, total=False):
     """The secret of that id; no other authorization server is sent it."""
     client_key: str | None
     """A private key (PEM) in the place of that secret."""
+    assertion: Callable[[str, str], Awaitable[str]] | None
+    """Gets the grant of a company's identity provider (ID-JAG) for the issuer and this server; besides a secret."""
     client_metadata_url: str | None
     """Where an issuer can read what this hub is; with `auth`, in the place of a `client_id`."""
     scope: str | None
@@ -156,10 +158,13 @@ def _oauth(name: str, options: McpOptions) -> "OauthClient | OauthLogin | None":
     for _, why in keys.misfits():
         raise team_invalid(f"MCP server `{name}`: {why}")
     found = keys.chosen()
+    assertion = get("assertion")
+    if assertion is not None and (isinstance(found, OauthLogin) or found is None or found.client_secret is None):
+        raise team_invalid(f"MCP server `{name}`: assertion goes with issuer, client_id and client_secret")
     if not isinstance(found, OauthLogin):
         if logins is not None or browser is not None:
             raise team_invalid(f'MCP server `{name}`: logins and browser need auth="oauth"')
-        return found
+        return found if found is None else replace(found, assertion=assertion)
     if logins is None and browser is None:
         raise team_invalid(f"MCP server `{name}`: auth needs `logins`, the folder of the logins, or `browser`")
     return replace(found, folder=None if logins is None else Path(logins), browser=browser)

@@ -13,6 +13,7 @@ from mcp.client.auth.utils import (
     extract_field_from_www_auth,
     extract_resource_metadata_from_www_auth,
     extract_scope_from_www_auth,
+    union_scopes,
 )
 from mcp.shared.auth import OAuthToken
 from msgspec.structs import replace
@@ -23,10 +24,12 @@ from remit.agents.mcp.logins import LoginFile, StoredLogin, scopes_of, usable
 from remit.agents.mcp.oauth_flows import (
     FlowStorage,
     LoginProvider,
+    assertion_provider,
     client_of,
     client_provider,
     drive,
     port_before,
+    renewal,
     result_of,
 )
 from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin
@@ -123,11 +126,14 @@ class OauthTokens(httpx2.Auth):
             if further:
                 self._refuse_asked(response, stored)
             match self._oauth:
-                case OauthClient() as client:
+                case OauthClient(assertion=None) as client:
                     storage = FlowStorage(tokens=_tokens(stored) if stored and further else None)
                     provider = client_provider(self._url, client, storage)
                     await drive(provider, request, self._challenge(response), self._name, self._oauth.issuer)
                     new = self._result(provider)
+                    self._logins.write(new)
+                case OauthClient() as client:
+                    new = await self._asserted(client, request, self._challenge(response), stored)
                     self._logins.write(new)
                 case OauthLogin(browser=None):
                     raise self._login_needed(response)
@@ -135,6 +141,23 @@ class OauthTokens(httpx2.Auth):
                     assert browser is not None
                     new = await self._logged_in(request, self._challenge(response), browser)
             return new.access_token
+
+    async def _asserted(
+        self, client: OauthClient, request: httpx2.Request, challenge: httpx2.Response, stored: StoredLogin | None
+    ) -> StoredLogin:
+        further = challenge.status_code == HTTPStatus.FORBIDDEN
+        storage = FlowStorage(tokens=_tokens(stored) if stored and further else None)
+        await drive(assertion_provider(self._url, client, storage), request, challenge, self._name, self._oauth.issuer)
+        assert storage.tokens is not None, "the flow ends with tokens or raises"
+        return StoredLogin(
+            url=self._url,
+            issuer=client.issuer,
+            access_token=storage.tokens.access_token,
+            renew_at=renewal(storage.tokens, self._now()),
+            scope=storage.tokens.scope,
+            asked=union_scopes(client.scope, extract_scope_from_www_auth(challenge)),
+            client={"client_id": client.client_id},
+        )
 
     def _result(self, provider: OAuthClientProvider) -> StoredLogin:
         new = result_of(provider, self._oauth, self._now())

@@ -6,10 +6,11 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import cast
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
+import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -19,6 +20,7 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -100,6 +102,22 @@ def client_provider(url: str, client: OauthClient, storage: FlowStorage) -> OAut
     )
 
 
+def assertion_provider(url: str, client: OauthClient, storage: FlowStorage) -> httpx2.Auth:
+    """Return the flow by which a hub gets a token for the grant of an identity provider."""
+    assert client.assertion is not None
+    assert client.client_secret is not None
+    return IdentityAssertionOAuthProvider(
+        url,
+        storage,
+        client_id=client.client_id,
+        client_secret=client.client_secret,
+        issuer=client.issuer,
+        assertion_provider=client.assertion,
+        scope=client.scope,
+        token_endpoint_auth_method="client_secret_basic",
+    )
+
+
 def signing_algorithm(pem: str) -> str:
     """Return the algorithm (JWA) of a private key, or raise a `RemitError`."""
     try:
@@ -173,6 +191,24 @@ class LoginProvider(OAuthClientProvider):
                 return each
         raise _another_issuer(advertised[0], pinned)
 
+    def accepted(self, response: httpx2.Response) -> httpx2.Response:
+        """Return the metadata of a server of 2025-03-26 as the SDK accepts them.
+
+        Such a server is its own authorization server, and names as issuer any address of its origin, from which the
+        metadata come, too. RFC 8414 wants them to name the one address that they are served for.
+        """
+        origin = _origin(self.context.server_url)
+        legacy = f"{origin}/.well-known/oauth-authorization-server"
+        if self.context.auth_server_url or self._login.issuer or str(response.request.url) != legacy:
+            return response
+        try:
+            about = msgspec.json.decode(response.content, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            return response
+        if _origin(str(about.get("issuer"))) != origin:
+            return response
+        return httpx2.Response(response.status_code, json={**about, "issuer": origin}, request=response.request)
+
     async def _open(self, url: str) -> None:
         context, pinned = self.context, self._login.issuer
         metadata = context.oauth_metadata
@@ -232,21 +268,30 @@ def result_of(provider: OAuthClientProvider, login: OauthClient | OauthLogin, no
     )
     if tokens is None or client is None:
         return None
-    lasts = tokens.expires_in
-    origin = urlsplit(context.server_url)
     kept = {"client_secret"} if login.client_id is not None else set[str]()
     return StoredLogin(
         url=context.server_url,
-        issuer=f"{origin.scheme}://{origin.netloc}" if metadata is None else str(metadata.issuer),
+        issuer=_origin(context.server_url) if metadata is None else str(metadata.issuer),
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token,
-        renew_at=None if lasts is None else now + max(lasts - EARLY_S, lasts / 2),
+        renew_at=renewal(tokens, now),
         scope=tokens.scope,
         asked=context.client_metadata.scope,
         client=client.model_dump(mode="json", exclude_none=True, exclude=kept),
         metadata=None if metadata is None else metadata.model_dump(mode="json", exclude_none=True),
         resource=None if prm is None else prm.model_dump(mode="json", exclude_none=True),
     )
+
+
+def renewal(tokens: OAuthToken, now: float) -> float | None:
+    """Return when a token should be renewed; None if it does not say when it expires."""
+    lasts = tokens.expires_in
+    return None if lasts is None else now + max(lasts - EARLY_S, lasts / 2)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 # ── driving ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,7 +302,7 @@ def _another_issuer(led: str, pinned: str) -> OAuthFlowError:
 
 
 async def drive(
-    provider: OAuthClientProvider,
+    provider: httpx2.Auth,
     request: httpx2.Request,
     challenge: httpx2.Response | None,
     server: str,
@@ -287,7 +332,9 @@ async def drive(
                     raise _unavailable(server, f"{outgoing.url.host} answered {response.status_code}")
                 if outgoing.method == "POST" and response.is_error:
                     refused = _reason(response)
-                outgoing = await flow.asend(response)
+                outgoing = await flow.asend(
+                    provider.accepted(response) if isinstance(provider, LoginProvider) else response
+                )
     except httpx2.HTTPError as error:
         raise _unavailable(server, type(error).__name__) from error
     # The causes are left out below: their texts quote the authorization server, which may repeat secrets.

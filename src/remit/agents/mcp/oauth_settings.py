@@ -17,6 +17,8 @@ class OauthClient(Struct, frozen=True, kw_only=True):
     client_secret: str | None = None
     client_key: str | None = None
     """A private key (PEM) that signs a proof in the place of the secret."""
+    assertion: Callable[[str, str], Awaitable[str]] | None = None
+    """Gets the grant of a company's identity provider (ID-JAG) for the issuer and the MCP server; None: no such one."""
     scope: str | None = None
 
     def __repr__(self) -> str:  # tracebacks must not show secrets
