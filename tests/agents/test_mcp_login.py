@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from aiohttp import ClientSession
+from mcp.client.auth import OAuthFlowError
 
 from commands import popen
 from oauth_servers import LoginServer, browser, guarded
@@ -208,6 +209,32 @@ async def test_an_encrypted_server_cannot_lead_to_an_address_that_is_not(tmp_pat
         provider = LoginProvider("https://far.example/mcp", OauthLogin(), FlowStorage())
         with pytest.raises(RemitError, match="is not encrypted"):
             await drive(provider, httpx2.Request("POST", "https://far.example/mcp"), refusal, "far", None)
+
+
+async def test_nobody_types_a_password_into_a_page_that_is_not_encrypted() -> None:
+    """Proves it for an encrypted server whose issuer has an unencrypted page."""
+    provider = LoginProvider("https://far.example/mcp", OauthLogin(), FlowStorage())
+    handler = provider.context.redirect_handler
+    assert handler is not None
+    with pytest.raises(OAuthFlowError, match=r"the page for the login at .* is not encrypted"):
+        await handler("http://login.example/authorize?state=s")
+
+
+async def test_a_login_without_a_folder_lasts_as_long_as_its_hub() -> None:
+    """Proves that a new connection of the same hub needs no further login."""
+    async with guarded() as server:
+        hub = Hub(store=MemoryStore())
+        hub.mcp("far", url=server.url, auth="oauth", browser=browser, allow=["read"])
+
+        @hub.agent("clerk", tools=["far.read"])
+        async def clerk(brief: Brief) -> object:
+            return await brief.use("far.read")
+
+        assert clerk
+        for _ in range(2):
+            async with asyncio.timeout(PATIENCE_S), hub:
+                assert (await hub.ask("clerk", "read", user="u")).ok
+    assert len(server.logins.asked) == 2
 
 
 @pytest.mark.parametrize("pkce", [None, ["plain"]])

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from remit import __version__
 from remit.agents.mcp.bounded_http import http_streams
+from remit.agents.mcp.logins import LoginFile
 from remit.agents.mcp.oauth import OauthTokens
 from remit.agents.mcp.pipes import UNREADABLE, Pipes
 from remit.agents.mcp.reading import MAX_WORDS, visible_text
@@ -69,7 +70,13 @@ class McpRefusal(Exception):
 class McpConnection:
     """A shared connection that is closed by the task that opened it, as the SDK requires."""
 
-    def __init__(self, settings: Settings, changed: Callable[[], None], offered: Offered | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        changed: Callable[[], None],
+        offered: Offered | None = None,
+        logins: LoginFile | None = None,
+    ) -> None:
         self._settings = settings
         self._changed = changed
         self._offered = offered or Offered()
@@ -78,7 +85,7 @@ class McpConnection:
         self._up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pipes = Pipes(settings.reach) if isinstance(settings.reach, Program) else None
         reach = settings.reach
-        self._oauth = OauthTokens(settings.name, reach) if isinstance(reach, Address) and reach.oauth else None
+        self._oauth = OauthTokens(settings.name, reach, logins) if isinstance(reach, Address) and reach.oauth else None
         self._calls: dict[asyncio.Task[Any], RunningCall] = {}
         self.tools: dict[str, types.Tool] = {}
         """All tools that the server lists, whether or not the team allows them."""

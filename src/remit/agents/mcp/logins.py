@@ -104,17 +104,16 @@ class LoginFile:
             yield
             return
         try:
-            from fcntl import LOCK_EX, LOCK_NB, flock
-        except ImportError:  # without such locks, two processes may both renew, and one has to log in again
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            yield
-            return
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise self._failed(error) from error
         with os.fdopen(handle, "r+b") as file:
+            try:
+                from fcntl import LOCK_EX, LOCK_NB, flock
+            except ImportError:  # without such locks, two processes may both renew, and one has to log in again
+                yield
+                return
             try:
                 async with asyncio.timeout(LOCK_S):
                     while True:

@@ -33,7 +33,7 @@ from remit.agents.mcp.oauth_flows import (
     result_of,
 )
 from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin
-from remit.agents.mcp.settings import Address
+from remit.agents.mcp.settings import Address, login_file
 from remit.protocol.errors import Code, Fault, RemitError, fault
 
 # A token is renewed to the end even if nobody waits for it any more, because the old one no longer works.
@@ -47,14 +47,15 @@ class OauthTokens(httpx2.Auth):
     that renews tokens and the time at which they expire with the process, and ignore the scopes of the team.
     """
 
-    def __init__(self, name: str, address: Address, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, name: str, address: Address, logins: LoginFile | None = None, now: Callable[[], float] = time.time
+    ) -> None:
         assert address.oauth is not None
         self._name = name
         self._url = address.url
         self._origin = httpx2.URL(address.url)
         self._oauth: OauthClient | OauthLogin = address.oauth
-        folder = self._oauth.folder if isinstance(self._oauth, OauthLogin) else None
-        self._logins = LoginFile(folder, name)
+        self._logins = logins or login_file(name, address)
         self._now = now
         self._lock = asyncio.Lock()
         self._renewals: set[asyncio.Task[str | None]] = set()
@@ -249,8 +250,13 @@ class OauthTokens(httpx2.Auth):
             return None
         renewal = asyncio.get_running_loop().create_task(self._renew(self._oauth, stale))
         self._renewals.add(renewal)
-        renewal.add_done_callback(self._renewals.discard)
+        renewal.add_done_callback(self._ended)
         return await asyncio.shield(renewal)
+
+    def _ended(self, renewal: "asyncio.Task[str | None]") -> None:
+        self._renewals.discard(renewal)
+        if not renewal.cancelled():
+            renewal.exception()  # whoever waits gets the error; without anybody it does not matter
 
     async def _renew(self, login: OauthLogin, stale: str | None) -> str | None:
         async with self._lock, self._logins.locked():

@@ -217,6 +217,8 @@ class LoginProvider(OAuthClientProvider):
         # The specification wants this refused; only servers of 2025-03-26 without any metadata may leave it out.
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise OAuthFlowError(f"{metadata.issuer} does not say that it supports PKCE with S256")
+        if context.server_url.startswith("https:") and not url.startswith("https:"):
+            raise OAuthFlowError(f"the page for the login at {urlsplit(url).hostname} is not encrypted")
         self._choose_method(context.client_info)
         assert self._redirect is not None
         assert self._browser is not None

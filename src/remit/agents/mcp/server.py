@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from remit.agents.mcp.pins import Pin, ToolPins, pin_of
-from remit.agents.mcp.settings import Address, Offered, Settings, Unset
+from remit.agents.mcp.settings import Address, Offered, Settings, Unset, login_file
 from remit.agents.restart_pause import RestartPause
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
@@ -57,6 +57,7 @@ class McpServer:
         self.names = settings.names()
         self._cards = {name: self._absent(name, _UNKNOWN) for name in self.names}
         self._pins = ToolPins(settings.pins)
+        self._logins = login_file(settings.name, settings.reach)
         self._held: frozenset[str] = frozenset()
         """The tools that the server has changed, by their names in the hub."""
         self._link: McpConnection | None = None
@@ -120,7 +121,7 @@ class McpServer:
             raise RemitError(
                 fault(Code.TEAM_INVALID, why, suggestion="Install it: pip install 'remit[mcp]'")
             ) from error
-        link = McpConnection(self.settings, self._changed, self._offered())
+        link = McpConnection(self.settings, self._changed, self._offered(), self._logins)
         try:
             async with asyncio.timeout(START_S):
                 await link.open()
