@@ -3,12 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import nats
+import nats.errors
 import pytest
 from msgspec.structs import replace
 from nats.aio.msg import Msg
@@ -443,6 +444,28 @@ async def test_only_hubs_of_the_store_can_say_how_a_run_ended(tmp_path: Path) ->
         await asyncio.wait({asked}, timeout=0.1)
         go.set()
         assert (await asked).unwrap() == "true"
+
+
+async def test_a_cancelled_request_ends_also_if_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client drops a cancellation that comes with the reply; whoever asks in a loop would never end."""
+    connection = Connection(BusSettings(url=shared_server().url), "test")
+    await connection.open()
+
+    async def dropping(*_: object, **__: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with suppress(asyncio.CancelledError):
+            task.cancel()
+            await asyncio.sleep(0)
+        raise nats.errors.NoRespondersError
+
+    monkeypatch.setattr(connection.client, "request", dropping)
+    try:
+        asking = asyncio.create_task(connection.request("nobody", b"", 1.0))
+        await asyncio.wait({asking})
+        assert asking.cancelled()
+    finally:
+        await connection.close()
 
 
 class LateWorkers:

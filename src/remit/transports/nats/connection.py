@@ -266,11 +266,13 @@ class Connection:
             raise nats.errors.ConnectionReconnectingError
         task = asyncio.current_task()
         stopping = 0 if task is None else task.cancelling()
-        reply = await self.client.request(subject, payload, timeout=timeout, old_style=alone)
-        if task is not None and task.cancelling() > stopping:
-            # The client waits by `asyncio.wait_for`, which drops a cancellation that comes together with the reply.
-            raise asyncio.CancelledError
-        return reply
+        try:
+            return await self.client.request(subject, payload, timeout=timeout, old_style=alone)
+        finally:
+            if task is not None and task.cancelling() > stopping:
+                # The client waits by `asyncio.wait_for`, which drops a cancellation that comes together with the reply,
+                # also if the reply says that nobody is there.
+                raise asyncio.CancelledError
 
     async def make(self, what: Awaitable[object]) -> None:
         """Make a stream or a bucket that may be there, also if another hub made it with other settings."""
