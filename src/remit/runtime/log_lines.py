@@ -8,7 +8,7 @@ import logging
 
 from remit.text.terminal import several_lines
 
-LOGGERS = ("remit", "remit.relay", "remit.store")
+LOGGERS = ("remit", "remit.guard", "remit.relay", "remit.store")
 """Every logger that Remit writes to; a filter applies to a logger itself, not to its children."""
 
 NEXT_LINE = "\n  | "
