@@ -86,6 +86,12 @@ def until(happened: Callable[[], bool]) -> None:
     wait_until(happened)
 
 
+def is_asked(folder: Path) -> bool:
+    """Return whether the oracle of a folder has noted that it was asked; its file is there a moment before."""
+    noted = folder / "asked"
+    return noted.exists() and noted.read_text() != ""
+
+
 def test_an_agent_of_another_device_is_run_like_any_other(tmp_path: Path) -> None:
     with relay(tmp_path) as gateway:
         anna, carl = two(tmp_path, gateway.said["address"])
@@ -145,7 +151,7 @@ def test_who_interrupts_a_run_has_it_stopped_on_the_other_device(tmp_path: Path)
                 stderr=subprocess.DEVNULL,
                 env=environment(),
             )
-            until((carl / "asked").exists)
+            until(lambda: is_asked(carl))
             asking.send_signal(signal.SIGINT)
             asking.wait(PATIENCE_S)
             until(lambda: [each["status"] for each in runs(carl)] == ["cancelled"])
@@ -164,7 +170,7 @@ def test_what_is_withdrawn_while_the_other_device_is_away_is_not_taken_up_there(
                 stderr=subprocess.DEVNULL,
                 env=environment(),
             )
-            until((carl / "asked").exists)
+            until(lambda: is_asked(carl))
             first.process.kill()
             first.process.wait()
         asking.send_signal(signal.SIGINT)
@@ -248,7 +254,7 @@ def test_who_passes_a_task_on_may_be_killed_and_come_back(tmp_path: Path) -> Non
                     text=True,
                     env=environment(),
                 )
-                until((carl / "asked").exists)
+                until(lambda: is_asked(carl))
                 first.process.kill()
                 first.process.wait()
             with up("share", "expert", "--json", folder=bob):
