@@ -8,6 +8,8 @@ import pytest
 from msgspec import Meta, Struct
 
 from remit import Brief, Hub, RemitError
+from remit.detectors import detector_pipeline
+from remit.policy.verdict import Finding
 from remit.runtime.ports import Decision, Question
 from waiting import PATIENCE_S
 
@@ -121,6 +123,50 @@ async def test_what_is_withheld_from_those_who_are_shown_the_form_can_be_accepte
         answer = await hub.ask("travel", "book", user="ann")
     assert mail not in str(shown)
     assert answer.result == {"mail": mail, "phone": 1}
+
+
+async def test_what_a_person_fills_in_reaches_an_agent_as_a_request_does(make_hub: MakeHub) -> None:
+    """An agent gets tokens for personal data, unless its team lets it see a kind, and the user gets it back."""
+    mail, seen = "ann@example.com", dict[str, Any]()
+
+    async def person(_: Question) -> Decision:
+        return Decision(agreed=True, by="ann", edits={"input": {"name": mail}})
+
+    hub = make_hub(approver=person)
+
+    async def ask(brief: Brief) -> Any:
+        seen[brief.request.target] = await brief.fill("Whom shall I write to?", Booking)
+        return seen[brief.request.target]["name"]
+
+    hub.add("blind", ask)
+    hub.add("clerk", ask, sees=["EMAIL"])
+    async with hub:
+        assert (await hub.ask("blind", "write", user="ann")).result == mail
+        assert (await hub.ask("clerk", "write", user="ann")).result == mail
+    assert seen["blind"]["name"].startswith("[EMAIL:")
+    assert seen["clerk"]["name"] == mail
+
+
+async def test_what_cannot_be_redacted_is_withheld_from_the_agent(make_hub: MakeHub) -> None:
+    def failing(text: str) -> list[Finding]:
+        if "Zoe" in text:
+            raise ValueError(text)
+        return []
+
+    async def person(_: Question) -> Decision:
+        return Decision(agreed=True, by="ann", edits={"input": {"name": "Zoe"}})
+
+    hub = make_hub(approver=person, redaction=detector_pipeline(extra=[failing]))
+
+    @hub.agent("travel")
+    async def travel(brief: Brief) -> Any:
+        return await brief.fill("Who?", Booking)
+
+    assert travel
+    async with hub:
+        answer = await hub.ask("travel", "book", user="ann")
+    assert answer.fault is not None
+    assert "could not be redacted (ValueError), so it is withheld" in answer.fault.message
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from remit.protocol.forms import default_fields, filled_fields, unshowable
 from remit.protocol.records import Approval, Kind
 from remit.runtime.approvers import EDITABLE, check_edits, check_form
 from remit.runtime.aside import aside
+from remit.runtime.brief_rules import revealed
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.guards import GUARDS
 from remit.runtime.delegation.response import presentable
@@ -211,7 +212,28 @@ class Approvals:
                 raise
             return None
         given = filled_fields(form, edits.get("input", fields))
-        return None if misfits(form, given) else given
+        return None if misfits(form, given) else await self._as_agent_gets(frame, given, form)
+
+    async def _as_agent_gets(self, frame: Frame, given: dict[str, Json], form: Schema) -> dict[str, Json]:
+        """Return what a person filled in as requests reach an agent: with tokens for what it may not see.
+
+        What stands in the form is the agent's own, and stays as it is.
+        """
+        run, redactor = frame.run, self.parts.redactor
+        if run.sealing is None:
+            return given
+        found: dict[str, str | int] = {}
+        mine: dict[str, str | int] = {}
+        try:
+            given = await aside.run(strike, given, run.sealing, found)
+            await aside.run(strike, form, run.sealing, mine)
+        except Exception as error:
+            log.error("a detector failed on %s: %s", frame.path, redactor.worded(error))
+            why = f"what a person filled in could not be redacted ({type(error).__name__}), so it is withheld"
+            raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
+        if found:
+            redactor.keep(run, found, of_user=True)
+        return restore(revealed(frame, given), mine)
 
     async def consult(
         self, parent: Frame, request: Request, ask: Ask, questions: int, form: Schema | None = None, before: int = 0
