@@ -226,6 +226,10 @@ def test_it_serves_the_guard_of_coding_tools_if_the_team_has_one(world: World, t
         second = remit("guard", "serve", folder=tmp_path, **where)
         assert second.returncode == 1
         assert f"the guard already runs, as process {running.process.pid}" in second.stderr
+        stopped = remit("guard", "stop", folder=tmp_path, **where)
+        assert f"the guard is a part of `remit up`, process {running.process.pid}, which would end" in stopped.stderr
+        assert "→ To end both: remit up --stop" in stopped.stderr
+        assert running.process.poll() is None
     assert "The guard does not run" in remit("guard", "status", folder=tmp_path, **where).stdout
 
 

@@ -57,10 +57,13 @@ def hub_for(folder: Path, settings: GuardSettings, show: Show | None = None) -> 
 class GuardApp:
     """The answers to hooks and to `remit guard status`, as an ASGI application."""
 
-    def __init__(self, service: GuardService, user: str, folder: Path, link: Callable[[], Awaitable[str]]) -> None:
+    def __init__(
+        self, service: GuardService, user: str, folder: Path, link: Callable[[], Awaitable[str]], part_of: str
+    ) -> None:
         self._tools = {name: tool.answering(service, user) for name, tool in TOOLS.items()}
         self._service = service
         self._link = link
+        self._part_of = part_of
         self._heard = {name: heard_of(folder, name) for name in TOOLS}
         for path in self._heard.values():
             path.parent.mkdir(exist_ok=True)
@@ -98,7 +101,8 @@ class GuardApp:
     async def _answer(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         if (method, path) == ("GET", "/status"):
             sessions = [{"tool": tool, "session": name} for tool, name in self._service.sessions]
-            return 200, msgspec.json.encode({"hooks": self.seen, "sessions": sessions, "process": os.getpid()})
+            about = {"process": os.getpid(), "part_of": self._part_of}
+            return 200, msgspec.json.encode({"hooks": self.seen, "sessions": sessions, **about})
         if (method, path) == ("POST", "/console"):
             return await self._console()
         tool = path.removeprefix("/hooks/")
@@ -144,9 +148,12 @@ async def _left(receive: Receive) -> None:
 
 @asynccontextmanager
 async def running_guard(
-    folder: Path, settings: Callable[[str], GuardSettings], user: str, show: Show | None = None
+    folder: Path, settings: Callable[[str], GuardSettings], user: str, show: Show | None = None, *, part_of: str = ""
 ) -> AsyncGenerator[Path]:
-    """Answer hooks at the socket of a folder that exists, until the context ends; *show* tells of questions."""
+    """Answer hooks at the socket of a folder that exists, until the context ends.
+
+    *show* tells of questions; *part_of* is the command whose process does other things, too.
+    """
     import uvicorn
 
     started = asyncio.Event()
@@ -170,7 +177,7 @@ async def running_guard(
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
             options["timeout_graceful_shutdown"] = STOP_S
-            app = GuardApp(service, user, folder, console.link)
+            app = GuardApp(service, user, folder, console.link, part_of)
             server = QuietServer(uvicorn.Config(app, uds=str(path), **options))
             serving = asyncio.create_task(server.serve())
             begins = asyncio.create_task(started.wait())

@@ -22,6 +22,8 @@ class GuardStatus(Struct, frozen=True, kw_only=True):
     """The state of a running guard."""
 
     process: int
+    part_of: str = ""
+    """The command of which it is a part; empty: the process is a guard and nothing else."""
     hooks: dict[str, int] = {}
     """How many hooks it has heard, by tool."""
     sessions: tuple[dict[str, str], ...] = ()

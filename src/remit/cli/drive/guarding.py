@@ -64,22 +64,22 @@ class GuardOrder(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def guarding(settings: GuardSettings) -> AsyncGenerator[Path]:
-    """Answer the hooks of this user's tools while the block lasts; yield the socket."""
+async def guarding(settings: GuardSettings, part_of: str = "") -> AsyncGenerator[Path]:
+    """Answer the hooks of this user's tools while the block lasts, as a part of another command; yield the socket."""
     folder = guard_folder()
     with usable(folder):
         (folder / "lock").touch()
-    async with running_guard(folder, lambda _: settings, current_user(), show_question) as socket:
+    async with running_guard(folder, lambda _: settings, current_user(), show_question, part_of=part_of) as socket:
         yield socket
 
 
 @asynccontextmanager
-async def guarding_beside(settings: GuardSettings | None) -> AsyncGenerator[None]:
-    """Run a guard beside what a process does in the first place, if there is to be one and no other runs."""
+async def guarding_beside(settings: GuardSettings | None, command: str) -> AsyncGenerator[None]:
+    """Run a guard beside what a command does in the first place, if there is to be one and no other runs."""
     async with AsyncExitStack() as stack:
         if settings is not None:
             try:
-                socket = await stack.enter_async_context(guarding(settings))
+                socket = await stack.enter_async_context(guarding(settings, command))
                 click.echo(f"The guard of coding tools answers at {socket}.", err=True)
             except RemitError as error:
                 click.echo(f"The guard of coding tools is not served here: {error.fault.message}.", err=True)
@@ -144,6 +144,9 @@ def stop() -> None:
     if not process:
         click.echo("The guard does not run.")
         return
+    if running is not None and running.part_of:
+        why = f"the guard is a part of `{running.part_of}`, process {process}, which would end with it"
+        raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=f"To end both: {running.part_of} --stop"))
     os.kill(process, signal.SIGTERM)
     until = time.monotonic() + STOP_S
     while is_guarded(folder):

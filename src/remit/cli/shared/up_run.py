@@ -29,7 +29,7 @@ async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Da
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
         async with (
             device_here(team, command="up", overrides=overrides, port=port) as here,
-            guarding_beside(None if team.guard is None else team.guard.settings()),
+            guarding_beside(None if team.guard is None else team.guard.settings(), "remit up"),
         ):
             logging = asyncio.create_task(_log_news(here))
             _announce(team, here, data)
