@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin
+from remit.agents.mcp.settings import Address, Program, Unset
 from remit.protocol.errors import Code, RemitError, fault
 
 FOLDER = "mcp-logins"
@@ -148,3 +149,9 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 def scopes_of(text: str | None) -> tuple[str, ...]:
     """Return the scopes in a text, in their order."""
     return tuple(dict.fromkeys(_SCOPE.findall(text or "")))
+
+
+def login_file(name: str, reach: Program | Address | Unset) -> LoginFile:
+    """Return where the tokens for a server are kept: in a folder for those of a person, else in memory."""
+    oauth = reach.oauth if isinstance(reach, Address) else None
+    return LoginFile(oauth.folder if isinstance(oauth, OauthLogin) else None, name)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from remit.agents.mcp.bounded_http import CONNECT_S, BoundedTransport
 from remit.agents.mcp.login_redirect import LoopbackRedirect
-from remit.agents.mcp.logins import LoginFile, StoredLogin, scopes_of, usable
+from remit.agents.mcp.logins import LoginFile, StoredLogin, login_file, scopes_of, usable
 from remit.agents.mcp.oauth_flows import (
     FlowStorage,
     LoginProvider,
@@ -33,7 +33,7 @@ from remit.agents.mcp.oauth_flows import (
     result_of,
 )
 from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin
-from remit.agents.mcp.settings import Address, login_file
+from remit.agents.mcp.settings import Address
 from remit.protocol.errors import Code, Fault, RemitError, fault
 
 # A token is renewed to the end even if nobody waits for it any more, because the old one no longer works.

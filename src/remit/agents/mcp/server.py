@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from remit.agents.mcp.logins import login_file
 from remit.agents.mcp.pins import Pin, ToolPins, pin_of
-from remit.agents.mcp.settings import Address, Offered, Settings, Unset, login_file
+from remit.agents.mcp.settings import Address, Offered, Settings, Unset
 from remit.agents.restart_pause import RestartPause
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from remit.agents.mcp.logins import LoginFile
 from remit.agents.mcp.oauth_settings import OauthClient, OauthLogin, is_private
 from remit.protocol.card import Sees
 from remit.protocol.remit import Names
@@ -121,12 +120,6 @@ def hub_name(prefix: str, tool: str) -> str:
     """Return the name of a server's tool in the hub, without characters that would need quoting."""
     clean = re.sub(r"[^A-Za-z0-9_.-]", "_", tool)
     return f"{prefix}.{clean}" if prefix else clean
-
-
-def login_file(name: str, reach: Program | Address | Unset) -> LoginFile:
-    """Return where the tokens for a server are kept: in a folder for those of a person, else in memory."""
-    oauth = reach.oauth if isinstance(reach, Address) else None
-    return LoginFile(oauth.folder if isinstance(oauth, OauthLogin) else None, name)
 
 
 def server_reach(
