@@ -55,7 +55,9 @@ async def test_several_questions_are_answered_at_once(page: Page, tmp_path: Path
         await signed_in(page, shop.address, "/approvals", shop.token)
         boxes = page.get_by_role("checkbox", name="Select: May the cashier pay?")
         await expect(boxes).to_have_count(3)
+        await expect(page.get_by_role("article")).to_be_visible()  # keys are about the question that is shown
         await page.keyboard.press("x")
+        await expect(page.get_by_text("1 selected")).to_be_visible()
         await page.keyboard.press("j")
         await page.keyboard.press("x")
         await expect(page.get_by_text("2 selected")).to_be_visible()
