@@ -346,10 +346,10 @@ def test_a_start_is_refused_also_if_the_script_is_gone(tmp_path: Path) -> None:
 
 def test_the_hash_of_a_hook_is_that_of_codex() -> None:
     """As Codex 0.169.0 tells them in `hooks/list` of its app server."""
-    hook = {"type": "command", "command": "/root/cdxtest/dump.sh PreToolUse", "timeout": 10}
+    hook = {"type": "command", "command": "/opt/hooks/dump.sh PreToolUse", "timeout": 10}
     found = list(hook_hashes({"hooks": {"PreToolUse": [{"hooks": [hook]}]}}))
-    digest = "sha256:20ca9ec25e9ee25a2984b5e4ba0483670f9728b96459ffdc538c10bc9b2c67fa"
-    assert found == [("/root/cdxtest/dump.sh PreToolUse", "pre_tool_use:0:0", digest)]
+    digest = "sha256:a559f06bcd09b20097b559bd76ee107a23c90c1a75358f3f0664b71498cdc2ef"
+    assert found == [("/opt/hooks/dump.sh PreToolUse", "pre_tool_use:0:0", digest)]
 
 
 def test_the_status_says_that_codex_does_not_trust_a_project(tmp_path: Path) -> None:
