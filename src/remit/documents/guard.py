@@ -39,7 +39,7 @@ class GuardReport(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
     ok: Annotated[bool, Meta(description="Whether it runs, is in all of its files, and nothing keeps it out.")]
     process: Annotated[int | None, Meta(description="The process that answers; null: none does.")]
     unanswering: Annotated[
-        str | None, Meta(description="A process that runs as the guard and does not answer; null: there is none.")
+        str | None, Meta(description="The process of a guard that runs but does not answer; null: there is none.")
     ] = None
     sessions: Annotated[int, Meta(description="Sessions that are open.")]
     tools: Annotated[tuple[GuardedTool, ...], Meta(description="The files that it was put into.")]
