@@ -157,11 +157,25 @@ def test_a_model_is_told_what_was_said_and_its_calls_are_shown(tmp_path: Path) -
     assert last.index("The parser is broken") < last.index("It is fixed.") < last.index("Is it fixed?")
 
 
-def test_a_session_of_another_user_or_agent_is_not_shown(crew: Path) -> None:
-    chat(crew, "hello", "--session", "s-1", "--user", "ana", typed="a secret\n")
-    other = chat(crew, "hello", "--session", "s-1", "--user", "bo", typed="x\n")
+def test_two_users_may_give_their_sessions_the_same_name(crew: Path) -> None:
+    chat(crew, "hello", "--session", "support", "--user", "ana", typed="ana's secret\n")
+    bos = [chat(crew, "hello", "--session", "support", "--user", "bo", typed=f"bo's {turn}\n") for turn in range(2)]
+    assert [(each.returncode, "secret" in each.stdout + each.stderr) for each in bos] == [(0, False)] * 2
+    assert "bo's 0" in bos[1].stderr, "the second time, the conversation goes on"
+    again = chat(crew, "hello", "--session", "support", "--user", "ana", typed="x\n")
+    assert "ana's secret" in again.stderr
+    assert "bo's" not in again.stderr
+    assert remit(crew, "users", "erase", "ana", "--yes").returncode == 0
+    assert "bo's 1" in chat(crew, "hello", "--session", "support", "--user", "bo", typed="x\n").stderr
+
+
+def test_a_session_that_nobody_named_or_with_another_agent_is_not_shown(crew: Path) -> None:
+    run = remit(crew, "run", "hello", "a secret", "--user", "ana", "--json")
+    session = msgspec.json.decode(run.stdout)["session"]
+    other = chat(crew, "hello", "--session", session, "--user", "bo", typed="x\n")
     assert (other.returncode, other.stdout) == (4, "")
-    assert other.stderr.startswith("USER_MISMATCH: session s-1 belongs to a conversation of another user\n→ ")
+    assert other.stderr.startswith(f"USER_MISMATCH: session {session} belongs to a conversation of another user\n→ ")
+    chat(crew, "hello", "--session", "s-1", "--user", "ana", typed="x\n")
     elsewhere = chat(crew, "half", "--session", "s-1", "--user", "ana", "--jsonl", typed="x\n")
     assert msgspec.json.decode(elsewhere.stdout, type=Failure).code == "PERMISSION_DENIED"
     assert "a conversation with hello, not with half" in elsewhere.stderr

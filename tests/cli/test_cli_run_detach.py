@@ -85,7 +85,7 @@ def test_its_log_is_for_its_owner_alone(crew: Path) -> None:
     [
         (["nobody", "x"], 2, "no such agent `nobody`"),
         (["payer", "x", "--set", "approvals.otherwise=deny"], 4, "APPROVAL_DECLINED"),
-        (["worker", "x", "--session", "theirs"], 4, "USER_MISMATCH"),
+        (["worker", "x", "--session", "mine"], 4, "PERMISSION_DENIED"),
         (["worker", "x", "--set", "agents.worker.run=crew_code:nothing"], 3, "TEAM_INVALID"),
         (["worker", "x", "--set", "limits.max_dept=3"], 3, "did you mean"),
     ],
@@ -93,7 +93,7 @@ def test_its_log_is_for_its_owner_alone(crew: Path) -> None:
 def test_what_is_wrong_before_it_is_recorded_is_said_here(
     crew: Path, arguments: list[str], code: int, said: str
 ) -> None:
-    assert remit(crew, "run", "hello", "x", "--session", "theirs", "--user", "ana").returncode == 0
+    assert remit(crew, "run", "hello", "x", "--session", "mine", "--user", "bo").returncode == 0
     done = remit(crew, "run", *arguments, "--detach", "--user", "bo")
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr

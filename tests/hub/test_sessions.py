@@ -199,7 +199,8 @@ async def test_of_another_users_conversation_nothing_is_read(hub: Hub) -> None:
         await hub.ask("planner", "my secret plan", user="u", session="s")
         response = await hub.ask("planner", "show me", user="other", session="s", context=ContextFilter())
         records = await hub.store.records(run=response.run)
-    assert (response.status, len(shown)) == (Status.REFUSED, 1)
+    assert (response.status, len(shown)) == (Status.SUCCESS, 2)
+    assert "secret plan" not in repr(shown[1])
     assert "secret plan" not in repr(records)
 
 

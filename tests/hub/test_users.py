@@ -152,7 +152,7 @@ async def test_a_long_conversation_keeps_its_newest_part(hub: Hub) -> None:
 
 
 async def test_another_users_session_is_refused_as_a_security_violation_and_recorded(hub: Hub) -> None:
-    """X10: named or made by the hub, a root's or a child's, by a user or by an agent."""
+    """X10: a root's or a child's, by a user or by an agent."""
     ran: list[str] = []
     secret: list[str | None] = []
 
@@ -170,10 +170,7 @@ async def test_another_users_session_is_refused_as_a_security_violation_and_reco
         return reply.unwrap()
 
     async with hub:
-        owned = [
-            (await hub.ask("b", "hello", user="alice")).session,
-            (await hub.ask("b", "hello", user="alice", session="diary")).session,
-        ]
+        owned = [(await hub.ask("b", "hello", user="alice")).session]
         await hub.ask("a", "hello", user="alice")
         owned += secret
         ran.clear()
@@ -192,7 +189,34 @@ async def test_another_users_session_is_refused_as_a_security_violation_and_reco
             assert isinstance(alone.body, Refusal)
             assert (alone.body.response, alone.body.request.session) == (replace(direct, summary=""), session)
         assert ran == []
-        assert (await hub.ask("b", "again", user="alice", session="diary")).ok
+
+
+async def test_a_name_that_several_users_give_their_sessions_is_a_session_for_each(hub: Hub) -> None:
+    """X10: asked at once or one after another, directly or by an agent; nobody can take a name from others."""
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> list[str]:
+        return await conversation_of(brief)
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> list[str]:
+        return (await brief.delegate("b", objective=brief.text, session="diary")).unwrap()
+
+    users = [f"u-{number}" for number in range(5)]
+    async with hub:
+        for agent, name, sender in (("b", "support", "user"), ("a", None, "a")):
+            for turn in ("one", "two"):
+                asked = [hub.ask(agent, f"{turn} of {user}", user=user, session=name) for user in users]
+                replies = await asyncio.gather(*asked)
+            for user, reply in zip(users, replies, strict=True):
+                assert reply.result == [f"{sender}: one of {user}", "b: []"], reply.fault
+        (marked,) = {reply.session for reply in [await hub.ask("b", "three", user="u-4", session="support")]}
+        assert marked is not None
+        for session in (marked, f"{marked}@x"):
+            other = await hub.ask("b", "mine", user="mallory", session=session)
+            assert (other.ok, other.result) == (True, [])
+            assert other.session not in (marked, session), "a name in the form of another user's is never given away"
+        assert len((await hub.ask("b", "four", user="u-4", session=marked)).result) == 6
 
 
 async def test_a_refused_stranger_does_not_appear_in_the_conversation(hub: Hub) -> None:

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender, peer_name, receive, trace_of
+from remit.policy.reception import (
+    Grant,
+    Sender,
+    here,
+    is_marked_for_another,
+    of_user,
+    peer_name,
+    receive,
+    trace_of,
+)
 from remit.protocol.envelope import USER, ContextFilter, Message, Request, View
 from remit.protocol.errors import Code, Fault
 from remit.protocol.remit import Priority, Remit
@@ -256,3 +265,13 @@ def test_a_sender_that_has_no_remit_can_say_how_deep_it_is_and_who_stands_above(
 
 def test_sessions_are_kept_apart_for_each_hub_and_not_for_clients() -> None:
     assert (peer_name(HUB), peer_name(CLIENT)) == ("north", None)
+
+
+def test_a_name_that_two_users_choose_has_an_id_for_each() -> None:
+    anna, bob = of_user("support", "anna"), of_user("support", "bob")
+    assert anna != bob
+    assert of_user(anna, "anna") == anna
+    assert of_user("s@north", "anna") == here(of_user("s", "anna"), "north"), "peers' sessions keep their ending"
+    assert is_marked_for_another(anna, "bob")
+    assert not is_marked_for_another(anna, "anna")
+    assert not is_marked_for_another("support", "bob")

@@ -116,8 +116,8 @@ async def test_a_session_that_was_begun_for_one_is_no_session_of_another(tmp_pat
         _, taken = await posted(north, ask | {"user": "bob", "session": "same", "id": "same"})
         _, souths = await posted(other, ask | {"user": "anna", "session": first["session"]})
         _, norths = await posted(north, ask | {"user": "anna", "session": local["session"]})
-    assert named["result"] == souths["result"] == norths["result"] == []
-    assert bobs["fault"]["code"] == taken["fault"]["code"] == Code.USER_MISMATCH
+    assert named["result"] == taken["result"] == souths["result"] == norths["result"] == []
+    assert bobs["fault"]["code"] == Code.USER_MISMATCH
 
 
 async def test_an_id_with_the_ending_that_the_hub_adds_is_the_same_session(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """What a request from elsewhere becomes here: nothing that a peer says widens what it may do."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +17,8 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, meet
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
+
+_MARKED = re.compile(r"~[0-9a-f]{8}(?:@[^@]*)?\Z")
 
 
 def here(session: str, peer: str) -> str:
@@ -34,6 +38,18 @@ def there(session: str, peer: str) -> str:
 def of_agent(session: str, agent: str) -> str:
     """Return the name of an agent's own part of a shared session; applying it twice changes nothing."""
     return f"{session.removesuffix(f'/{agent}')}/{agent}"
+
+
+def of_user(session: str, user: str) -> str:
+    """Return the id of a user's session with a name that another user took first; applying it twice changes nothing."""
+    name, at, peer = session.rpartition("@") if "@" in session else (session, "", "")
+    mark = f"~{blake2b(user.encode(), digest_size=4).hexdigest()}"
+    return f"{name.removesuffix(mark)}{mark}{at}{peer}"
+
+
+def is_marked_for_another(session: str, user: str) -> bool:
+    """Return whether a session id has the form that `of_user` gives it for somebody else."""
+    return _MARKED.search(session) is not None and of_user(session, user) != session
 
 
 def peer_of(request: Request) -> str | None:

@@ -15,7 +15,7 @@ from remit.runtime.aside import aside
 from remit.runtime.brief_rules import MAX_PROGRESS_READ, refuse_if_stopped, revealed
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Frame
-from remit.runtime.sessions import NOTE_LENGTH, resumed
+from remit.runtime.sessions import NOTE_LENGTH, resumed, session_of
 
 
 class ConversationAccess:
@@ -152,7 +152,8 @@ async def _referred(
         )
     session = await _named_here(parts, frame, reference)
     await parts.store.flush()
-    owner = await parts.store.owner(session)
+    named, (session, owner) = session, await session_of(parts.store, session, user)
+    owner = owner or await parts.store.owner(named)
     if owner is None:
         why = f"the conversation `{reference[:100]}` is not stored here"
         raise RemitError(fault(Code.NOT_FOUND, why, suggestion=""))

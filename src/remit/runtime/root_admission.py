@@ -18,6 +18,7 @@ from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.attempt import RequestInspection
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import DuplicateRequest, RegisteredAgent, SessionOwner
+from remit.runtime.sessions import session_of
 from remit.runtime.user_budgets import Allowance
 
 log = logging.getLogger("remit")
@@ -126,7 +127,9 @@ class RootAdmission:
         begins_session = is_new(request)
         owner = None
         if attempt.session and (attempt.may_be_known or not begins_session):
-            owner = await parts.store.owner(attempt.session)
+            attempt.session, owner = await session_of(parts.store, attempt.session, request.remit.user)
+            if attempt.session != request.session:
+                attempt.request = request = replace(request, session=attempt.session)
         attempt.owner = owner
         if begins_session and (owner is None or not attempt.may_be_known):
             attempt.session = attempt.owner = owner = None  # begun by this request, it is like one that nobody chose
@@ -158,11 +161,14 @@ class RootAdmission:
         attempt.looked = await self._admission.look_through(attempt.request, facts, attempt.run, of_user=True)
 
     async def assign_session(self, attempt: RootAttempt, session: str) -> None:
-        """Assign the chosen session to the user and the agent, unless somebody else has it."""
+        """Assign the chosen session to the user and the agent, unless another agent of the user has it."""
         request = attempt.request
         # Also a session that was used before it was assigned: its values are stored from now on.
         attempt.owner = await self._parts.store.session(session, request.remit.user, request.target)
-        attempt.taken = True
+        if attempt.owner.user == request.remit.user:
+            attempt.taken = True
+        else:  # another user took the name a moment ago
+            await self.prepare(attempt)
 
     def reserve(self, attempt: RootAttempt, verdict: Rewrite, now: float) -> Frame:
         """Reserve what the guards allowed before anything is awaited, so that nobody else can take it."""

@@ -8,16 +8,18 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.context import check, fit, newest, notes_for
-from remit.policy.reception import named_by_peer, speaker_of
+from remit.policy.reception import is_marked_for_another, named_by_peer, of_user, speaker_of
 from remit.policy.redaction import strike
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.files import texts_of
+from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports.agents import Clock, TokenCounter, Workspace
+from remit.runtime.ports.archive import Archive, SessionOwner
 from remit.runtime.ports.store import MOST_NOTES, Store
 
 # A sentence or two: longer texts are documents and belong in an answer.
@@ -306,6 +308,27 @@ async def resumed(request: Request, store: Store) -> Request:
         if found.run == name == found.session and found.via == request.via:
             return replace(request, session=name)
     return request
+
+
+async def session_of(store: Archive, name: str, user: str) -> tuple[str, SessionOwner | None]:
+    """Return the session that a name stands for when *user* says it, and its owner if it has begun.
+
+    Users choose names independently: for the second one, `support` stands for a session of their own. An id that the
+    hub made is not a name: used by anybody else, it stays what it is, and the guards refuse it.
+    """
+    own = of_user(name, user)
+    if is_marked_for_another(name, user):
+        return own, await store.owner(own)
+    owner = await store.owner(name)
+    if own == name or len(own) > LONGEST_NAME or (owner is not None and owner.user == user):
+        return name, owner
+    second = await store.owner(own)
+    if owner is None:  # the name may be free again after the first user was erased
+        return (name, None) if second is None else (own, second)
+    for first in await store.records(session=name, limit=1):
+        if isinstance(first.body, Request) and first.body.path == name:
+            return name, owner
+    return own, second
 
 
 def _notes_for(request: Request, caller: Frame | None, run: Run) -> tuple[Note, ...]:

@@ -14,6 +14,7 @@ from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
+from remit.runtime.sessions import session_of
 from remit.server.access import ACCESS, BROWSER, Access, SenderGate, may_see, visible
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.refusals import REFUSALS, SENDER, Refusals
@@ -87,25 +88,25 @@ class Delegations:
         """
         if self.draining:
             raise going_down()
-        await self._check_reference(sent, sender)
         grant = await self.gate.grant(headers, sender, sent)
         request = self.hub.receive(sent, sender, exposed=self.exposed(), grant=grant, unmarked=unmarked)
-        if grant is not None:
-            try:
+        try:
+            await self._check_reference(request, sender)
+            if grant is not None:
                 request = await self.gate.received(request)
-            except BaseException:
-                self.hub.forget(request.run)
-                raise
-            self._granted.add(request.run)
+                self._granted.add(request.run)
+        except BaseException:
+            self.hub.forget(request.run)
+            raise
         self.hub.forward_headers(request.run, headers)
         return request
 
-    async def _check_reference(self, sent: Submission, sender: Sender) -> None:
+    async def _check_reference(self, request: Request, sender: Sender) -> None:
         """Refuse a client's reference to a conversation with an agent that it may not ask: it may not share that."""
-        history = sent.handoff.history if sent.handoff is not None else None
+        history = request.handoff.history if request.handoff is not None else None
         if history is None or sender.targets is None or sender.is_hub:
             return
-        owner = await self.hub.store.owner(history)
+        _, owner = await session_of(self.hub.store, history, request.remit.user)
         if owner is not None and owner.agent not in sender.targets:
             why = f"no conversation `{history[:100]}` that {sender.name} may see"
             raise RemitError(fault(Code.NOT_FOUND, why))

@@ -15,6 +15,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record
 from remit.runtime.ports import Store
 from remit.runtime.redactor import Redactor
+from remit.runtime.sessions import session_of
 
 # As many as anybody would read again; the limits of a model do not matter here.
 _TOKENS = 10_000_000
@@ -39,8 +40,9 @@ class ConversationHistory:
         self._redactor = Redactor(None, key)
 
     async def check(self) -> None:
-        """Raise a `RemitError` if the session belongs to another user or another agent."""
-        owner = await self._store.owner(self._session)
+        """Find the user's session of this name; raise a `RemitError` if it is somebody else's or another agent's."""
+        name = self._session
+        self._session, owner = await session_of(self._store, name, self._user)
         if owner is None or owner == (self._user, self._agent):
             return
         # Another user's conversation reveals not even its agent.
@@ -50,7 +52,7 @@ class ConversationHistory:
         raise RemitError(
             fault(
                 code,
-                f"session {self._session} belongs to a conversation {whose}",
+                f"session {name} belongs to a conversation {whose}",
                 suggestion=f"Leave out --session to start a new one; {other}.",
             )
         )

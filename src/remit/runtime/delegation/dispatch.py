@@ -3,8 +3,10 @@
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from remit.policy.budget import asked_too_often
-from remit.policy.reception import context_cut
+from remit.policy.reception import context_cut, of_user
 from remit.policy.repeats import CallKey, EarlierAnswer, beside_of, is_outdated
 from remit.policy.verdict import ALLOW, Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_call, is_light_request
@@ -28,7 +30,7 @@ from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.delegation.tasks import DelegationTasks
 from remit.runtime.frames import Frame, RoutedCall
 from remit.runtime.ports import RegisteredAgent, Remote
-from remit.runtime.sessions import ViewRequest
+from remit.runtime.sessions import ViewRequest, session_of
 
 log = logging.getLogger("remit")
 
@@ -182,7 +184,12 @@ class Dispatch:
         if call.step is not None and route is None:
             _name_once(parent, call.step)
         if call.session is not None:
-            attempt.owner = await parts.store.owner(call.session)
+            user = parent.request.remit.user
+            session, attempt.owner = await session_of(parts.store, call.session, user)
+            if attempt.owner is None:  # agents of two users that begin it at the same time must not share it
+                session = of_user(session, user)
+            if session != call.session:
+                attempt.call = call = replace(call, session=session)
         target = call.target
         if target is None and call.capability is not None:
             route = route or self.routing.route(parent, call, call.capability, attempt.path, attempt.owner)
