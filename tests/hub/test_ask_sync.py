@@ -1,6 +1,7 @@
 """A hub that is asked without await: from scripts, from notebooks where a loop is running, from other threads."""
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -94,3 +95,33 @@ def test_ctrl_c_cancels_what_was_asked_and_closes_the_hub(tmp_path: Path) -> Non
     (tmp_path / "script.py").write_text(SCRIPT)
     done = run_program([sys.executable, "script.py"], folder=tmp_path, variables=environment())
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+FORKED = """
+import os, sys
+from remit import Hub
+
+hub = Hub()
+hub.add("a", lambda brief: "answered")
+
+with hub:
+    child = os.fork()
+    if child == 0:
+        for use in (lambda: hub.ask_sync("a", user="u"), hub.__enter__):
+            try:
+                use()
+            except RuntimeError as error:
+                print(error, flush=True)
+        sys.exit()
+    os.waitpid(child, 0)
+    print(hub.ask_sync("a", user="u").result)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_says_at_once_that_it_cannot_use_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(FORKED)
+    flags = ["-W", "ignore::DeprecationWarning"]  # newer Pythons warn of any fork beside threads
+    done = run_program([sys.executable, *flags, "script.py"], folder=tmp_path, variables=environment())
+    why = "this process was forked while the hub was open: create and open a hub after the fork\n"
+    assert (done.returncode, done.stdout) == (0, f"{why}{why}answered\n"), done.stderr

@@ -1,6 +1,7 @@
 """Runs a hub in a thread of its own, for programs that do not await."""
 
 import asyncio
+import os
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -30,7 +31,12 @@ class Background:
         self._loop.result()
 
     def close(self) -> None:
-        """Close the hub and return once it is closed, or raise the error of its thread."""
+        """Close the hub and return once it is closed, or raise the error of its thread.
+
+        In a process that was forked from the one that opened the hub there is nothing to close.
+        """
+        if self._hub.process != os.getpid():
+            return
         with suppress(RuntimeError):  # the loop has ended by itself
             self._loop.result().call_soon_threadsafe(self._closing.set)
         self._ended.result()
@@ -56,6 +62,7 @@ def ask(hub: Engine, agent: str, text: str, user: str, options: AskOptions) -> R
     loop = hub.loop
     if loop is None:
         raise RuntimeError("the hub is not open: ask within `with hub:`")
+    hub.refuse_if_forked()
     if loop is _running():
         raise RuntimeError("ask_sync would block the event loop that the hub runs in: use `await hub.ask(...)` here")
     future = asyncio.run_coroutine_threadsafe(hub.ask(agent, text, user=user, **options), loop)

@@ -128,6 +128,8 @@ class Engine:
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the open hub."""
+        self.process = 0
+        """The process that opened the hub; a process forked from it has a copy of the hub, and not its threads."""
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -233,6 +235,7 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         if self._open:
+            self.refuse_if_forked()
             raise RemitError(fault(Code.TEAM_INVALID, "the hub is open already", suggestion=""))
         self._parts.registry.check()
         await self._parts.store.open()
@@ -246,10 +249,15 @@ class Engine:
             await self._shut()
             raise
         self._open = True
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.process = asyncio.get_running_loop(), os.getpid()
         for each in self._companions:
             await each.open()
         return self
+
+    def refuse_if_forked(self) -> None:
+        """Raise a `RuntimeError` in a process that was forked after the hub was opened: nothing here would answer."""
+        if self.process != os.getpid():
+            raise RuntimeError("this process was forked while the hub was open: create and open a hub after the fork")
 
     async def __aexit__(self, *_: object) -> None:
         self._open, self.loop = False, None
