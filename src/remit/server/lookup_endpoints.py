@@ -1,6 +1,7 @@
 """The read endpoints: agents, runs, metrics and readiness."""
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable, Iterator
 
@@ -62,12 +63,13 @@ class LookupEndpoints:
 # A more frequent probe gets the last result: it must not keep the disk busy.
 FRESH_S = 1.0
 
-_COUNTER = "remit/readyz"
-_WINDOW_MS = 60_000
+_PROBE = "remit/readyz"
+# A request with one nested call writes some 80 KB of a SQLite log. A smaller probe finds room where no request does.
+_PROBE_BYTES = 64 * 1024
 
 
 class Readiness:
-    """Probes the store with a tiny durable write. Concurrent probes, and those within a second, share one write."""
+    """Probes the store by writing as much as a request does. Concurrent probes, and those within a second, share it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -85,8 +87,12 @@ class Readiness:
     async def _write(self, wait_s: float) -> bool:
         try:
             async with asyncio.timeout(wait_s):
-                # One row that is overwritten: it passes the writer, behind what is queued, and is durable on return.
-                await self._store.incr(_COUNTER, 1, _WINDOW_MS)
+                # It passes the writer, behind what is queued, and is durable on return. Emptied again, it leaves its
+                # room to the next request. If another process probes at the same time, the store has written for that.
+                revision, _ = await self._store.get(_PROBE) or (0, b"")
+                written = await self._store.cas(_PROBE, revision, os.urandom(_PROBE_BYTES))
+                if written is not None:
+                    await self._store.cas(_PROBE, written, b"")
         except (StoreError, TimeoutError):
             return False
         self._written_at = time.monotonic()
