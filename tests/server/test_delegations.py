@@ -449,6 +449,29 @@ async def test_a_server_says_that_it_is_alive_and_ready_without_being_asked_who(
                 assert (reply.status, await reply.text()) == (200, said)
 
 
+async def test_no_answer_may_be_taken_for_anything_but_its_content_type(hub: Hub) -> None:
+    echo(hub)
+    async with serving(hub) as server, client_of(server) as session:
+        ask = {"target": "echo", "user": "anna"}
+        _, body = await posted(session, ask)
+        asked = [session.post("/v1/delegations", json=ask), session.post("/v1/delegations", json={})]
+        paths = (
+            "/v1/agents",
+            f"/v1/delegations/{body['run']}/events",
+            "/nothing",
+            "/openapi.json",
+            "/healthz",
+            "/metrics",
+        )
+        asked += [session.get(path) for path in (*paths, "/" + "x" * 70_000)]
+        for each in asked:
+            async with each as reply:
+                assert reply.headers.getall("x-content-type-options") == ["nosniff"], (
+                    reply.status,
+                    reply.url.path[:50],
+                )
+
+
 async def test_what_is_not_there_is_said_as_json(hub: Hub) -> None:
     async with serving(hub) as server, client_of(server) as session:
         async with session.get("/v2/nothing") as reply:

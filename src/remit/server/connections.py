@@ -20,6 +20,8 @@ HEADERS_S = 10.0
 BODY_S = 10.0
 # A client that has read nothing of a response for this long will not read the rest, which is buffered meanwhile.
 STALLED_S = 60.0
+# A browser must not take an answer for anything but its content type: an answer may hold what somebody else wrote.
+NO_SNIFFING = ("x-content-type-options", "nosniff")
 # Credentials have at most 16 kB, and traces 8; other headers are small.
 MOST_HEADERS = 64 * 1024
 # Requests that may be pipelined on one connection while another is answered; each takes a kilobyte.
@@ -166,7 +168,10 @@ class HttpConnection(HttpToolsProtocol):
     def _say_last(self, why: Fault, status: int) -> None:
         body = failure_body(why)
         later = "" if why.retry_after_ms is None else f"retry-after: {math.ceil(why.retry_after_ms / 1_000)}\r\n"
-        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{later}connection: close\r\n\r\n"
+        head = (
+            f"content-type: application/json\r\n{': '.join(NO_SNIFFING)}\r\n"
+            f"content-length: {len(body)}\r\n{later}connection: close\r\n\r\n"
+        )
         self.transport.write(STATUS_LINE[status] + head.encode() + body)
         self.transport.close()
 

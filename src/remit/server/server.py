@@ -13,7 +13,7 @@ import uvicorn
 
 from remit.server.app import Api
 from remit.server.bodies import Receive, Scope, Send
-from remit.server.connections import MOST_CONNECTIONS, HandshakeLimiter, HttpConnection
+from remit.server.connections import MOST_CONNECTIONS, NO_SNIFFING, HandshakeLimiter, HttpConnection
 from remit.transports.listening import BACKLOG, listening
 
 # How long an idle connection is kept open.
@@ -83,6 +83,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 date_header=False,
                 proxy_headers=False,
+                headers=[NO_SNIFFING],  # of every answer, whoever makes it
                 timeout_keep_alive=IDLE_S,
                 limit_concurrency=connections,
                 backlog=BACKLOG,

@@ -18,7 +18,6 @@ VIA = "remit.via"
 
 NO_STORE = (
     (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
 

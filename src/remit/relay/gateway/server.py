@@ -370,7 +370,10 @@ class Gateway:
     async def _health(self, _: web.Request) -> web.Response:
         body = {"status": "ok" if self.is_well else "unavailable", "connections": len(self._exchange.devices)}
         return web.Response(
-            status=200 if self.is_well else 503, body=encode_text(body), content_type="application/json"
+            status=200 if self.is_well else 503,
+            body=encode_text(body),
+            content_type="application/json",
+            headers={"X-Content-Type-Options": "nosniff"},
         )
 
     async def _metrics(self, request: web.Request) -> web.Response:
