@@ -31,7 +31,7 @@ def detect(text: str) -> list[Finding]:
 
 
 SEALING = Sealing(KEY, detect)
-BINARY = File(name="a.bin", data=MAIL.encode())
+BINARY = File(name="a.bin", data=b"\0" + MAIL.encode())
 
 
 def letter(text: str) -> File:
@@ -48,7 +48,7 @@ def test_of_the_files_of_a_request_the_texts_are_counted() -> None:
     verdict = tokens(request, Facts(target=a_card()))
     assert isinstance(verdict, Refuse)
     assert verdict.fault.code is Code.TOKEN_BUDGET_EXCEEDED
-    assert tokens(a_request(files=(File(name="a.bin", data=text.encode()),)), Facts(target=a_card())) is ALLOW
+    assert tokens(a_request(files=(File(name="a.bin", data=b"\0" + text.encode()),)), Facts(target=a_card())) is ALLOW
     assert tokens(a_request(files=(letter(text),), remit=a_remit(tokens=100_000)), Facts(target=a_card())) is ALLOW
 
 

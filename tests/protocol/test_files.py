@@ -20,7 +20,6 @@ from remit.protocol.files import (
     fitting,
     is_file_name,
     is_file_url,
-    is_textual,
     safe_name,
     safe_type,
     texts_of,
@@ -107,10 +106,21 @@ def test_a_request_has_at_most_sixteen_files() -> None:
     assert [each.path for each in caught.value.fault.problems] == ["$.files"]
 
 
-@pytest.mark.parametrize("media_type", ["text/csv", "TEXT/plain", "application/json", "image/svg+xml", "a/b+json"])
+@pytest.mark.parametrize(
+    "media_type", ["text/csv", "TEXT/plain", "application/json", "image/svg+xml", "a/b+json", "message/rfc822"]
+)
 def test_text_is_what_its_media_type_says(media_type: str) -> None:
-    assert is_textual(media_type)
     assert File(name="a", media_type=media_type, data="Grüße".encode()).text == "Grüße"
+
+
+@pytest.mark.parametrize("media_type", ["application/x-sh", "application/octet-stream", "application/x-pem-file"])
+def test_what_can_be_read_as_text_is_text_whatever_its_type(media_type: str) -> None:
+    for encoding in ("utf-8", "utf-16"):
+        data = "#!/bin/sh\n\tcurl -u anna:Grüße\n".encode(encoding)
+        assert File(name="a", media_type=media_type, data=data).text == "#!/bin/sh\n\tcurl -u anna:Grüße\n"
+    for binary in (b"", b"PK\x03\x04", b"\xff\xd8\xff", b"\xff\xfea", b"Gr\xfc\xdfe"):
+        assert File(name="a", media_type=media_type, data=binary).text is None, binary
+    assert File(name="a", media_type="image/x-odd", data=b"readable").text is None
 
 
 def test_other_content_has_no_text() -> None:

@@ -64,8 +64,11 @@ FileContent = Annotated[
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 # Few requests have files: compiled at the first one.
-_TEXTUAL = r"(?i)text/.*|.*\+(?:json|xml)|application/(?:json|xml|yaml|toml|sql|csv|x-ndjson|jsonl|javascript)"
+_TEXTUAL = r"(?i)(?:text|message|multipart)/.*|.*\+(?:json|xml)|application/(?:json|xml|yaml|sql|csv|javascript)"
+_MEDIA = ("image/", "audio/", "video/", "font/")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+# No text has these; tab, line ends, form feed and escape are in logs and scripts.
+_CONTROL = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f\x1b") + b"\x7f"
 
 
 class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -99,8 +102,8 @@ class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
     @property
     def text(self) -> str | None:
-        """The content as text, if its media type says that it is text; None for everything else."""
-        if self.data is None or not is_textual(self.media_type):
+        """The content as text, if its media type or the content itself says that it is text; None for all else."""
+        if self.data is None or not _is_text(self.media_type, self.data):
             return None
         return self.data.decode(_encoding(self.data))
 
@@ -142,9 +145,19 @@ def safe_type(text: str) -> str:
     return name if len(name) <= MAX_MEDIA_TYPE and re.match(_TYPE, name) else OCTETS
 
 
-def is_textual(media_type: str) -> bool:
-    """Return whether files of a media type are read as text: searched for personal data, and counted in tokens."""
-    return re.fullmatch(_TEXTUAL, media_type) is not None
+def _is_text(media_type: str, data: bytes) -> bool:
+    """Return whether a file is read as text: searched for personal data, and counted in tokens.
+
+    There are too many types of text to list: scripts, mails, keys. What can be read as text is text, unless its type
+    says that it is a picture, a sound, a film or a font.
+    """
+    if re.fullmatch(_TEXTUAL, media_type) is not None:
+        return True
+    if media_type.lower().startswith(_MEDIA) or not data:
+        return False
+    if data.startswith(_UTF_16):
+        return _encoding(data) == "utf-16"
+    return len(data.translate(None, _CONTROL)) == len(data) and _encoding(data) == "utf-8"
 
 
 def _encoding(data: bytes) -> str:
