@@ -879,10 +879,30 @@ _HARMLESS = (
 )
 
 
+# Polish texts with numbers that are nobody's, also beside words about telephones.
+_POLISH_PAPERS = (
+    "faktura nr|numer zamówienia|nr przesyłki|numer sprawy|sygn. akt|umowa nr|numer polisy|zgłoszenie nr|numer klienta|"
+    "nr seryjny|numer partii|kod produktu|numer rezerwacji|reklamacja nr|paragon nr|numer wniosku"
+)
+_POLISH_FORMS = ("{} {{d9}}", "Proszę o kontakt, {}: {{d3}}-{{d3}}-{{d3}}", "Dzwoniłem, {} {{d3}}/03/2024")
+_HARMLESS_POLISH = (
+    *(form.format(paper) for form in _POLISH_FORMS for paper in _POLISH_PAPERS.split("|")),
+    "https://example.com/kontakt/2024-03-15/10:{d2}",
+    "https://tel.example.com/2024/03/15/artykul",
+    "Telefon kosztuje 1 {d3},{d2} zł",
+    "Zadzwoniłem 2024-03-15 o 14:30",
+    "Kontakt w sprawie {d6}/2024",
+    "Telefon z systemem 10.0.{d5}.{d4}",
+    "Maska 255.255.255.0, sieć 192.168.{d2}.0/24, DNS 8.8.8.8",
+    "52.{d6} 21.{d6}",
+    "FV {d3}/03/2024 z dnia 15.03.2024",
+)
+
+
 def harmless(rounds: int = 5) -> Iterator[str]:
     """Return texts in which nothing is personal or secret: invoices, orders, versions, sums, hashes."""
     chance = random.Random(SEED + 6)
-    for form in _HARMLESS:
+    for form in _HARMLESS + _HARMLESS_POLISH:
         for _ in range(rounds):
             yield drawn(form, chance)
 

@@ -144,8 +144,11 @@ _GOES_ON = re.compile(rb"\d|\.\d")
 _JOINED = frozenset({bytes([char]) for char in b"0123456789."})
 
 
-# Addresses that are the same on every machine.
-_NOT_A_HOST = frozenset({b"0.0.0.0", b"127.0.0.1", b"255.255.255.255"})
+# Addresses that are the same on every machine, and the best known public name servers.
+_NOBODYS = frozenset({b"0.0.0.0", b"127.0.0.1", b"1.1.1.1", b"8.8.4.4", b"8.8.8.8", b"9.9.9.9"})
+# A mask begins so, and a network ends with as many zeros as its prefix leaves open.
+_MASK = b"255."
+_NETWORK = re.compile(rb"\.0/(?:[89]|1\d|2[0-4])(?!\d)")
 
 
 # Parts of version and section numbers are seldom larger. Only one in 4,000 of the addresses in use has no larger part.
@@ -162,7 +165,9 @@ def ipv4(data: bytes) -> Iterator[Finding]:
         if (
             data[max(0, start - 1) : start] in _JOINED
             or _GOES_ON.match(data, end)
-            or address in _NOT_A_HOST
+            or address in _NOBODYS
+            or address.startswith(_MASK)
+            or _NETWORK.match(data, end - 2)
             or any(int(part) > 255 or (part[0] == 48 and part != b"0") for part in address.split(b"."))
         ):
             continue

@@ -62,6 +62,22 @@ ITIN = re.compile(rb"(?<![a-z])itin(?![a-z])|individual taxpayer")
 SIN = re.compile(rb"(?<![a-z])sin(?![a-z])|social[ _-]?insurance|assurance sociale|(?<![a-z])nas(?![a-z])")
 NHS = re.compile(rb"(?<![a-z])nhs(?![a-z])|national health")
 
+# Polish nouns for things with numbers. With `*`, a stem that takes any ending; short stems would be words of others.
+_POLISH = (
+    "album|albumu|artykuł*|bilet*|budżet*|cena|ceny|certyfikat*|części|dokument*|działk*|ewidencyjn*|faktur*|gtin|"
+    "identyfikator*|indeks*|inwentarzow*|katalogow*|klient*|kod|kodu|konta księgow*|krs|księg*|kwot*|licznik*|list|"
+    "listu|lot|lotu|ludnoś*|model|modelu|norma|normy|obrót|odbioru|ogłosze*|operacj*|paczk*|paragon|paragonu|partia|"
+    "partii|polisa|polisy|poz|pozycj*|produkt*|protok*|przesyłk*|rabatow*|rachunek|rachunku|referencyjn*|reklamacj*|"
+    "rezerwacj*|saldo|seria|serii|seryjn*|spraw*|stan magazynow*|suma|sumy|sygn|sygnatur*|transakcj*|uchwał*|umow*|"
+    "wartoś*|wersj*|wniosek|wniosk*|wynik*|zamówie*|zgłosze*|zleceni*"
+)
+_POLISH_OTHER = re.compile(
+    rb"(?<![a-z])(?:%b)\.?(?: [a-z]+ego| akt| vat)?(?: (?:nr|numer))?[ .:#]{0,3}$"
+    % b"|".join(spelled(noun.rstrip("*")) + b"[a-z]*" * noun.endswith("*") for noun in _POLISH.split("|"))
+)
+# The end of a phrase: an abbreviation such as `tel.` goes on.
+_PHRASE_END = re.compile(rb"(?:[,;:!?]|(?<=[a-z]{4})\.) ")
+
 # A word that says that the number right after it is something else.
 _OTHER = re.compile(
     rb"(?:(?<![a-z])(?:order|orders|invoice|inv|ticket|reference|ref|tracking|shipment|parcel|account|acct|a/c|id|ids|uid|"
@@ -109,7 +125,12 @@ def after(data: bytes, end: int) -> bytes:
 
 def says_other(words: bytes) -> bool:
     """Return whether the last of *words* names something else with a number: an order, an account, a price."""
-    return _OTHER.search(words) is not None
+    if _OTHER.search(words) is not None:
+        return True
+    if _POLISH_OTHER.search(words) is None:
+        return False
+    # In Polish, whose telephone it is follows the word: `telefon klienta 600 …`.
+    return PHONE.search(_PHRASE_END.split(words.rstrip(b" :"))[-1]) is None
 
 
 def says_money(words: bytes) -> bool:

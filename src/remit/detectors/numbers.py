@@ -21,10 +21,12 @@ _ONE = ord("1")
 _OPENS = b"+("
 
 _DATE = re.compile(
-    rb"(?<![\d./-])(?:(?:19|20)\d\d([-/.])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])"
-    rb"|(?:0?[1-9]|[12]\d|3[01])([-/.])(?:0?[1-9]|1[0-2])\2(?:19|20)?\d\d"
-    rb"|(?:0?[1-9]|1[0-2])([-/.])(?:0?[1-9]|[12]\d|3[01])\3(?:19|20)?\d\d"
-    rb"|(?:19|20)\d\d[-/](?:19|20)?\d\d)(?![./-]?\d)"
+    # Written in full, also in an address: `/2024/03/15/report`, `/2024-03-15/10:30`.
+    rb"(?<!\d)(?<!\d[./-])(?:(?:19|20)\d\d([-/.])(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)|"
+    rb"(?:(?:19|20)\d\d([-/.])(?:0?[1-9]|1[0-2])\2(?:0?[1-9]|[12]\d|3[01])"
+    rb"|(?:0?[1-9]|[12]\d|3[01])([-/.])(?:0?[1-9]|1[0-2])\3(?:19|20)?\d\d"
+    rb"|(?:0?[1-9]|1[0-2])([-/.])(?:0?[1-9]|[12]\d|3[01])\4(?:19|20)?\d\d"
+    rb"|(?:19|20)\d\d[-/](?:19|20)?\d\d)(?![./-]?\d))"
 )
 _EXTENSION = re.compile(rb"[ ,;]{0,2}(?:x|ext\.?|extension|durchwahl)[ .:]{0,2}\d{1,6}(?![0-9A-Za-z])", re.IGNORECASE)
 _TRUNK_ZERO = re.compile(rb"\(0\)")
@@ -165,6 +167,9 @@ def _cards(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
     for piece in pieces:
         if 1 < len(piece) <= _LONGEST_CARD and not (len(piece) == 2 and _is_fraction(data, piece[0])):
             digits = _joined(data, piece)
+            between = {data[one[1] : other[0]] for one, other in pairwise(piece)}
+            if b"." in between and len(between) > 1:  # decimal numbers: coordinates, sums
+                continue
             if len(digits) <= _LONGEST_CARD and _is_card_here(data, piece, digits):
                 start, end = _spans(piece)
                 yield Finding(start, end, "CREDIT_CARD", 0.9)
@@ -271,9 +276,11 @@ def _personal(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
 
 def _state_number(data: bytes, piece: Sequence[Group], shape: tuple[int, int], between: bytes) -> str:
     digits = _joined(data, piece)
-    if shape == (2, 4):
-        return _us_kind(digits)
     words = context.before(data, piece[0][0])
+    if shape == (2, 4):
+        # Between slashes it is the number of a paper and its year; after the name of something else, a number of that.
+        other = between == b"/" or context.says_other(words)
+        return "" if other and not (context.SSN.search(words) or context.ITIN.search(words)) else _us_kind(digits)
     if context.SIN.search(words):
         return "SIN" if is_sin(digits, named=True) else ""
     # Groups of three digits with spaces or dots may also be large sums.

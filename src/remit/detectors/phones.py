@@ -77,6 +77,8 @@ def score(groups: Sequence[bytes], between: Sequence[bytes], *, opened: bool, pl
     if meant:
         if sizes[0] == 1 and len(sizes) == 2 and between[0] == b".":
             return 0
+        if _is_sum_or_version(groups, between):
+            return 0
         return SURE if total >= 7 or len(sizes) > 1 else 0
     digits = b"".join(groups)
     if len(sizes) == 1:
@@ -105,6 +107,14 @@ def score(groups: Sequence[bytes], between: Sequence[bytes], *, opened: bool, pl
     if len(sizes) == 4 and b"(" in between[0] and b")" in between[1] and plan.has(digits):
         return LIKELY
     return POSSIBLE if sizes in _WRITTEN and b"." not in between and plan.has(digits) else 0
+
+
+def _is_sum_or_version(groups: Sequence[bytes], between: Sequence[bytes]) -> bool:
+    """Return whether groups are an amount, `1 234,50`, a version, `10.0.19045.3930`, or a paper, `17/2024`."""
+    if any(b"," in each for each in between) or ({*between} == {b"."} and min(map(len, groups)) == 1):
+        return True
+    years = (groups[0], groups[-1]) if b"/" in between else ()
+    return any(len(each) == 4 and each[:2] in {b"19", b"20"} for each in years)
 
 
 def _with_trunk_zero(sizes: tuple[int, ...], between: Sequence[bytes], digits: bytes, plan: Plan) -> float:
