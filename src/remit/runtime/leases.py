@@ -229,8 +229,10 @@ class Leases:
         elif expired.waiting and self._dispatch.parts.approver is None:
             return  # another hub may have a person to ask
         elif isinstance(entry.agent, Remote):
-            if entry.agent.shares_store and entry.agent.resumable and not await self._was_handed_over(expired, hub):
-                return  # it began in the process of a hub that hosts the agent: such a hub resumes it by its journal
+            # What began in the process of a hub that hosts the agent is resumed by such a hub, from its journal.
+            is_left = entry.agent.shares_store and await entry.agent.is_resumable(0) is not False
+            if is_left and not await self._was_handed_over(expired, hub):
+                return
         elif await self._was_handed_over(expired, hub):
             return  # a hub that calls the agent over the bus resumes it, and gets the outcome
         await _to_the_end(self._claim(expired, entry))
@@ -321,7 +323,7 @@ class Leases:
         if left is not None and not isinstance(entry.agent, Remote):
             because = f": it was sent to another hub, and {entry.card.name} lives in this hub now"
             return await self._give_up(run, because, detail=f"it was sent to {left.to}")
-        if left is None and isinstance(entry.agent, Remote) and not entry.agent.resumable:
+        if left is None and isinstance(entry.agent, Remote) and not await entry.agent.is_resumable(0):
             # A hub that hosts the agent may have executed it in its own process.
             return await self._give_up(run)
         frame = self._admission.reserve_again(run, entry)

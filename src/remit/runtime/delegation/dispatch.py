@@ -133,7 +133,7 @@ class Dispatch:
             attempt.entry = parts.registry.agents.get(call.target) if call.target is not None else None
         else:
             await self._prepare(attempt)
-        if parent.run.steps is not None and (known := self._known_before(attempt)) is not None:
+        if parent.run.steps is not None and (known := await self._known_before(attempt)) is not None:
             return known
         while True:
             request = self._draft(attempt)
@@ -204,11 +204,11 @@ class Dispatch:
         if call.retry_of is not None and parent.run.steps is not None:
             await self.replay.take_over(parent, call.retry_of, attempt.path)
 
-    def _known_before(self, attempt: CallAttempt) -> Response | RoutedCall | None:
+    async def _known_before(self, attempt: CallAttempt) -> Response | RoutedCall | None:
         """Return a call's outcome from before a restart; after an attempt that failed then, the route to the next."""
         if attempt.entry is None or _is_ending(attempt.parent):
             return None
-        known = self.replay.find_again(attempt.parent, attempt.call, attempt.entry, attempt.path)
+        known = await self.replay.find_again(attempt.parent, attempt.call, attempt.entry, attempt.path)
         if not isinstance(known, Response):
             attempt.step, attempt.before = known
             return None

@@ -39,28 +39,40 @@ class JournalReplay:
             steps = await self.parts.store.load(parent.run.id)
             journal.take_over(parent.run, path, parent.run.id, of, steps, self.parts.redactor.keys)
 
-    def find_again(
+    async def find_again(
         self, parent: Frame, call: Call, entry: RegisteredAgent, path: str
     ) -> Response | tuple[bytes, journal.JournalStep | None]:
         """Return the outcome of a call from before a restart; if unknown, its digest and how far it came."""
         request, keys = self.admission.draft_now(parent, call, entry, path), self.parts.redactor.keys
         step = journal.delegation_digest(parent.run, request, keys)
-        known = self._replay(parent, request, entry, step)
+        before = journal.begun(parent.run, path, keys)
+        repeatable = await self._is_repeatable(parent, request, entry, before)
+        known = self._replay(parent, request, entry, step, repeatable=repeatable)
         if known is not None:
             return known
-        before = journal.begun(parent.run, path, keys)
         if before is not None and (gone := _at_home_now(entry, before)) is not None:
             return self.refusals.refuse(request, gone)
         return step, before
 
-    def _replay(self, parent: Frame, request: Request, entry: RegisteredAgent, digest: bytes) -> Response | None:
+    async def _is_repeatable(
+        self, parent: Frame, request: Request, entry: RegisteredAgent, before: journal.JournalStep | None
+    ) -> bool:
+        """Return whether a call that had begun before a restart, if it had, may be executed again."""
+        if not (isinstance(entry.agent, Remote) and before is not None and before.local):
+            return journal.is_repeatable(entry.card, request)
+        if is_read_only(entry.card, request):
+            return True
+        # A request that is sent again under its id is not executed twice. One that began in the process of another hub
+        # was not sent: its host would execute it from the start, without the steps that it has finished since.
+        if any(step.startswith(f"{request.id}.") for step in parent.run.steps or ()):
+            return False
+        within_s = parent.time_left_ms(self.parts.clock.now()) / 2_000
+        return await entry.agent.is_resumable(within_s) is True
+
+    def _replay(
+        self, parent: Frame, request: Request, entry: RegisteredAgent, digest: bytes, *, repeatable: bool
+    ) -> Response | None:
         keys = self.parts.redactor.keys
-        repeatable = journal.is_repeatable(entry.card, request)
-        if repeatable and isinstance(entry.agent, Remote) and not entry.agent.resumable:
-            # A request that is sent again under its id is not executed twice. One that began in the process of another
-            # hub was not sent, and would be.
-            before = journal.begun(parent.run, request.id, keys)
-            repeatable = before is None or not before.local or is_read_only(entry.card, request)
         step = journal.recall(parent.run, request.id, digest, keys, repeatable=repeatable)
         if isinstance(step, Fault):
             return self.refusals.refuse(request, step)
@@ -98,8 +110,8 @@ def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, aske
     if before.departed is not None:
         return "it was sent to another hub before the restart and may have been executed"
     capability = entry.card.capability(asked) if entry is not None and asked is not None else None
-    if (entry is not None and isinstance(entry.agent, Remote)) or (capability is not None and capability.read_only):
-        return ""
+    if not before.local or (capability is not None and capability.read_only):
+        return ""  # a call of a remote agent that was not sent, or one that changes nothing
     return "it had begun before the restart, and its progress is unknown"
 
 

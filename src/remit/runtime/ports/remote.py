@@ -125,8 +125,6 @@ class Remote:
 
     validates = False
     """Whether every response was read by `decode_response`, so that a short one needs no second check."""
-    resumable = True
-    """Whether the hub that executes it may execute it again after a restart."""
     shares_store = False
     """Whether the hub that executes it has the same store: then it queues requests, and resumes their runs."""
 
@@ -137,6 +135,10 @@ class Remote:
     def hosts(self) -> tuple[HostingHub, ...]:
         """Return the hubs that host it, where that is known."""
         return ()
+
+    async def is_resumable(self, within_s: float) -> bool | None:  # noqa: ARG002 - most know it at once
+        """Return whether the hub that executes it may execute it again; None: that is not known *within_s*."""
+        return True
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Return the outcome. When cancelled, notify the other side before raising, within a short time."""

@@ -63,6 +63,8 @@ class Carrier(Protocol):
 
     async def wait_for_host(self, agent: str, within_s: float) -> bool: ...
 
+    def is_resumable(self, agent: str) -> bool | None: ...
+
     def is_full(self, agent: str) -> bool: ...
 
     async def offer(self, request: Request, run: str, *, live: bool) -> bool:
@@ -85,13 +87,17 @@ class BusAgent(Remote):
 
     def __init__(self, card: AgentCard, carrier: Carrier, shared: SharedRequests) -> None:
         self._name = card.name
-        self.resumable = card.resumable
         self._carrier = carrier
         self._shared = shared
 
     def hosts(self) -> tuple[HostingHub, ...]:
         """Return the hubs on the bus that host it."""
         return self._carrier.hosts_of(self._name)
+
+    async def is_resumable(self, within_s: float) -> bool | None:
+        """Return whether its hosts may execute it again after a restart: the cards that they publish decide."""
+        await self._carrier.wait_for_host(self._name, min(within_s, self._carrier.patience_s))
+        return self._carrier.is_resumable(self._name)
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Submit a request for any host, and return its outcome; if cancelled, cancel it there, too."""

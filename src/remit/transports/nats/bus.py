@@ -246,6 +246,10 @@ class Bus:
         """Return whether a hub hosts an agent, once one does or *within_s* is over."""
         return await self._presence.wait_for_host(agent, within_s)
 
+    def is_resumable(self, agent: str) -> bool | None:
+        """Return whether an agent may be executed again after a restart, as its hosts say; None: none is known."""
+        return self._presence.is_resumable(agent)
+
     def is_full(self, agent: str) -> bool:
         """Return whether the queue of an agent was full a moment ago."""
         return self._full_until.get(agent, 0) > asyncio.get_running_loop().time()

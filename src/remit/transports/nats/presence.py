@@ -173,6 +173,14 @@ class Presence:
             if beat is not None and not beat.draining
         ]
 
+    def is_resumable(self, agent: str) -> bool | None:
+        """Return whether all known cards of a watched agent, those of silent hubs included, say that it is resumable.
+
+        None: no card is known.
+        """
+        hosts = self._watched.get(agent)
+        return all(hosted.card.resumable for hosted in hosts.values()) if hosts else None
+
     def hubs(self) -> list[PresentHub]:
         """Return the other hubs that are present and host agents that are watched."""
         found = [(name, self._present(name)) for name in self._beats]

@@ -1,0 +1,161 @@
+"""Hubs of one team that die or stand still: `remit worker` processes on PostgreSQL and NATS.
+
+What was charged is read from a file that the callee appends to, and not from what the team says of itself.
+"""
+
+import json
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nats_server
+import postgres_server
+from command_line import environment
+from commands import REMIT, popen
+from waiting import PATIENCE_S, wait_until
+
+TEAM = """
+name = "{name}"
+
+[store]
+url = "postgresql://{user}@127.0.0.1:{port}/{database}"
+password = "$DATABASE_PASSWORD"
+
+[bus]
+url = "{bus}"
+hosts = []
+presence = "2s"
+
+[agents.boss]
+run = "{module}:boss"
+may_call = ["till"]
+resumable = true
+
+[agents.till]
+run = "{module}:till"
+concurrency = 8
+"""
+
+CODE = """
+import asyncio
+import os
+from pathlib import Path
+
+from remit import Answer, Brief, Call, Usage
+from remit.runtime import root_runs
+
+root_runs.LEASE_MS = 3_000  # a hub that stands still is replaced sooner
+HERE = Path(__file__).parent
+
+
+async def boss(brief: Brief) -> dict:
+    if brief.text == "once":
+        answers = [await brief.delegate("till", objective="charge", max_tokens=200)]
+    else:
+        calls = [Call(target="till", objective=f"charge {number}", max_tokens=100) for number in range(3)]
+        answers = await brief.fan_out(calls)
+    told = [f"{each.status} {each.fault.code if each.fault else ''}".strip() for each in answers]
+    return {"parts": told, "left": brief.tokens_left(), "pid": os.getpid()}
+
+
+async def till(brief: Brief) -> Answer:
+    with (HERE / "charges").open("a") as charges:
+        charges.write(f"{brief.text} {os.getpid()}\\n")
+        charges.flush()
+        os.fsync(charges.fileno())
+    while not (HERE / "go").exists():
+        await asyncio.sleep(0.02)
+    return Answer("charged", usage=Usage(prompt=100))
+"""
+
+
+class Cluster:
+    """The hubs of one team, each a process of its own, and the ledger of its charges."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def worker(self, *agents: str) -> "subprocess.Popen[str]":
+        """Start a worker, and return once it hosts its agents."""
+        process = self._start("worker", *agents)
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert said.startswith("Hosting "), said
+        return process
+
+    def run(self, text: str, *options: str) -> "subprocess.Popen[str]":
+        """Ask boss in a process that hosts nothing."""
+        return self._start("run", "boss", text, "--json", *options)
+
+    def _start(self, *words: str) -> "subprocess.Popen[str]":
+        process = popen(
+            [REMIT, *words],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(DATABASE_PASSWORD=postgres_server.PASSWORD),
+        )
+        self._processes.append(process)
+        return process
+
+    def charges(self) -> list[str]:
+        """The charges so far, each with the process that made it."""
+        file = self.folder / "charges"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def wait_for_charges(self, count: int) -> None:
+        wait_until(lambda: len(self.charges()) >= count, f"charge {count}")
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+    def close(self) -> None:
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> Any:
+    server, name = postgres_server.shared_server(), nats_server.team_name()
+    database = (await server.database()).rpartition("/")[2]
+    module = f"replaced_{os.getpid()}_{name}"
+    team = TEAM.format(
+        name=f"replaced-{os.getpid()}-{name}",
+        user=postgres_server.USER,
+        port=server.port,
+        database=database,
+        bus=nats_server.shared_server().url,
+        module=module,
+    )
+    (tmp_path / "remit.toml").write_text(team)
+    (tmp_path / f"{module}.py").write_text(CODE)
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def answer_of(asked: "subprocess.Popen[str]") -> dict[str, Any]:
+    out, err = asked.communicate(timeout=PATIENCE_S)
+    assert out, err
+    return json.loads(out)
+
+
+def test_a_charge_that_a_killed_hub_was_making_for_its_own_boss_is_not_made_again(cluster: Cluster) -> None:
+    both = cluster.worker("boss", "till")
+    asked = cluster.run("once", "--budget", "1000")
+    cluster.wait_for_charges(1)
+    cluster.worker("boss")
+    cluster.worker("till")
+    both.kill()
+    cluster.go()
+    answer = answer_of(asked)
+    assert cluster.charges() == [f"charge {both.pid}"]
+    assert "OUTCOME_UNKNOWN" in answer["result"]["parts"][0]
