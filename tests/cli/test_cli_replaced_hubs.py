@@ -14,7 +14,7 @@ import pytest
 
 import nats_server
 import postgres_server
-from command_line import environment
+from command_line import environment, remit
 from commands import REMIT, popen
 from waiting import PATIENCE_S, wait_until
 
@@ -104,6 +104,11 @@ class Cluster:
         self._processes.append(process)
         return process
 
+    def runs(self) -> list[dict[str, Any]]:
+        """The runs of the team, newest first."""
+        done = remit("runs", "list", "--json", folder=self.folder, DATABASE_PASSWORD=postgres_server.PASSWORD)
+        return json.loads(done.stdout)["runs"]
+
     def charges(self) -> list[str]:
         """The charges so far, each with the process that made it."""
         file = self.folder / "charges"
@@ -158,4 +163,42 @@ def test_a_charge_that_a_killed_hub_was_making_for_its_own_boss_is_not_made_agai
     cluster.go()
     answer = answer_of(asked)
     assert cluster.charges() == [f"charge {both.pid}"]
-    assert "OUTCOME_UNKNOWN" in answer["result"]["parts"][0]
+    # Nobody knows what it spent, so that its whole grant is gone.
+    assert (answer["result"]["parts"], answer["result"]["left"]) == (["failed OUTCOME_UNKNOWN"], 800)
+
+
+def test_charges_of_a_killed_hub_have_failed_and_keep_their_whole_grants(cluster: Cluster) -> None:
+    cluster.worker("boss")
+    till = cluster.worker("till")
+    asked = cluster.run("three", "--budget", "1000")
+    cluster.wait_for_charges(3)
+    till.kill()
+    cluster.worker("till")
+    answer = answer_of(asked)["result"]
+    assert (answer["parts"], answer["left"]) == (["failed OUTCOME_UNKNOWN"] * 3, 700)
+    assert len(cluster.charges()) == 3
+
+
+def test_a_boss_that_goes_on_where_its_till_is_hosted_gets_what_came_of_the_charges_elsewhere(cluster: Cluster) -> None:
+    boss = cluster.worker("boss")
+    till = cluster.worker("till")
+    asked = cluster.run("three", "--budget", "1000")
+    cluster.wait_for_charges(3)
+    both = cluster.worker("boss", "till")
+    boss.kill()
+    cluster.go()
+    answer = answer_of(asked)["result"]
+    assert answer == {"parts": ["success"] * 3, "left": 700, "pid": both.pid}
+    assert {each.rpartition(" ")[2] for each in cluster.charges()} == {str(till.pid)}
+    assert len(cluster.charges()) == 3
+
+
+def test_a_run_whose_hub_was_killed_gets_its_answer_though_every_hub_left_hosts_its_agent(cluster: Cluster) -> None:
+    cluster.worker("boss", "till")
+    asked = cluster.run("once")
+    cluster.wait_for_charges(1)
+    asked.kill()
+    cluster.go()
+    listed = wait_until(lambda: [each for each in cluster.runs() if not each["via"] and each["state"] == "finished"])
+    assert [each["status"] for each in listed] == ["success"]
+    assert len(cluster.charges()) == 1

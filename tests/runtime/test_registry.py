@@ -8,6 +8,7 @@ import pytest
 
 from remit import AgentCard, Brief, Capability, Code, Fault, Hub, Problem, Rate, RemitError
 from remit.protocol.envelope import Answer
+from remit.runtime.ports import Remote
 from remit.runtime.registry import Registry
 from remit.testing.memory import MemoryStore
 
@@ -197,11 +198,15 @@ async def test_a_later_companion_that_looks_for_no_agents_leaves_an_earlier_one_
 
     looked: list[str] = []
 
-    async def find(agent: str) -> None:
-        looked.append(agent)
+    class Others:
+        async def find(self, agent: str) -> None:
+            looked.append(agent)
+
+        def agent(self, name: str) -> Remote:
+            raise AssertionError(name)
 
     hub = Hub(store=MemoryStore())
-    hub.accompany(Follower(), find)
+    hub.accompany(Follower(), Others())
     hub.accompany(Follower())
     async with hub:
         assert (await hub.ask("elsewhere", "hello", user="ann")).status == "refused"

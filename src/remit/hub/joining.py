@@ -25,6 +25,6 @@ def join_bus(
     bus = Bus(hub, settings, team=name, hosts=hosts)
     for card in calls:
         bus.add(card)
-    hub.accompany(bus, bus.find)
+    hub.accompany(bus, bus)
     hub.bus = bus
     return bus

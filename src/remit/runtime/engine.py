@@ -43,6 +43,7 @@ from remit.runtime.ports import (
     Companion,
     ControlCommand,
     Decision,
+    OtherHubs,
     Question,
     Remote,
     SingleUseProof,
@@ -192,8 +193,7 @@ class Engine:
         *cards* replace cards of the same names, *guards* the team's own. Delegations in flight keep the time, tokens
         and tools that they were granted; new requests are judged by the new settings.
         """
-        parts = self._parts
-        cards = list(cards)
+        parts, cards = self._parts, list(cards)
         for card in cards if self._open else ():
             old = self.cards.get(card.name, card)
             if (card.concurrency, card.queue) != (old.concurrency, old.queue):
@@ -225,10 +225,10 @@ class Engine:
             if frame.parent is None:
                 self._dispatch.recording.notice(frame, text)
 
-    def accompany(self, companion: Companion, find: Callable[[str], Awaitable[None]] | None = None) -> None:
-        """Open and close *companion* with this hub; *find* looks for agents that are asked and not known here."""
+    def accompany(self, companion: Companion, other_hubs: OtherHubs | None = None) -> None:
+        """Open and close *companion* with this hub; *other_hubs* are those to which it connects this one."""
         self._companions.append(companion)
-        self._parts.registry.find = find or self._parts.registry.find
+        self._parts.registry.other_hubs = other_hubs or self._parts.registry.other_hubs
         self._closers.append(companion.close)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────

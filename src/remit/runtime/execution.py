@@ -28,6 +28,7 @@ from remit.runtime.delegation.response import (
     relayed,
     verified,
 )
+from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.frames import Frame
 from remit.runtime.origin import MAX_READ, at_home, origin_of, places
 from remit.runtime.ports import Remote, Slot
@@ -126,7 +127,12 @@ class Executor:
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
             to_send = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
-            given = await remote.send(await self._under_own_id(frame, to_send), line)
+            sent = remote.send(await self._under_own_id(frame, to_send), line)
+            if isinstance(parts.registry.agents[frame.card.name].agent, Remote):
+                given = await sent
+            else:  # it was sent to other hubs before a restart, and this one, which may be asked now, needs its slot
+                async with SlotGivenUp(frame):
+                    given = await sent
             frame.doubt = ""
         except RemitError as error:
             why = failure(frame, error, parts.redactor.worded(error, frame.run.sealing))
@@ -134,6 +140,8 @@ class Executor:
                 doubt = f"{frame.doubt or 'it was sent before the restart'}: {why.message}"
                 why = fault(Code.OUTCOME_UNKNOWN, doubt, detail=why.detail)
             frame.doubt = ""
+            if why.code is Code.OUTCOME_UNKNOWN:
+                frame.meter_all()
             self._log_detail(frame, why)
             return ended_response(frame, Status.FAILED, why)
         finally:

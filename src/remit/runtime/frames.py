@@ -373,6 +373,10 @@ class Frame:
         if self.left < 0:
             self.draw(-self.left)
 
+    def meter_all(self) -> None:
+        """Count the whole grant as spent: what was spent of it is not known."""
+        self.meter(Usage(prompt=max(0, self.granted - self.used), estimated=True))
+
     def note_fault_below(self, why: Fault) -> None:
         """Remember how one of its delegations failed."""
         if self.faults_below is None:

@@ -34,6 +34,8 @@ class JournalStep(Struct, frozen=True, omit_defaults=True):
     """Set if it was sent elsewhere."""
     local: bool = False
     """Whether it was begun in the process of the hub that recorded it."""
+    tokens: int = 0
+    """What a delegation that was begun had been granted."""
 
 
 _decoder = msgspec.json.Decoder(JournalStep)

@@ -10,15 +10,22 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from remit.policy.restoring import restore
-from remit.protocol.envelope import VERSION, Request, Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
 from remit.runtime.context import Delegator
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, RunScope, StoreError
+from remit.runtime.ports import (
+    ControlCommand,
+    OrphanedRun,
+    RegisteredAgent,
+    Remote,
+    RunScope,
+    StoreError,
+    unknown_outcome,
+)
 from remit.runtime.redactor import has_tokens
 from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import CLOSING, RootRecords
@@ -234,7 +241,10 @@ class Leases:
             if is_left and not await self._was_handed_over(expired, hub):
                 return
         elif await self._was_handed_over(expired, hub):
-            return  # a hub that calls the agent over the bus resumes it, and gets the outcome
+            # It was sent to the hubs that host the agent: the outcome there is asked for.
+            entry = self._dispatch.parts.registry.elsewhere(entry)
+        if entry is None:
+            return
         await _to_the_end(self._claim(expired, entry))
 
     async def _was_handed_over(self, expired: OrphanedRun, hub: str) -> bool:
@@ -359,16 +369,7 @@ class Leases:
             f"the hub stopped while {request.target} was at work, and its progress is unknown{because}",
             detail=detail,
         )
-        response = Response(
-            version=VERSION,
-            id=request.id,
-            target=request.target,
-            status=Status.FAILED,
-            run=request.run,
-            session=request.session,
-            fault=why,
-        )
-        return await self._records.finish(run, response)
+        return await self._records.finish(run, unknown_outcome(request, why))
 
 
 async def _to_the_end(claiming: Coroutine[None, None, T]) -> T:

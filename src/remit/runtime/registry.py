@@ -1,7 +1,9 @@
 """The agents and tools of a hub."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
 
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
@@ -11,7 +13,7 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.brief import Agent
 from remit.runtime.ports.agents import RegisteredAgent, Tool
-from remit.runtime.ports.remote import Remote
+from remit.runtime.ports.remote import OtherHubs, Remote
 
 # Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that needs quoting there.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -26,8 +28,8 @@ class Registry:
         self.hub = hub
         self.agents: dict[str, RegisteredAgent] = {}
         self.tools: dict[str, Tool] = {}
-        self.find: Callable[[str], Awaitable[None]] | None = None
-        """Looks elsewhere for an agent that is not known here, and registers it if it is found."""
+        self.other_hubs: OtherHubs | None = None
+        """The hubs that share the store of this one; None: there are none."""
 
     def add(self, card: AgentCard, agent: Agent | Remote) -> None:
         """Register an agent under its card's name."""
@@ -41,6 +43,15 @@ class Registry:
         if len(address) > LONGEST_NAME:
             raise team_invalid(f"`{address}` is too long: use at most {LONGEST_NAME} characters for agent and hub")
         self.agents[card.name] = RegisteredAgent(_checked(card), agent, address)
+
+    def elsewhere(self, entry: RegisteredAgent) -> RegisteredAgent | None:
+        """Return an agent of this hub as a call of it that was sent to other hubs needs it; None: there are no others.
+
+        A request that is sent there again is not executed twice.
+        """
+        if self.other_hubs is None or isinstance(entry.agent, Remote):
+            return None
+        return entry._replace(card=replace(entry.card, resumable=True), agent=self.other_hubs.agent(entry.card.name))
 
     def cards(self) -> Iterator[AgentCard]:
         """Yield the cards of all agents."""

@@ -161,7 +161,7 @@ class LocalRemoteHandle:
                 await parts.store.flush()
             return left
         self._departure = Departure(to, parts.clock.wall_ms(), id=frame.request.path)
-        step = journal.JournalStep(frame.step, departed=self._departure)
+        step = journal.JournalStep(frame.step, departed=self._departure, tokens=frame.granted)
         await journal.note_durably(parts.store, frame.run, frame.path, step, parts.redactor.keys)
         return None
 
@@ -173,7 +173,7 @@ class LocalRemoteHandle:
         if left is not None and left.task != task:
             self._departure = replace(left, task=task)
             frame, parts = self._frame, self._dispatch.parts
-            step = journal.JournalStep(frame.step, departed=self._departure)
+            step = journal.JournalStep(frame.step, departed=self._departure, tokens=frame.granted)
             journal.note(parts.store, frame.run, frame.path, step, parts.redactor.keys)
 
     async def state(self) -> dict[str, Json]:

@@ -16,7 +16,6 @@ from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
 from remit.runtime.aside import aside
@@ -80,8 +79,8 @@ class RootRuns:
         *once* is the single-use proof that came with it.
         """
         registry = self._dispatch.parts.registry
-        if registry.find is not None and request.target not in registry.agents:
-            await registry.find(request.target)
+        if registry.other_hubs is not None and request.target not in registry.agents:
+            await registry.other_hubs.find(request.target)
         if once is not None:
             self._records.expect(request.run, once)
         light = is_light_request(request)
@@ -321,8 +320,7 @@ class RootRuns:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             why = f"the same request, run {run}, is in progress and did not end within {request.remit.time_ms} ms"
             again = "Ask again with the same id to get its outcome; this does not start another run."
-            unknown = self._records.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
-            return replace(unknown, status=Status.FAILED)
+            return self._records.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
 
     async def carry_out(self, frame: Frame) -> Response:
         """Execute an admitted and submitted request, and answer once its outcome is durable."""

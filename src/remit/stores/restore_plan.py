@@ -20,17 +20,8 @@ def restore_notice(made_ms: int, head: int) -> Notice:
 
 def lost_outcome(request: Request, made_ms: int) -> Response:
     """Return the outcome of a run that was open when the store was backed up."""
-    outcome = unknown_outcome(request, 1)
     message = f"{request.target} was at work when the store was backed up ({_utc(made_ms)}); what came of it is lost"
-    return Response(
-        version=outcome.version,
-        id=outcome.id,
-        target=outcome.target,
-        status=outcome.status,
-        run=outcome.run,
-        session=outcome.session,
-        fault=fault(Code.OUTCOME_UNKNOWN, message),
-    )
+    return unknown_outcome(request, fault(Code.OUTCOME_UNKNOWN, message))
 
 
 def _utc(at_ms: int) -> str:

@@ -23,7 +23,7 @@ from remit.runtime.ports import (
     StoreError,
     Submitted,
     TakenRequest,
-    unknown_outcome,
+    silent_outcome,
 )
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import SqliteConnection
@@ -278,7 +278,7 @@ class Transaction:
             if waiting or attempts < max_attempts:
                 expired.append(OrphanedRun(run, request, bool(waiting)))
             else:
-                self.finish(run, epoch, unknown_outcome(request, attempts), now_ms)
+                self.finish(run, epoch, silent_outcome(request, attempts), now_ms)
         return expired
 
     def _follow_clock(self, jumps: Jumps) -> None:

@@ -35,7 +35,7 @@ from remit.runtime.ports import (
     Submitted,
     TakenRequest,
     TokenCounter,
-    unknown_outcome,
+    silent_outcome,
 )
 from remit.testing.memory_inbox import MemoryControls, MemoryInbox, MemoryKnowledge, MemoryVault
 from remit.testing.memory_listings import MemoryListings
@@ -240,7 +240,7 @@ class MemoryStore:
             if known.waiting or known.attempts < max_attempts:
                 expired.append(OrphanedRun(known.run, known.request, known.waiting))
             else:
-                self._end(known, unknown_outcome(known.request, known.attempts), now_ms)
+                self._end(known, silent_outcome(known.request, known.attempts), now_ms)
         return expired
 
     def _follow_clock(self, now_ms: int) -> None:

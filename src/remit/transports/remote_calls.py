@@ -11,7 +11,7 @@ from remit.protocol.envelope import VERSION, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
-from remit.runtime.ports import Departure, RemoteHandle
+from remit.runtime.ports import Departure, RemoteHandle, unknown_outcome
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientResponse, ConnectionTimeoutError
@@ -72,8 +72,7 @@ def lost(request: Request, why: Fault, *, sent: bool) -> Response:
         return refused(request, why)
     if why.code is not Code.OUTCOME_UNKNOWN:
         why = fault(Code.OUTCOME_UNKNOWN, why.message, detail=why.detail)
-    usage = Usage(prompt=request.remit.tokens, estimated=True)
-    return replace(refused(request, why), status=Status.FAILED, usage=usage)
+    return replace(unknown_outcome(request, why), usage=Usage(prompt=request.remit.tokens, estimated=True))
 
 
 async def shielded(work: Awaitable[None], most_s: float) -> None:

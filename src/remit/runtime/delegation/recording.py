@@ -94,12 +94,21 @@ class DelegationRefusals:
         return refused(request, why, None if entry is None else entry.card)
 
     def refuse(self, request: Request, why: Fault) -> Response:
-        """Record a refusal and return it."""
+        """Record a refusal and return it; a call that may have been executed before a restart has failed instead."""
         sealing = self.recording.sealing_of(request.run)
-        response = self.refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
         caller = self.parts.ledger.frames.get(request.parent) if request.parent is not None else None
+        begun = None
+        if why.code is Code.OUTCOME_UNKNOWN and caller is not None:
+            begun = journal.begun(caller.run, request.id, self.parts.redactor.keys)
+            if begun is not None:
+                request = replace(request, remit=replace(request.remit, tokens=begun.tokens))
+        response = self.refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
         if caller is not None and response.fault is not None:
             caller.note_fault_below(response.fault)
+            caller.meter(response.usage)
+        if begun is not None:  # its request is on record
+            self.recording.record(Kind.RESULT, request.run, request.session or request.id, response)
+            return response
         if not self._is_recorded(request.run, why):
             return response
         if not is_light_request(request):

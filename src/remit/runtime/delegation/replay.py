@@ -16,7 +16,7 @@ from remit.runtime.delegation.draft import call_key_of
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import RegisteredAgent, Remote
+from remit.runtime.ports import Departure, RegisteredAgent, Remote
 
 log = logging.getLogger("remit")
 
@@ -50,16 +50,23 @@ class JournalReplay:
         known = self._replay(parent, request, entry, step, repeatable=repeatable)
         if known is not None:
             return known
-        if before is not None and (gone := _at_home_now(entry, before)) is not None:
-            return self.refusals.refuse(request, gone)
+        if before is not None and before.departed is not None and self.whereabouts(entry, before) is None:
+            return self.refusals.refuse(request, _at_home_now(entry, before.departed))
         return step, before
+
+    def whereabouts(self, entry: RegisteredAgent, before: journal.JournalStep | None) -> RegisteredAgent | None:
+        """Return where a call goes on: where it was sent before a restart; None: that place is not known any more."""
+        if before is None or before.departed is None or isinstance(entry.agent, Remote):
+            return entry
+        return self.parts.registry.elsewhere(entry)
 
     async def _is_repeatable(
         self, parent: Frame, request: Request, entry: RegisteredAgent, before: journal.JournalStep | None
     ) -> bool:
         """Return whether a call that had begun before a restart, if it had, may be executed again."""
-        if not (isinstance(entry.agent, Remote) and before is not None and before.local):
-            return journal.is_repeatable(entry.card, request)
+        if before is None or not (before.local and isinstance(entry.agent, Remote)):
+            place = self.whereabouts(entry, before) or entry
+            return journal.is_repeatable(place.card, request)
         if is_read_only(entry.card, request):
             return True
         # A request that is sent again under its id is not executed twice. One that began in the process of another hub
@@ -115,11 +122,8 @@ def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, aske
     return "it had begun before the restart, and its progress is unknown"
 
 
-def _at_home_now(entry: RegisteredAgent, before: journal.JournalStep) -> Fault | None:
-    """Return the sentence for a call that was sent to a peer before the restart, if its agent lives here now."""
-    left = before.departed
-    if left is None or isinstance(entry.agent, Remote):
-        return None
+def _at_home_now(entry: RegisteredAgent, left: Departure) -> Fault:
+    """Return why the outcome of a call is unknown that was sent to a peer, and whose agent lives here now."""
     what = f"it was sent to another hub before the restart, and {entry.card.name} lives in this hub now"
     return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it", detail=f"it was sent to {left.to}")
 

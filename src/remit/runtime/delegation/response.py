@@ -15,6 +15,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.plain import write
 from remit.runtime.frames import Frame
 from remit.runtime.origin import MAX_WORDS
+from remit.runtime.ports.requests import unknown_outcome
 from remit.runtime.schemas import MAX_MISFITS
 
 MAX_NAME = 100
@@ -36,11 +37,14 @@ def presentable(name: object) -> str:
 
 
 def refused(request: Request, why: Fault, card: AgentCard | None = None) -> Response:
-    """Return the response to a request that was judged and not started."""
-    status = Status.TIMEOUT if why.code is Code.TIMEOUT else Status.REFUSED
-    response = Response(
-        version=VERSION, id=request.id, target=request.target, status=status, run=request.run, fault=why
-    )
+    """Return the response to a request that was judged and not started, or that had begun before a restart."""
+    if why.code is Code.OUTCOME_UNKNOWN:
+        response = unknown_outcome(request, why)
+    else:
+        status = Status.TIMEOUT if why.code is Code.TIMEOUT else Status.REFUSED
+        response = Response(
+            version=VERSION, id=request.id, target=request.target, status=status, run=request.run, fault=why
+        )
     if card is None:
         return response
     capability = card.capability(request.capability) if request.capability else None

@@ -12,7 +12,7 @@ from remit.policy.breaker import key_of
 from remit.policy.redaction import Held, Raw, is_plain, strike
 from remit.policy.verdict import Sealing
 from remit.policy.weight import LIGHT, is_light_response
-from remit.protocol.envelope import Response, Usage
+from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
@@ -86,6 +86,8 @@ class Settlement:
                 frame.passed_on = True
             if frame.doubt and not run.handed_back:
                 response = self._in_doubt(frame, response, response.fault)
+            elif response.fault.code is Code.OUTCOME_UNKNOWN and _reports_no_usage(frame):
+                frame.meter_all()
         response = self._with_figures(frame, response, now)
         if looked is not None:
             if looked.found:
@@ -203,9 +205,8 @@ class Settlement:
 
     def _in_doubt(self, frame: Frame, response: Response, why: Fault) -> Response:
         """Return the end of a delegation that may have been executed elsewhere, stopped before that was known."""
-        if isinstance(frame.agent, Remote):
-            # A peer that does not report its usage is charged the whole grant.
-            frame.meter(Usage(prompt=max(0, frame.granted - frame.used), estimated=True))
+        if isinstance(frame.agent, Remote) or frame.parent is not None:
+            frame.meter_all()
         if frame.parent is not None and frame.parent.stopping is not None:
             frame.parent.doubt = frame.parent.doubt or frame.doubt  # it will not see this any more
         unknown = fault(Code.OUTCOME_UNKNOWN, f"{why.message}; {frame.doubt}", detail=why.detail)
@@ -302,6 +303,11 @@ def _stopped(frame: Frame, why: Fault) -> Response:
     return replace(
         stopped(frame, why), warnings=(f"What was finished is not stored: it is larger than {LIGHT} characters.",)
     )
+
+
+def _reports_no_usage(frame: Frame) -> bool:
+    """Return whether a peer that was called did not say what it had spent."""
+    return isinstance(frame.agent, Remote) and frame.parent is not None and not frame.used
 
 
 def _too_late(frame: Frame) -> Fault:

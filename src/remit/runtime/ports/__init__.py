@@ -29,6 +29,7 @@ from remit.runtime.ports.remote import (
     Handler,
     HostingHub,
     NobodyServesError,
+    OtherHubs,
     OutgoingRequest,
     Remote,
     RemoteHandle,
@@ -51,6 +52,7 @@ from remit.runtime.ports.requests import (
     SingleUseProof,
     Submitted,
     TakenRequest,
+    silent_outcome,
     unknown_outcome,
 )
 from remit.runtime.ports.store import (
@@ -112,6 +114,7 @@ __all__ = [
     "NobodyServesError",
     "NumberedRecord",
     "OrphanedRun",
+    "OtherHubs",
     "OutgoingRequest",
     "Question",
     "RecordFilter",
@@ -140,5 +143,6 @@ __all__ = [
     "Transport",
     "Vault",
     "Workspace",
+    "silent_outcome",
     "unknown_outcome",
 ]

@@ -145,6 +145,18 @@ class Remote:
         raise NotImplementedError
 
 
+class OtherHubs(Protocol):
+    """The other hubs on the same store."""
+
+    async def find(self, agent: str) -> None:
+        """Look for an agent that this hub does not know, and register it if one of them hosts it."""
+        ...
+
+    def agent(self, name: str) -> Remote:
+        """Return an agent as they host it."""
+        ...
+
+
 class Companion(Protocol):
     """Something that is open while its hub is, such as a connection to other hubs."""
 

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from remit.protocol.envelope import VERSION, Json, Request, Response
-from remit.protocol.errors import Code, fault
+from remit.protocol.envelope import VERSION, Json, Request, Response, Usage
+from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.typed import JsonSchema
 
@@ -100,10 +100,8 @@ class OrphanedRun(NamedTuple):
     """Whether it had not begun, because it waited for a person."""
 
 
-def unknown_outcome(request: Request, attempts: int) -> Response:
-    """Return the outcome of a request whose workers went silent too often; every store ends it this way."""
-    times = "once" if attempts == 1 else f"{attempts} times"
-    why = fault(Code.OUTCOME_UNKNOWN, f"{request.target} was started {times}, and its hub stopped responding each time")
+def unknown_outcome(request: Request, why: Fault) -> Response:
+    """Return the end of a request that may have been executed: all that its caller granted counts as spent."""
     return Response(
         version=VERSION,
         id=request.id,
@@ -111,8 +109,17 @@ def unknown_outcome(request: Request, attempts: int) -> Response:
         status=Status.FAILED,
         run=request.run,
         session=request.session,
+        # A user granted nothing to anybody: what was reserved of a user's own budget stays reserved.
+        usage=Usage(prompt=request.remit.tokens, estimated=True) if request.remit.chain else Usage(),
         fault=why,
     )
+
+
+def silent_outcome(request: Request, attempts: int) -> Response:
+    """Return the outcome of a request whose workers went silent too often; every store ends it this way."""
+    times = "once" if attempts == 1 else f"{attempts} times"
+    why = f"{request.target} was started {times}, and its hub stopped responding each time"
+    return unknown_outcome(request, fault(Code.OUTCOME_UNKNOWN, why))
 
 
 # A run may wait for days while hubs come and go, but a run that crashes every hub must end some day.

@@ -26,7 +26,7 @@ from remit.runtime.ports import (
     StoreError,
     Submitted,
     TakenRequest,
-    unknown_outcome,
+    silent_outcome,
 )
 from remit.stores.fence import is_old, maybe_executed
 from remit.stores.postgres import inbox
@@ -352,7 +352,7 @@ class PgTransaction:
             if waiting or attempts < max_attempts:
                 expired.append(OrphanedRun(run, request, waiting))
             else:
-                await self.finish(Finish(run, epoch, unknown_outcome(request, attempts), now_ms))
+                await self.finish(Finish(run, epoch, silent_outcome(request, attempts), now_ms))
         return expired
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Protocol
 
-from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.records import Approval, Delta, Progress
@@ -85,8 +84,8 @@ class BusAgent(Remote):
         """Return how many calls to it may wait here."""
         return MOST_WAITING
 
-    def __init__(self, card: AgentCard, carrier: Carrier, shared: SharedRequests) -> None:
-        self._name = card.name
+    def __init__(self, name: str, carrier: Carrier, shared: SharedRequests) -> None:
+        self._name = name
         self._carrier = carrier
         self._shared = shared
 

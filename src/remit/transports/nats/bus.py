@@ -160,8 +160,11 @@ class Bus:
         To a caller that is resumed, it is resumable whatever its host says: a request that is submitted again under
         its id is not executed twice.
         """
-        agent = BusAgent(card, self, self._shared)
-        self._engine.register(replace(card, resumable=True), agent)
+        self._engine.register(replace(card, resumable=True), self.agent(card.name))
+
+    def agent(self, name: str) -> BusAgent:
+        """Return an agent as other hubs host it."""
+        return BusAgent(name, self, self._shared)
 
     @property
     def hosted(self) -> list[str]:
