@@ -34,7 +34,7 @@ from remit import (
 from remit.policy.rules import Rule, guard_of
 from remit.policy.verdict import Finding
 from remit.protocol.records import Approval
-from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
+from remit.runtime.approvers import NOBODY_ASKED, AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Decision, Question
 from remit.testing.memory import MemoryStore
 from remit.testing.samples import ManualClock, a_request
@@ -179,21 +179,32 @@ async def test_a_person_in_another_process_declines_and_nothing_is_done(
     assert [(each.agreed, each.by, each.reason) for each in told] == [(None, "", ""), (False, "ben", "too much")]
 
 
-async def test_a_root_that_was_declined_is_recorded_and_not_kept_so_it_may_be_asked_again(make_hub: MakeHub) -> None:
-    """Decision 6: only outcomes after execution began are kept."""
+async def test_a_root_that_a_person_declined_is_declined_again_and_nobody_is_asked(make_hub: MakeHub) -> None:
+    """Decision 6: what a person decided about a request is its outcome."""
     team = Team(make_hub(guards=[asks("Pay?")], approver="inbox"))
     async with team.hub as hub, asyncio.TaskGroup() as group:
         asking = group.create_task(team.ask("b", request_id="1"))
         await answer(hub, agreed=False)
         declined = await asking
-        again = group.create_task(team.ask("b", request_id="1"))
-        await answer(hub)
-        assert (await again).result == "did pay bob"
-        assert (await team.ask("b", request_id="1")).run == (await again).run
+        again = await team.ask("b", request_id="1")
         kinds = [record.kind for record in await hub.store.records(run=declined.run)]
-    assert code_of(declined) is Code.APPROVAL_DECLINED
+    assert (code_of(declined), again) == (Code.APPROVAL_DECLINED, declined)
     assert kinds == [Kind.STARTED, Kind.APPROVAL, Kind.APPROVAL, Kind.RESULT]
-    assert team.given == [("pay bob", None)]
+    assert team.given == []
+
+
+async def test_a_root_about_which_nobody_decided_may_be_asked_again(make_hub: MakeHub) -> None:
+    """Decision 6: nobody said no to it."""
+    answers = iter([NOBODY_ASKED, Decision(agreed=True, by="ann")])
+
+    async def at_last(_: Question) -> Decision:
+        return next(answers)
+
+    team = Team(make_hub(guards=[asks("Pay?")], approver=at_last))
+    async with team.hub:
+        declined = await team.ask("b", request_id="1")
+        again = await team.ask("b", request_id="1")
+    assert (code_of(declined), again.result) == (Code.APPROVAL_DECLINED, "did pay bob")
 
 
 async def test_a_question_is_answered_once_and_whoever_comes_second_is_told(make_hub: MakeHub, agent: str) -> None:

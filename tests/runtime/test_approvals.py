@@ -1,8 +1,10 @@
 """Who answers when a guard asks: nobody, a list, several in turn, or a person at an inbox."""
 
 import asyncio
+import selectors
 import time
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,8 +13,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit import Code, RemitError
-from remit.runtime.approvers import AllowList, InboxApprover, check_edits, decide, deny, find, first_of
-from remit.runtime.ports import Decision, Question
+from remit.protocol.errors import fault
+from remit.runtime.approvers import (
+    MOST_PAUSE_S,
+    AllowList,
+    InboxApprover,
+    check_edits,
+    decide,
+    deny,
+    find,
+    first_of,
+)
+from remit.runtime.ports import Decision, Question, StoreError
 from remit.testing.memory import MemoryStore
 from remit.testing.samples import a_request
 from waiting import PATIENCE_S
@@ -140,6 +152,75 @@ async def test_a_question_that_is_put_again_keeps_its_first_expiry(store: Memory
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(TimeoutError):
             await InboxApprover(store)(a_question(expires_ms=now_ms + 60_000))
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop in which waiting takes no time: its clock jumps to the next moment at which something is due."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        loop = self
+
+        class Skipping(selectors.SelectSelector):
+            def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+                loop.ahead_s += timeout or 0
+                return super().select(0)
+
+        super().__init__(Skipping())
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + round(self.ahead_s * 1_000)
+
+
+def inbox_after(loop: SkippingLoop, seconds: float) -> tuple[MemoryStore, list[float]]:
+    """An inbox that cannot be reached for so long, with an answer for what is put there; and when it was tried."""
+    tried: list[float] = []
+    back = loop.time() + seconds
+
+    class AwayInbox(MemoryStore):
+        def _reach(self) -> None:
+            tried.append(loop.time())
+            if loop.time() < back:
+                raise StoreError(fault(Code.STORE_UNAVAILABLE, "away"))
+
+        async def put(self, question: Question) -> Question:
+            self._reach()
+            kept = await super().put(question)
+            await self.decide(question.id, YES)
+            return kept
+
+        async def decision(self, question: str) -> Decision | None:
+            self._reach()
+            return await super().decision(question)
+
+    return AwayInbox(wall_ms=loop.wall_ms), tried
+
+
+async def asked_in(inbox: MemoryStore, loop: SkippingLoop, *, within_s: float) -> Decision:
+    await inbox.open()
+    now_ms = loop.wall_ms()
+    question = replace(a_question(), asked_ms=now_ms, expires_ms=now_ms + round(within_s * 1_000))
+    async with asyncio.timeout(within_s):  # as the hub does
+        return await InboxApprover(inbox, loop.wall_ms)(question)
+
+
+def test_a_question_outlives_ten_minutes_without_a_store_that_is_not_asked_all_the_time() -> None:
+    with closing(SkippingLoop()) as loop:
+        inbox, tried = inbox_after(loop, 600)
+        began = loop.time()
+        assert loop.run_until_complete(asked_in(inbox, loop, within_s=3_600)) == YES
+        assert 600 <= loop.time() - began < 700
+    assert 600 / MOST_PAUSE_S <= len(tried) < 400
+
+
+def test_the_time_for_an_answer_ends_while_the_store_is_away() -> None:
+    with closing(SkippingLoop()) as loop:
+        inbox, _ = inbox_after(loop, 600)
+        with pytest.raises(TimeoutError):
+            loop.run_until_complete(asked_in(inbox, loop, within_s=300))
 
 
 # ── which question is meant ───────────────────────────────────────────────────────────────────────────────────────────

@@ -1,21 +1,29 @@
 """Approvers: nobody, a list, or a person in another process."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from remit.policy.restoring import tokens_in
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.forms import filled_fields
-from remit.runtime.ports import Approver, Decision, Inbox, Question
+from remit.runtime.ports import Approver, Decision, Inbox, Question, StoreError
 from remit.runtime.schemas import misfits
+
+log = logging.getLogger("remit")
+
+T = TypeVar("T")
 
 # A person takes seconds to decide; a tenth of a second more for the answer to arrive is not noticed.
 POLL_S = 0.1
+# While the store is away, each pause is twice the last one, up to this: an answer then arrives soon after the outage.
+MOST_PAUSE_S = 2.0
 
 # The fields of a request that a person may edit: route and remit are not theirs to widen.
 EDITABLE = frozenset({"objective", "input"})
@@ -23,9 +31,12 @@ EDITABLE = frozenset({"objective", "input"})
 PUT_AGAIN = 50
 
 
+NOBODY_ASKED = Decision(agreed=False, by="the team", reason="nobody is asked in this team")
+
+
 async def deny(_: Question) -> Decision:
     """Refuse everything: the approver of a team in which nobody is asked."""
-    return Decision(agreed=False, by="the team", reason="nobody is asked in this team")
+    return NOBODY_ASKED
 
 
 class AllowList:
@@ -52,7 +63,10 @@ def _ends(entry: str) -> tuple[str, str]:
 
 
 class InboxApprover:
-    """Leaves the question in a store's inbox until someone answers it there, in this process or another."""
+    """Leaves the question in a store's inbox until someone answers it there, in this process or another.
+
+    While the store is away, the question is kept here, and goes on once the store is back.
+    """
 
     def __init__(self, inbox: Inbox, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._inbox = inbox
@@ -60,15 +74,16 @@ class InboxApprover:
 
     async def __call__(self, question: Question) -> Decision:
         # A question from before a restart has less time left than a new one would.
-        kept = await self._put(question)
+        kept = await _outlasting(lambda: self._put(question), question.id)
         async with asyncio.timeout(max(0, kept.expires_ms - self._wall_ms()) / 1_000):
             while True:
                 for _ in range(PUT_AGAIN):
-                    if (decision := await self._inbox.decision(kept.id)) is not None:
+                    decision = await _outlasting(lambda: self._inbox.decision(kept.id), kept.id)
+                    if decision is not None:
                         return decision
                     await asyncio.sleep(POLL_S)
                 # A hub that lost this run without knowing it may have withdrawn the question.
-                await self._inbox.put(kept)
+                await _outlasting(lambda: self._inbox.put(kept), kept.id)
 
     async def _put(self, question: Question) -> Question:
         """Put a question into the inbox, also if its time ends meanwhile: a restart then finds that it is over."""
@@ -79,6 +94,21 @@ class InboxApprover:
             with suppress(Exception):  # whoever cancelled it learns of the store's error by themselves
                 await putting
             raise
+
+
+async def _outlasting(act: Callable[[], Awaitable[T]], question: str) -> T:
+    """Return the result of *act*, tried again for as long as the store is away; the caller bounds the time."""
+    pause_s = POLL_S
+    while True:
+        try:
+            return await act()
+        except StoreError as error:
+            if error.fault.code is not Code.STORE_UNAVAILABLE:
+                raise
+            if pause_s == POLL_S:
+                log.warning("question %s waits for the store: %s", question, error.fault.message)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
 
 def first_of(approvers: Sequence[Approver]) -> Approver:

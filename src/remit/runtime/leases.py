@@ -46,6 +46,8 @@ IDLE_LISTEN_S = 0.5
 MOST_UNHEEDED = 1_000
 # How many heartbeats a hub sends during a lease.
 BEATS = 5
+# A statement may take this long on a busy machine: that is no outage.
+SLOW_MS = 1_000
 # Whoever can make hubs hurry cannot make them do nothing but sweep.
 HURRY_S = 0.1
 # How often a hub looks for the runs that it was told to resume.
@@ -95,9 +97,14 @@ class Leases:
         """Called with each request for any host that nobody has taken; None: this hub takes them as they come."""
 
         self._hurry = asyncio.Event()
+        self._beaten = 0.0
+        """When the last heartbeat was sent."""
+        self._judges_from = 0.0
+        """Before, other hubs may be alive although their leases have ended: the store was away."""
 
     async def open(self) -> None:
         """Renew this hub's claims, resume orphaned runs, and listen to other processes."""
+        self._beaten = asyncio.get_running_loop().time()
         heard = await self._dispatch.parts.store.last_control()
         loop = asyncio.get_running_loop()
         self._attendants = [
@@ -153,21 +160,23 @@ class Leases:
 
     async def _beat(self) -> None:
         """Say that this hub is alive, however long it takes to resume what others left behind."""
+        now = asyncio.get_running_loop().time
         while True:
             try:
                 await self._dispatch.parts.store.heartbeat(self._records.worker, self._runs.lease_ms)
+                if not self._is_prompt(self._beaten):
+                    self._judges_from = now() + self._runs.lease_ms / 1_000
+                self._beaten = now()
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
                 log.error("no heartbeat was sent; trying again: %s", self._dispatch.parts.redactor.worded(error))
             await asyncio.sleep(self._runs.lease_ms / 1_000 / BEATS)
 
     async def _keep(self) -> None:
-        store = self._dispatch.parts.store
         while True:
             try:
                 await self._records.record_late()
                 await self._give_back()
-                for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
-                    await self._take_up(expired)
+                await self._sweep()
             except Exception as error:  # noqa: BLE001 - logged; what expired is still there
                 log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
             # A hub that resumes certain runs waits for them.
@@ -177,6 +186,24 @@ class Leases:
             if self._hurry.is_set():
                 await asyncio.sleep(HURRY_S)
             self._hurry.clear()
+
+    async def _sweep(self) -> None:
+        """Take up what dead hubs left behind.
+
+        While the store was away, no hub could renew its leases: the others then have as long as a lease to do so.
+        """
+        now = asyncio.get_running_loop().time
+        began = now()
+        if began < self._judges_from or not self._is_prompt(self._beaten):
+            return
+        found = await self._dispatch.parts.store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS)
+        for expired in found if self._is_prompt(began) else ():
+            await self._take_up(expired)
+
+    def _is_prompt(self, since: float) -> bool:
+        """Return whether so little time has passed that no hub can have lost its lease by an outage since then."""
+        passed_ms = (asyncio.get_running_loop().time() - since) * 1_000
+        return passed_ms < max(self._runs.lease_ms * (BEATS - 1) / BEATS, SLOW_MS)
 
     @property
     def lease_ms(self) -> int:

@@ -110,8 +110,11 @@ class RootRecords:
 
     # ── its end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def refuse(self, request: Request, why: Fault) -> Response:
-        """Refuse a request that has not begun, and return once that is durable."""
+    async def refuse(self, request: Request, why: Fault, *, keep: bool = False) -> Response:
+        """Refuse a request that has not begun, and return once that is durable.
+
+        With *keep*, the same request gets this refusal when it is sent again.
+        """
         store, parked = self._parts.store, self.parked.pop(request.run, None)
         why = await self.reused(request) or why
         if parked is not None and why is CLOSING:
@@ -133,7 +136,7 @@ class RootRecords:
         response = self._refusals.refused(request, clean)
         if why.code is Code.CANCELLED:
             response = replace(response, status=Status.CANCELLED)
-        return await self.finish(Run(request, parked, None), response, keep=False)
+        return await self.finish(Run(request, parked, None), response, keep=keep)
 
     async def finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
         """Record the outcome of a run, or release the run."""

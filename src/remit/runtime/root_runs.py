@@ -21,6 +21,7 @@ from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
 from remit.runtime.aside import aside
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.admission import Heavy
+from remit.runtime.delegation.approval import PersonDeclined
 from remit.runtime.delegation.response import needs_wording
 from remit.runtime.frames import Frame
 from remit.runtime.ports import (
@@ -169,7 +170,8 @@ class RootRuns:
             except StoreError:
                 raise
             except RemitError as error:
-                return await self._records.refuse(request, error.fault)
+                kept = isinstance(error, PersonDeclined)
+                return await self._wherever(request, await self._records.refuse(request, error.fault, keep=kept))
         except StoreError as error:  # also a store that could not even record the refusal
             return self._records.refused(request, error.fault)
         finally:
@@ -281,7 +283,7 @@ class RootRuns:
             case DuplicateRequest():
                 return await self._known(clean, submitted)
             case None:
-                return self._records.refused(clean, journal.TAKEN_OVER)
+                return await self._wherever(clean, self._records.refused(clean, journal.TAKEN_OVER))
 
     async def _execute_early(self, frame: Frame, clean: Request, submitting: Awaitable[Submitted]) -> Response:
         """Execute a request that changes nothing while it is being submitted: it and its outcome share a commit."""
@@ -331,12 +333,15 @@ class RootRuns:
         # Only outcomes after the agent's code began are kept: before that, the same request may come again.
         unknown = response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
         ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown)
+        return await self._wherever(frame.request, ended)
+
+    async def _wherever(self, request: Request, ended: Response) -> Response:
+        """Return how a run ended here; if another hub took it over, whoever waits here gets the outcome there."""
         if ended.fault is not journal.TAKEN_OVER:
             return ended
-        # It is executed elsewhere: whoever waits here gets the outcome of that.
         try:
-            outcome = await self._attach(frame.request, frame.run.id)
-            return await self._dispatch.parts.redactor.for_user(frame.run.id, outcome)
+            outcome = await self._attach(request, request.run)
+            return await self._dispatch.parts.redactor.for_user(request.run, outcome)
         except RemitError:  # this hub closes, or cannot reach the store
             return ended
 

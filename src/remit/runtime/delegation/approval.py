@@ -16,7 +16,7 @@ from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.forms import default_fields, filled_fields, unshowable
 from remit.protocol.records import Approval, Kind
-from remit.runtime.approvers import EDITABLE, check_edits, check_form
+from remit.runtime.approvers import EDITABLE, NOBODY_ASKED, check_edits, check_form
 from remit.runtime.aside import aside
 from remit.runtime.brief_rules import revealed
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
@@ -35,6 +35,10 @@ MAX_QUESTIONS = 8
 
 # A refusal is read by the agent that asked, so it is short; the record has the whole question.
 SHOWN = 200
+
+
+class PersonDeclined(RemitError):
+    """A person said no: the same request, sent again under its id, gets this answer and asks nobody."""
 
 
 class Approvals:
@@ -97,7 +101,8 @@ class Approvals:
         if not decision.agreed:
             by = f" by {decision.by}" if decision.by else ""
             reason = f" ({decision.reason})" if decision.reason else ""
-            raise _declined(f"declined{by}{reason}", asked.text)
+            declined = _declined(f"declined{by}{reason}", asked.text)
+            raise declined if decision == NOBODY_ASKED else PersonDeclined(declined.fault)
         return edits
 
     def _question(
@@ -159,10 +164,14 @@ class Approvals:
 
     async def _last_word(self, asked: Question) -> Decision | None:
         """Close an expired question; return a decision that was made in time and not seen so far."""
-        # Written as a refusal, so that the store orders it with other writers: an answer that was accepted counts.
-        if await self.parts.store.decide(asked.id, Decision(agreed=False, by="", reason="nobody answered in time")):
+        try:
+            # Written as a refusal, so that the store orders it with other writers: an answer that was accepted counts.
+            if await self.parts.store.decide(asked.id, Decision(agreed=False, by="", reason="nobody answered in time")):
+                return None
+            return await self.parts.store.decision(asked.id)
+        except StoreError as error:  # its time is over all the same, and the store accepts no later answer
+            log.warning("question %s expired while the store was away: %s", asked.id, error.fault.message)
             return None
-        return await self.parts.store.decision(asked.id)
 
     def _will_ask_again(self, request: Request) -> bool:
         """Return whether the interrupted run will ask the same again, at another hub or after a restart."""

@@ -1,0 +1,71 @@
+"""A team of hubs whose database or bus is away for a while: nothing that people decide is lost or asked twice."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve_command import ServedTeam
+from team_in_outages import Outages, team_in_outages
+from waiting import eventually
+
+
+@pytest.fixture
+async def team(tmp_path: Path) -> AsyncGenerator[Outages]:
+    async with team_in_outages(tmp_path) as made:
+        yield made
+
+
+async def ask(up: ServedTeam, target: str, objective: str) -> tuple[int, Any]:
+    """Ask an agent under an id that is its task."""
+    body = {"id": objective, "target": target, "user": "anna", "objective": objective}
+    return await asyncio.to_thread(up.get, "/v1/delegations", body)
+
+
+async def ended(up: ServedTeam, request_id: str) -> Any:
+    """Return the outcome of a request once there is one."""
+
+    async def look() -> tuple[int, Any]:
+        return await asyncio.to_thread(up.get, f"/v1/delegations/{request_id}")
+
+    return (await eventually(look, when=lambda reply: reply[0] not in (202, 503)))[1]
+
+
+async def pending(team: Outages) -> list[Any]:
+    """Return the questions that can be answered."""
+    listed = await team.remit("pending", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    return json.loads(listed.stdout)["questions"]
+
+
+async def test_questions_outlive_an_outage_that_is_longer_than_every_lease(team: Outages) -> None:
+    first = await team.serve("first")
+    await team.serve("second")
+    assert [(await ask(first, *each))[0] for each in (("payer", "pay-1"), ("boss", "pay-2"))] == [202, 202]
+    team.store.cut("refused")
+    await asyncio.gather(team.noticed("first", 5), team.noticed("second", 5))
+    team.store.heal()
+    questions = [each["question"]["id"] for each in await pending(team)]
+    assert [(await team.remit("pending", "approve", each)).returncode for each in questions] == [0, 0]
+    outcomes = [await ended(first, each) for each in ("pay-1", "pay-2")]
+    assert [each["result"] for each in outcomes] == ["paid", "paid"]
+    assert sorted(team.ledger()) == ["pay-1 paid", "pay-2 paid"]
+
+
+async def test_what_a_person_declined_is_declined_again_without_a_question(team: Outages) -> None:
+    up = await team.serve("up")
+    assert (await ask(up, "payer", "pay-1"))[0] == 202
+    (question,) = await pending(team)
+    assert (await team.remit("pending", "reject", question["question"]["id"], "--reason", "too much")).returncode == 0
+    declined = await ended(up, "pay-1")
+    again = await ask(up, "payer", "pay-1")
+    assert again == (403, declined)
+    assert declined["fault"]["code"] == "APPROVAL_DECLINED"
+    assert await pending(team) == []
+    # Another request is another question.
+    assert (await ask(up, "payer", "pay-2"))[0] == 202
+    assert len(await pending(team)) == 1
+    assert team.ledger() == []

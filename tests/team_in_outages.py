@@ -1,0 +1,193 @@
+"""A team of real hubs, started by the commands, whose database and whose bus can each be taken away."""
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import nats_server
+import postgres_server
+from chaos.proxy import TcpProxy
+from command_line import environment, remit
+from commands import REMIT, popen
+from postgres_server import PASSWORD, USER
+from serve_command import ServedTeam
+from waiting import PATIENCE_S, eventually
+
+TEAM = """
+name = "{name}"
+
+[store]
+url = "postgresql://{user}@127.0.0.1:{store_port}/{database}"
+password = "$DATABASE_PASSWORD"
+
+[bus]
+url = "nats://127.0.0.1:{bus_port}"
+hosts = ["boss", "payer"]
+
+[serve]
+drain = "2s"
+
+[agents.boss]
+run = "{name}_agents:boss"
+may_call = ["payer", "middle"]
+
+[agents.payer]
+run = "{name}_agents:payer"
+
+[agents.middle]
+run = "{name}_agents:middle"
+may_call = ["worker"]
+
+[agents.worker]
+run = "{name}_agents:worker"
+
+[[rules]]
+to = "payer"
+then = "ask"
+say = "May this be paid?"
+"""
+# A hub waits for its database for five seconds, and its leases end after five: shorter outages show the same here.
+AGENTS = """
+import asyncio
+import os
+from pathlib import Path
+
+from remit.runtime import root_runs
+from remit.stores.postgres import connection, writer
+
+connection.READ_PATIENCE_SECONDS = writer.PATIENCE_SECONDS = 0.3
+root_runs.LEASE_MS = 2_000
+
+
+def note(line):
+    with Path("ledger").open("a") as ledger:
+        ledger.write(line + "\\n")
+        ledger.flush()
+        os.fsync(ledger.fileno())
+
+
+async def boss(brief):
+    whom = "payer" if brief.objective.startswith("pay") else "middle"
+    return (await brief.delegate(whom, objective=brief.objective)).unwrap()
+
+
+async def payer(brief):
+    note(f"{brief.objective} paid")
+    return "paid"
+
+
+async def middle(brief):
+    return (await brief.delegate("worker", objective=brief.objective)).unwrap()
+
+
+async def worker(brief):
+    note(f"{brief.objective} begun")
+    try:
+        while not Path("go").exists():
+            await asyncio.sleep(0.02)
+        note(f"{brief.objective} ended")
+        return "worked"
+    except asyncio.CancelledError:
+        note(f"{brief.objective} stopped")
+        raise
+"""
+
+
+class Outages:
+    """The folder of the team, what can be cut, and its processes."""
+
+    def __init__(self, folder: Path, store: TcpProxy, bus: TcpProxy) -> None:
+        self.folder = folder
+        self.store = store
+        self.bus = bus
+        self._started: list[subprocess.Popen[Any]] = []
+
+    def _start(self, name: str, *command: str) -> "subprocess.Popen[str]":
+        with (self.folder / f"{name}.log").open("w") as log:
+            process = popen(
+                [REMIT, *command],
+                cwd=self.folder,
+                env=environment(DATABASE_PASSWORD=PASSWORD),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._started.append(process)
+        return process
+
+    async def serve(self, name: str) -> ServedTeam:
+        """Start `remit serve`, and return it once it answers."""
+        process = self._start(name, "serve", "--json", "--port", "0")
+        assert process.stdout is not None
+        line = await asyncio.to_thread(process.stdout.readline)
+        assert line, self.log(name)
+        return ServedTeam(process, json.loads(line) | {"token_file": self.folder / json.loads(line)["token_file"]})
+
+    async def work(self, *agents: str) -> "subprocess.Popen[str]":
+        """Start `remit worker`, and return it once it hosts the agents."""
+        name = agents[0]
+        process = self._start(name, "worker", *agents)
+        await eventually(lambda: "Hosting" in self.log(name) or process.poll() is not None)
+        assert process.poll() is None, self.log(name)
+        return process
+
+    async def remit(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run another command of the team to its end."""
+        return await asyncio.to_thread(lambda: remit(*words, folder=self.folder, DATABASE_PASSWORD=PASSWORD))
+
+    def log(self, name: str) -> str:
+        """What a process has logged."""
+        return (self.folder / f"{name}.log").read_text()
+
+    def ledger(self) -> list[str]:
+        """What the agents say that they did."""
+        file = self.folder / "ledger"
+        return file.read_text().splitlines() if file.exists() else []
+
+    async def noticed(self, name: str, times: int = 3) -> None:
+        """Return once a hub has failed so often to reach its database from now on."""
+        line = "no heartbeat was sent"
+        before = self.log(name).count(line)
+        await eventually(lambda: self.log(name).count(line) >= before + times, "the outage")
+
+    def kill(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=PATIENCE_S)
+
+
+@asynccontextmanager
+async def team_in_outages(folder: Path) -> AsyncGenerator[Outages]:
+    """Make a team on the shared servers, and end its processes with the block."""
+    database, bus_url = await postgres_server.shared_server().database(), nats_server.shared_server().url
+    store = TcpProxy(urlsplit(database).port or 0)
+    bus = TcpProxy(urlsplit(bus_url).port or 0)
+    await store.open()
+    await bus.open()
+    name = f"outage{os.getpid()}_{nats_server.team_name()}"
+    made = Outages(folder, store, bus)
+    (folder / f"{name}_agents.py").write_text(AGENTS)
+    (folder / "remit.toml").write_text(
+        TEAM.format(
+            name=name,
+            user=USER,
+            store_port=store.port,
+            database=database.rpartition("/")[2],
+            bus_port=bus.port,
+        )
+    )
+    try:
+        yield made
+    finally:
+        store.heal()
+        bus.heal()
+        await asyncio.to_thread(made.kill)
+        await store.close()
+        await bus.close()
