@@ -100,9 +100,13 @@ async def together(
     say: Callable[[PromptRequest], Draft | DraftFailure] = polite,
     *,
     answers_after: asyncio.Event | None = None,
+    recorded: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> AsyncGenerator[Pair]:
-    """Have both of them there; *changes* are made to Anna's profile, and Bob's agent may wait for something first."""
+    """Have both of them there; *changes* are made to Anna's profile, and Bob's agent may wait for something first.
+
+    *recorded* is called after each stored step of Anna's run.
+    """
     anna, bob = sealer(path, "anna"), sealer(path, "bob")
     introduce(anna, bob)
     local, notes = Local(say), list[SharedStep]()
@@ -113,6 +117,10 @@ async def together(
         if answers_after is not None:
             await answers_after.wait()
         return f"heard: {brief.text}"
+
+    def note(step: SharedStep) -> None:
+        notes.append(step)
+        recorded()
 
     assert helper
     async with hub, gateway(path) as serving, linked(bob, serving.url) as theirs, linked(anna, serving.url) as ours:
@@ -126,7 +134,7 @@ async def together(
             detect=detector_pipeline(),
             now_ms=NOW_MS,
             requester="anna@example.org",
-            recorded=notes.append,
+            recorded=note,
         )
         async with host, asyncio.TaskGroup() as group:
             reading = [

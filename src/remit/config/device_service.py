@@ -261,7 +261,7 @@ class _ChangeWatcher:
         while True:
             await asyncio.sleep(LOOK_S)
             if self._changes.look():
-                await self._post.do(self._known.look)
+                await self._post.persist(self._known.look)
 
     async def tell(self) -> None:
         """Send the allowed senders to the gateway, which refuses others; raise the reason if the link has ended."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,11 +18,11 @@ from remit.relay.bridge.ports import (
     PromptRequest,
 )
 from remit.relay.bridge.supervised_agent import SupervisedAgent
+from remit.relay.device.writer import until_stored
 from remit.relay.session import moves
 from remit.relay.session.history import request
 from remit.relay.session.moves import Event
 from remit.relay.session.run import MoveRefused, Overlay
-from remit.runtime.ports import StoreError
 
 _log = logging.getLogger("remit.relay")
 
@@ -50,7 +51,7 @@ class LocalTurns:
         self._drafting: dict[str, str] = {}
         """The run of each session whose agent is drafting."""
         self._questions: dict[str, asyncio.Future[str | None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[MoveRefused | None]] = set()
 
     async def close(self) -> None:
         """Cancel all prompts and end all agents."""
@@ -62,7 +63,7 @@ class LocalTurns:
     def begin(self, run: Overlay, prompt: moves.Prompt, constraints: PromptConstraints) -> None:
         """Ask the agent of the run's profile, once it is free."""
         asked = request(prompt, profile=run.profile, session=run.session, constraints=constraints)
-        task = asyncio.create_task(self._prompt(run.id, asked))
+        task = asyncio.create_task(self._ask(run.id, asked))
         self._prompts[prompt.id] = task
         task.add_done_callback(lambda _: self._prompts.pop(prompt.id, None))
 
@@ -77,17 +78,10 @@ class LocalTurns:
         if waiting is not None and not waiting.done():
             waiting.set_result(choice)
 
-    async def _prompt(self, run: str, asked: PromptRequest) -> None:
-        try:
-            await self._ask(run, asked)
-        except StoreError as error:
-            # The run keeps its stored state; resuming it tries again.
-            _log.error("run %s cannot continue: %s", run, error.fault.message)
-
     async def _ask(self, run: str, asked: PromptRequest) -> None:
         profile = asked.profile_id
         async with self._turns.setdefault(profile, asyncio.Lock()):
-            if await self._report(run, moves.Prompted(asked.request_id)) is not None:
+            if await self._reported(run, moves.Prompted(asked.request_id)) is not None:
                 return
             if profile not in self._agents:
                 self._agents[profile] = agent = self._agent_of(profile, self._ask_user)
@@ -98,7 +92,10 @@ class LocalTurns:
                 said = await _draft_from(self._agents[profile], asked)
             finally:
                 del self._drafting[asked.session_id]
-        await self._drafted(run, asked.request_id, said, asked.remote_message)
+        await until_stored(lambda: self._drafted(run, asked.request_id, said, asked.remote_message))
+
+    async def _reported(self, run: str, event: Event) -> MoveRefused | None:
+        return await until_stored(lambda: self._report(run, event))
 
     def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:
         run = self._drafting.get(request.session_id)
@@ -113,24 +110,18 @@ class LocalTurns:
             return None
         self._questions[asked.id] = waiting = asyncio.get_running_loop().create_future()
         try:
-            return await waiting if await self._report(run, moves.Asked(asked)) is None else None
+            return await waiting if await self._reported(run, moves.Asked(asked)) is None else None
         except asyncio.CancelledError:
             # Reported by a task of its own, because this one is being cancelled.
-            task = asyncio.create_task(self._unask(run, asked.id))
+            task = asyncio.create_task(self._reported(run, moves.Unasked(asked.id)))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
             raise
         finally:
             del self._questions[asked.id]
 
-    async def _unask(self, run: str, question: str) -> None:
-        try:
-            await self._report(run, moves.Unasked(question))
-        except StoreError as error:
-            _log.warning("run %s still shows a permission request that is over: %s", run, error.fault.message)
 
-
-async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
     ended = list(tasks)
     for task in ended:
         task.cancel()

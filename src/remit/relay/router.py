@@ -5,11 +5,13 @@ A message that only another process can handle stays in the inbox until that pro
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from remit.protocol.errors import RemitError
 from remit.relay.call_shared import RemoteCalls
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.delivery_follower import awaits
+from remit.relay.device.writer import until_stored
 from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import catalog, types
 from remit.relay.messages.types import (
@@ -52,9 +54,9 @@ async def route_messages(
                 _log.info("dropping a message of the device %s: it is of a later version", opened.sender)
             else:
                 _log.warning("%s: %s", opened.sender, error.fault.message)
-            await delivery.taken(opened)
+            await delivery.persist(sealer.taken, opened.id)
         else:
-            await reading.take(opened, message)
+            await until_stored(partial(reading.take, opened, message))
 
 
 class _Reading:

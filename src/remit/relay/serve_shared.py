@@ -201,14 +201,14 @@ class Sharing:
     async def _work_on(self, question: "_Question") -> None:
         opened, asks, asked = question.opened, question.asks, None
         if opened.sender not in self._windows:
-            kept = await self._delivery.do(_kept_windows, self._sealer, opened.sender, self._now_ms())
+            kept = await self._delivery.persist(_kept_windows, self._sealer, opened.sender, self._now_ms())
             self._answered.setdefault(opened.sender, kept)
             self._windows.setdefault(opened.sender, dict(kept))
         found = self._judged(question)
         if isinstance(found, Fault):
             question.turned_away = True
             question.is_recorded = self._is_recorded(opened.sender)
-        await self._delivery.do(self._hear, question)
+        await self._delivery.persist(self._hear, question)
         self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
         if isinstance(found, Fault):
             message = declined(asks, found)
@@ -220,13 +220,11 @@ class Sharing:
                 message = declined(asks, error.fault)
         try:
             await self._say(question, message, asked)
-        except StoreError:
-            raise
         except RemitError as error:
             await self._cannot_say(question, asked, error.fault)
         # Messages about it that arrived while the answer was written.
         if question.messages:
-            await self._delivery.do(self._sealer.taken, *question.messages)
+            await self._delivery.persist(self._sealer.taken, *question.messages)
 
     async def _answer(self, question: "_Question", shared: Shared) -> AnswerMessage | DeclineMessage:
         asks = question.asks
@@ -318,7 +316,7 @@ class Sharing:
                     row, _ = self._sealer.peers.row(opened.sender)
                     self._sealer.device.state.keep(f"rates/{row}", kept)
 
-        await self._delivery.do(commit)
+        await self._delivery.persist(commit)
         del question.messages[: len(taken)]
         self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
 
@@ -335,7 +333,7 @@ class Sharing:
                     self._sealer.taken(*taken)
                     self._close(question, "forgotten", why.code.value)
 
-            await self._delivery.do(commit)
+            await self._delivery.persist(commit)
             del question.messages[: len(taken)]
         else:
             raise RemitError(why)

@@ -243,10 +243,17 @@ class SessionService:
             taken = step(self._runs[run_id], event, self._now_ms(), by)
             if isinstance(taken, MoveRefused):
                 return taken
+            is_stored = False
             while True:
                 send = next((each for each in taken.effects if isinstance(each, moves.Send)), None)
                 entry = self._audit_entry(taken, type(event).__name__, by)
-                run = await self._keep(taken, entry, send, opened, command)
+                try:
+                    run = await self._keep(taken, entry, send, opened, command)
+                except StoreError:
+                    if is_stored:
+                        return None  # the event counts; `_tick` reports what became of its message
+                    raise
+                is_stored = True
                 self._runs[run_id] = run
                 opened = command = by = None
                 self._recorded(entry.step)
@@ -389,8 +396,10 @@ class SessionService:
             timed = [each for each in self._runs.values() if each.since_ms is not None]
             await asyncio.sleep(TICK_S if timed else IDLE_TICK_S)
             for run in [each for each in self._runs.values() if each.since_ms is not None]:
-                if run.spent_ms(self._now_ms()) >= run.limits.max_duration_ms:
-                    with suppress(RemitError):
+                with suppress(RemitError):
+                    if run.sending is not None and not self._locks[run.id].locked():
+                        await self._do(run.id, outcome_of_sending(run))
+                    elif run.spent_ms(self._now_ms()) >= run.limits.max_duration_ms:
                         await self._do(run.id, moves.Tick())
             # A file that cannot be read now can be read later: a command stays until it is done.
             waiting = self._changes.look() or waiting

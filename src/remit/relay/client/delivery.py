@@ -24,7 +24,7 @@ from remit.relay.client.send_queue import Outcome
 from remit.relay.client.troubles import Trouble, Troubles, fault_of
 from remit.relay.device.identity import PreKey, choose_prekey
 from remit.relay.device.state import FileChanges
-from remit.relay.device.writer import Commits, FailedWork, Work
+from remit.relay.device.writer import Commits, FailedWork, Work, until_stored
 from remit.relay.e2e.channel import (
     MessageCipher,
     Opened,
@@ -141,15 +141,10 @@ class MessageDelivery:
 
     async def _keep_at(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run a task until its connection ends; after an error of the store it is started again."""
-        while True:
-            try:
-                return await work()
-            except StoreError as error:
-                _log.warning("%s", error.fault.message)
-                await asyncio.sleep(TELL_S)
-            except RemitError as error:  # the connection has ended, and says why
-                _log.debug("%s", error.fault.message)
-                return None
+        try:
+            await until_stored(work)
+        except RemitError as error:  # the connection has ended, and says why
+            _log.debug("%s", error.fault.message)
 
     # ── interface ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -159,6 +154,10 @@ class MessageDelivery:
         It shares a commit with other waiting work: see `Commits`.
         """
         return await self._works.do(partial(work, *args, **kwargs))
+
+    async def persist(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do the same for work that nobody would repeat: while the store cannot be used, it is tried again."""
+        return await until_stored(lambda: self.do(work, *args, **kwargs))
 
     async def send(self, to: str, body: bytes, *, requester: str = "", message: str = "") -> str:
         """Encrypt a message; when this returns it is durable and will be sent (see `MessageCipher.seal`)."""
@@ -175,7 +174,7 @@ class MessageDelivery:
                 self._came.clear()
                 await self._came.wait()
             else:
-                self._ready += await self.do(self._sealer.inbox, self._seen)
+                self._ready += await self.persist(self._sealer.inbox, self._seen)
                 self._is_direct = not self._ready and self._newest <= self._seen
 
     def listen(self, moved: Moved) -> Callable[[], None]:
@@ -330,12 +329,7 @@ class MessageDelivery:
 
     async def _open(self, deliveries: list[Delivery]) -> int:
         """Decrypt deliveries in order; return how many of them were handled."""
-        try:
-            came = await self.do(self._opened, deliveries)
-        except StoreError as error:
-            _log.warning("%s", error.fault.message)
-            await asyncio.sleep(TELL_S)
-            return 0
+        came = await self.persist(self._opened, deliveries)
         for delivery in deliveries[: came.count]:
             self._owed.add(delivery.sender)
             # Its number is the time at which it was sealed, in microseconds.

@@ -4,14 +4,16 @@ Each piece of work is applied whole or not at all, and is reported only when it 
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from remit.relay.device.state import DeviceFile
+from remit.runtime.ports import StoreError
 from remit.stores.connection import TROUBLE
 from remit.stores.group_commit import GroupCommit, resolve
 
@@ -19,6 +21,10 @@ T = TypeVar("T")
 
 # Enough that the disk is not the bottleneck, and few enough that later work does not wait long.
 MOST_AT_ONCE = 64
+# A full disk gets space at any time; looking once a second costs nothing beside what waits for it.
+AGAIN_S = 1.0
+
+_log = logging.getLogger("remit.relay")
 
 
 class FailedWork(Struct, frozen=True):
@@ -104,6 +110,26 @@ class Commits:
             if isinstance(error, TROUBLE) or not self._state.is_writing:
                 raise  # the store failed, not this work
             return FailedWork(error)
+
+
+async def until_stored(work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of *work*; while the store cannot be used, as on a full disk, try it again each second.
+
+    It is for work that nobody asked for and so nobody would repeat. The work must change nothing if it fails.
+    """
+    trouble = ""
+    while True:
+        try:
+            result = await work()
+        except StoreError as error:
+            if error.fault.message != trouble:
+                trouble = error.fault.message
+                _log.error("%s; trying again each second", trouble)
+            await asyncio.sleep(AGAIN_S)
+        else:
+            if trouble:
+                _log.warning("writing works again after: %s", trouble)
+            return result
 
 
 def _report(future: "asyncio.Future[Any]", outcome: object) -> None:
