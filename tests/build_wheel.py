@@ -3,21 +3,25 @@
 The wheel is built from the unpacked sdist, so that a file which the sdist lacks shows.
 """
 
-import json
+import os
 import re
+import signal
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from doc_pages import EXIT, ROOT, blocks
 from remit.cli.manual import DOORS
 
-ROOT = Path(__file__).resolve().parents[1]
 # Why an editable install has no console (hatch_build.py).
 TROUBLE = ".trouble"
 CODE = ROOT / "src" / "remit"
@@ -39,10 +43,20 @@ def _hatchling(target: str, folder: Path, project: Path) -> None:
     run([sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", folder.resolve()], project)
 
 
-def run(command: Sequence[str | Path], folder: Path) -> None:
-    """Run a command, and show what it printed if it fails."""
-    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
-    if done.returncode:
+def run(
+    command: Sequence[str | Path], folder: Path, *, variables: Mapping[str, str] | None = None, code: int = 0
+) -> None:
+    """Run a command, and show what it printed unless it ends with *code*."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=variables,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != code:
         words = " ".join(map(str, command))
         raise SystemExit(f"{words} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
@@ -62,45 +76,125 @@ def in_source() -> set[str]:
     }
 
 
+# ── the wheel in an empty environment ─────────────────────────────────────────────────────────────────────────────────
+
+
 def try_out(wheel: Path) -> None:
-    """Install a wheel into an empty environment, and make and run the first team of the tutorial with it.
-
-    The environment gets this one's dependencies by a path: there need be no network. The sources are not on that path.
-    """
+    """Install a wheel without extras into an empty environment, and do there what README and tutorials say."""
     with TemporaryDirectory() as folder:
-        home = Path(folder, "venv")
-        venv.create(home, symlinks=True, with_pip=True)
-        python, remit = home / "bin" / "python", home / "bin" / "remit"
-        pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-index", "--no-deps"]
-        run([*pip, wheel], home)
-        site = next(home.glob("lib/python*/site-packages"))
-        (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-        team = Path(folder, "team")
-        for command in (
-            [python, "-c", f"import remit; assert remit.__file__.startswith({str(site)!r}), remit.__file__"],
-            [remit, "--version"],
-            [remit, "docs", "first-team"],
-            [remit, "init", team, "--yes"],
-            [remit, "validate", "--code", "--team", team / "remit.toml"],
-            [remit, "run", "assistant", "It works.", "--team", team / "remit.toml"],
-        ):
-            run(command, home)
-        _open_console([remit, "serve", "--console", "--json", "--port", "0", "--team", team / "remit.toml"])
+        scripts = install(wheel, Path(folder, "venv"))
+        variables = {
+            "HOME": folder,
+            "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PYTHONWARNINGS": "error",
+            "PYTHONUTF8": "1",
+        }
+        here = f"import remit; assert remit.__file__.startswith({folder!r}), remit.__file__"
+        run(["python", "-c", here], Path(folder), variables=variables)
+        for page in followed_pages():
+            follow(page, Path(folder, page.stem), variables)
+        run(["remit", "docs", "first-team"], Path(folder), variables=variables)
+        _look_around(Path(folder, "dev"), variables)
 
 
-def _open_console(command: Sequence[str | Path]) -> None:
-    """Serve the console, and get its page and what the page loads first."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+def install(wheel: Path, home: Path) -> Path:
+    """Install a wheel into a new environment with what it needs, and return the folder of its commands.
+
+    What it needs is linked from the environment of this process, by the metadata of the wheel: there need be no
+    network, and nothing else is there.
+    """
+    venv.create(home, symlinks=True)
+    python = home / "bin" / "python"
+    run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "install",
+            "-qq",
+            "--no-compile",
+            "--no-index",
+            "--no-deps",
+            wheel,
+        ],
+        home,
+    )
+    (site,) = home.glob("lib/python*/site-packages")
+    (installed,) = distributions(path=[str(site)])
+    for needed in required_by(installed.requires or []).values():
+        for name in {path.parts[0] for path in needed.files or [] if path.parts[0] not in ("..", "__pycache__")}:
+            (site / name).symlink_to(Path(str(needed.locate_file(name))).resolve())
+    return python.parent
+
+
+def required_by(requirements: Iterable[str]) -> dict[str, Distribution]:
+    """Return the distributions, by name, that are installed for some requirements and for those of these."""
+    found: dict[str, Distribution] = {}
+    left = [(Requirement(each), frozenset[str]()) for each in requirements]
+    while left:
+        requirement, extras = left.pop()
+        marker = requirement.marker
+        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in extras | {""}):
+            continue
+        if (name := canonicalize_name(requirement.name)) not in found or requirement.extras:
+            found[name] = distribution(name)
+            left += [(Requirement(each), frozenset(requirement.extras)) for each in found[name].requires or []]
+    return found
+
+
+# ── the pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# The tutorials that are not followed with the wheel alone, and the extra that each tells its reader to install.
+NEED_EXTRA = {"model-that-delegates.md": "llm", "shared-agents.md": "relay", "two-companies.md": "credentials"}
+# The commands of the other pages that are not run, and why.
+NOT_RUN = {("README.md", "pip install ."): "the wheel is installed already, from a checkout that was built"}
+
+
+def followed_pages() -> list[Path]:
+    """Return the pages whose commands need the wheel alone."""
+    tutorials = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+    return [ROOT / "README.md", *(page for page in tutorials if page.name not in NEED_EXTRA)]
+
+
+def follow(page: Path, folder: Path, variables: Mapping[str, str]) -> None:
+    """Save the files of a page in an empty folder, and run its commands there, in the order of the page."""
+    folder.mkdir()
+    for block in blocks(page):
+        if block.file is not None:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "console" and "no-run" not in block.marks:
+            for command in block.commands:
+                if (page.name, command) not in NOT_RUN:
+                    code = EXIT.search(command)
+                    run(["sh", "-c", command], folder, variables=variables, code=int(code[1]) if code else 0)
+
+
+def _look_around(folder: Path, variables: Mapping[str, str]) -> None:
+    """Open the console with `remit dev`, which says that the chat is off; get its page and what that loads."""
+    folder.mkdir()
+    command = ["remit", "dev", "--no-browser"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=variables) as server:
         try:
-            assert server.stdout is not None
-            address = json.loads(server.stdout.readline())["console"]
-            page = _got(address)
+            assert server.stderr is not None
+            line = server.stderr.readline()
+            told = re.fullmatch(
+                r"The chat demo is off: it needs `pip install 'remit\[relay\]'`\. "
+                r"Everything else is at (http://127\.0\.0\.1:\d+) \(Ctrl-C to stop\)\.\n",
+                line,
+            )
+            if told is None:
+                server.terminate()
+                raise SystemExit(f"remit dev without extras:\n{line}{server.stderr.read()}")
+            page = _got(f"{told[1]}/")
             for path in re.findall(r'(?:src|href)="/([^"]+)"', page):
-                assert _got(address + path), path
+                assert _got(f"{told[1]}/{path}"), path
         finally:
-            server.terminate()
-    if "<script" not in page:
-        raise SystemExit(f"{address} is not the console")
+            server.send_signal(signal.SIGINT)
+            rest = server.communicate()[1]
+    if "<script" not in page or server.returncode:
+        raise SystemExit(f"remit dev ended with {server.returncode}, and its page was:\n{page}\n{rest}")
 
 
 def _got(address: str) -> str:

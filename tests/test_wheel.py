@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import remit
-from build_wheel import ROOT, build, in_source, in_wheel
+from build_wheel import NEED_EXTRA, NOT_RUN, build, followed_pages, in_source, in_wheel, try_out
+from doc_pages import DOCS, ROOT, blocks
 from remit.server.console.pages import is_built
 
 sys.path.insert(0, str(ROOT))
@@ -22,7 +23,7 @@ PAGE = "server/console/built/index.html"
 
 @pytest.mark.timeout(900)  # two builds in processes of their own
 @pytest.mark.skipif(not is_built(), reason="NOT TESTED: the wheel, since the console is not built here")
-def test_the_wheel_holds_every_module_every_template_the_console_and_the_pages(
+def test_the_wheel_is_whole_and_alone_does_all_that_the_readme_and_the_first_tutorials_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without a registry, nothing can be built anew.
@@ -37,6 +38,17 @@ def test_the_wheel_holds_every_module_every_template_the_console_and_the_pages(
         names = archive.getnames()
     assert any(name.endswith("/web/package-lock.json") for name in names)
     assert not any("node_modules" in name for name in names)
+    try_out(wheel)
+
+
+def test_a_page_is_not_followed_with_the_wheel_alone_only_while_it_asks_for_an_extra() -> None:
+    for name, extra in NEED_EXTRA.items():
+        assert f"pip install 'remit[{extra}]'" in (DOCS / "tutorials" / name).read_text(encoding="utf-8"), name
+
+
+def test_a_command_is_left_out_only_while_its_page_has_it() -> None:
+    there = {(page.name, command) for page in followed_pages() for block in blocks(page) for command in block.commands}
+    assert NOT_RUN.keys() <= there
 
 
 # ── when the page is built ────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,85 +3,36 @@
 A `python` block is a script of its own, which runs when it is pasted into a file. The other blocks of a page are
 followed in order, in one folder, as a reader would: a block whose fence names a file (`python agents.py`) is saved
 there, and in a `console` block the lines that start with `$ remit` or `$ python` are run; `# exit 4` says how one
-ends that does not succeed. README.md is followed in a shell, as a reader does; elsewhere what needs no shell has
-none, and is forked from a process that has imported everything. A block whose fence says `model` finds one where
-OpenAI's would be: it uses a tool, or asks an agent, if it has one, and says what came of it. A block is left out only
-by its fence: `python no-run <reason>`.
+ends that does not succeed. README.md and the tutorials that need no extra are followed with the wheel, in a shell
+(`test_wheel.py`); here what needs no shell has none, and is forked from a process that has imported everything. A
+block whose fence says `model` finds one where OpenAI's would be: it uses a tool, or asks an agent, if it has one, and
+says what came of it. A block is left out only by its fence: `python no-run <reason>`.
 """
 
 import os
 import re
 import shlex
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from build_wheel import followed_pages
 from commands import REMIT, run_program
-from doc_pages import page_path
+from doc_pages import EXIT, ROOT, Block, blocks, page_path
 from openai_server import OpenAIServer, Reply, Request, call, say
+from remit.server.console.pages import is_built
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-FILE = re.compile(r"[\w-]+\.(py|toml)")
-EXIT = re.compile(r"# exit (\d+)$")
-FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)")
 
 # Shorter than the limit of a test, so that the example is ended rather than abandoned.
 SECONDS = 50
 
 # What goes wrong without reaching the exit code: warnings in finalizers, errors that nobody awaited.
 SILENT_FAILURES = ("Exception ignored in", "never retrieved", "Task was destroyed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A fenced block of a page."""
-
-    page: Path
-    line: int  # of the fence
-    language: str
-    marks: Sequence[str]
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-    @property
-    def script(self) -> str:
-        """The text below as many empty lines as there are above it, so that tracebacks name lines of the page."""
-        return "\n" * self.line + self.text
-
-    @property
-    def file(self) -> str | None:
-        """The file in which a reader saves it."""
-        return next((mark for mark in self.marks if FILE.fullmatch(mark)), None)
-
-    @property
-    def commands(self) -> list[str]:
-        """What follows a prompt, with continued lines joined."""
-        joined = self.text.replace("\\\n", " ")
-        return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith(("$ remit ", "$ python "))]
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
-    for number, line in lines:
-        opening = FENCE.fullmatch(line)
-        if opening is None:
-            continue
-        language, *marks = opening["info"].split() or [""]
-        body: list[str] = []
-        for _, inner in lines:
-            if inner.strip() == opening["ticks"]:
-                break
-            body.append(inner.removeprefix(opening["indent"]))
-        yield Block(page=page, line=number, language=language, marks=marks, text="\n".join(body) + "\n")
 
 
 def examples(language: str) -> list[Block]:
@@ -149,7 +100,12 @@ def test_a_python_example_runs_as_often_as_a_reader_likes(block: Block, tmp_path
             run([sys.executable, str(script)], tmp_path, besides=besides)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def followed_here() -> list[Path]:
+    """Return the pages that are not followed with the wheel, where it is built (`test_wheel.py`)."""
+    return [page for page in PAGES if not is_built() or page not in followed_pages()]
+
+
+@pytest.mark.parametrize("page", followed_here(), ids=lambda page: page.name)
 def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         if "no-run" in block.marks:
@@ -159,9 +115,10 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -
         elif block.language == "console":
             with surroundings(block) as besides:
                 for command in block.commands:
-                    said = EXIT.search(command)
-                    typed = None if page.name == "README.md" else words(command)
-                    run(typed or ["sh", "-c", command], tmp_path, int(said[1]) if said else 0, besides=besides)
+                    if command.startswith(("remit ", "python ")):
+                        said = EXIT.search(command)
+                        typed = words(command) or ["sh", "-c", command]
+                        run(typed, tmp_path, int(said[1]) if said else 0, besides=besides)
 
 
 def test_each_turn_of_the_dialogue_is_answered_as_its_page_shows(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from docs.test_examples import PAGES, Block, blocks
+from doc_pages import Block, blocks
+from docs.test_examples import PAGES
 from frameworks.conftest import NEEDED, installed
 from frameworks.suite import Say, Seen, Use
 

@@ -43,7 +43,8 @@ def dev(
 
     If there is a team file here, its team is shown. Without one, an example team goes through a month of receipts, so
     that there is something to see: calls within calls, a refusal, a failure, and a question that waits for an answer.
-    Two devices are paired over the gateway: yours, with a scripted agent, and one that shares an agent with you.
+    Two devices are paired over the gateway: yours, with a scripted agent, and one that shares an agent with you. This
+    chat demo needs the extra relay; without it, everything else is shown.
 
     Nothing of it needs a model, an account or another machine. Everything is kept in .remit/dev: the store of your own
     team is not touched. Ctrl-C stops all of it.

@@ -203,6 +203,7 @@ class DevUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.de
     address: Annotated[str, Meta(description="The address of the console.")]
     link: Annotated[str, Meta(description="A link that signs in one browser, once.")]
     folder: Annotated[str, Meta(description="The folder in which everything is kept.")]
+    chat: Annotated[bool, Meta(description="Whether the chat demo runs; it needs the extra `relay`.")]
 
 
 class ConsoleLink(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.console-link/1"):

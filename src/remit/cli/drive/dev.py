@@ -21,18 +21,29 @@ from remit.cli.teams import importing
 from remit.config.composition import hub_of
 from remit.config.device import create_device, device_path, open_device
 from remit.config.device_host import device_here
-from remit.config.device_service import relaying
+from remit.config.device_service import Relaying, relaying
 from remit.config.file_trust import make_private
 from remit.config.load import load_team
+from remit.config.serving import pricing_of
 from remit.config.team import Team
+from remit.config.team_policy import FileTeamPolicy, PresentTeam
 from remit.documents.team import DevUp
+from remit.hub.hub import Hub
+from remit.protocol.errors import RemitError
 from remit.relay.device.identity import Card
 from remit.relay.device.peers import Peers
 from remit.relay.e2e.account import Device
+from remit.relay.e2e.olm import olm
 from remit.relay.gateway.listener import serve_gateway
 from remit.runtime.registry import team_invalid
+from remit.server.access import token_in
+from remit.server.app import Api
+from remit.server.console.operator import operator_console
 from remit.server.console.pages import is_built, not_built
-from remit.server.server import freeze_loaded
+from remit.server.server import Server, freeze_loaded
+from remit.server.shared import DRAIN_S, MOST_CONNECTIONS
+from remit.server.shared_access import HOST, OWNER, TOKEN_FILE, hosts_at, owner_alone
+from remit.transports.listening import listening
 
 OWN, PARTNER = "your-laptop", "bob-desktop"
 PROFILE = "reviewer"
@@ -71,24 +82,17 @@ async def run_dev(order: DevOrder, data: Data | None) -> int:
             shutil.rmtree(order.root)
         make_private(order.root)
         async with AsyncExitStack() as stack:
-            gateway = await stack.enter_async_context(_gateway(order.root / "gateway"))
-            with importing():
-                team, partner = _team(order, gateway), _partner(order.root, gateway)
-            _pair(team, partner)
-            await stack.enter_async_context(_sharing(partner))
-            here = await stack.enter_async_context(
-                device_here(team, command="dev", overrides=order.overrides, port=order.port, operator=True)
-            )
-            assert here.hub is not None, "it was asked for"
-            _announce(order, team, here.links.new(), here.process.address, data)
+            shown = await stack.enter_async_context(_with_chat(order) if _can_chat() else _without_chat(order))
+            _announce(order, shown, data)
             freeze_loaded()
+            chat = shown.relay and shown.relay.host
             if order.team_file is None:
-                assert here.relay.host is not None, "a device has one"
-                playing = asyncio.create_task(play(here.hub, here.relay.host, PROFILE, PARTNER))
+                playing = asyncio.create_task(play(shown.hub, chat, PROFILE, PARTNER))
                 stack.push_async_callback(_ended, playing)
-            await asyncio.wait({told_to_end, here.relay.ended}, return_when=asyncio.FIRST_COMPLETED)
-            if here.relay.ended.done():
-                raise here.relay.ended.result()
+            ends = {told_to_end} if shown.relay is None else {told_to_end, shown.relay.ended}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if shown.relay is not None and shown.relay.ended.done():
+                raise shown.relay.ended.result()
             click.echo("Stopping.", err=True)
     click.echo(f"Stopped. Everything is kept in {relative_path(order.folder)}; --fresh begins anew.", err=True)
     return 0
@@ -97,6 +101,63 @@ async def run_dev(order: DevOrder, data: Data | None) -> int:
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
+
+
+# ── with and without a device ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Shown(Struct, frozen=True, kw_only=True):
+    """A team whose console can be opened."""
+
+    team: Team
+    hub: Hub
+    address: str
+    link: str
+    relay: Relaying | None
+    """The device of the chat demo; None if the extra `relay` is not installed."""
+
+
+def _can_chat() -> bool:
+    try:
+        olm()
+    except RemitError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def _with_chat(order: DevOrder) -> AsyncGenerator[_Shown]:
+    """Serve the console of the team and of its device, with a gateway and a second device, while the block lasts."""
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(_gateway(order.root / "gateway"))
+        with importing():
+            team, partner = _team(order, gateway), _partner(order.root, gateway)
+        _pair(team, partner)
+        await stack.enter_async_context(_sharing(partner))
+        here = await stack.enter_async_context(
+            device_here(team, command="dev", overrides=order.overrides, port=order.port, operator=True)
+        )
+        assert here.hub is not None, "it was asked for"
+        yield _Shown(team=team, hub=here.hub, address=here.process.address, link=here.links.new(), relay=here.relay)
+
+
+@asynccontextmanager
+async def _without_chat(order: DevOrder) -> AsyncGenerator[_Shown]:
+    """Serve the console of the team alone while the block lasts."""
+    with importing():
+        team = _team(order, None)
+    present = PresentTeam(team)
+    with listening(HOST, order.port) as bound:
+        async with hub_of(team, reloaded=present.replace) as hub:
+            clients, hosts = (
+                owner_alone(token_in(team.store_path.parent / TOKEN_FILE)),
+                hosts_at(bound.getsockname()[1]),
+            )
+            console = operator_console(hub, hosts, clients, team=team.name, currency=team.currency)
+            policy, pricing = FileTeamPolicy(hub, present), pricing_of(team)
+            api = Api(hub, clients, console=console, hosts=hosts, policy=policy, pricing=pricing)
+            async with Server(api, bound=bound, drain_s=DRAIN_S, connections=MOST_CONNECTIONS) as server:
+                yield _Shown(team=team, hub=hub, address=server.address, link=console.link(OWNER), relay=None)
 
 
 # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -121,25 +182,28 @@ async def _gateway(folder: Path) -> AsyncGenerator[str]:
         await serving
 
 
-def _team(order: DevOrder, gateway: str) -> Team:
-    """Return the team to show, with its own store and a device that has a scripted agent."""
+def _team(order: DevOrder, gateway: str | None) -> Team:
+    """Return the team to show, with its own store and, with a *gateway*, a device that has a scripted agent."""
     root, file = order.root, order.team_file
-    scripted = _copied("partner", root / "partner") / "reviewer.py"
-    settings = {
-        "relay.gateway": gateway,
-        "relay.name": GATEWAY,
-        f"profiles.{PROFILE}.run": json.dumps([sys.executable, str(scripted)]),
-        f"profiles.{PROFILE}.mode": "semi_auto",
-        f"profiles.{PROFILE}.allow_shared_agent_calls": "true",
-        f"profiles.{PROFILE}.devices": json.dumps([PARTNER]),
-    }
+    settings = {"store.path": str(root / "you" / "hub.db")}
     if file is None:
         file = _copied("household", root / "team") / "remit.toml"
-        settings |= {"approvals.allow": "[]", "relay.user": "ada@example.org"}
+        settings["approvals.allow"] = "[]"
+    if gateway is not None:
+        scripted = _copied("partner", root / "partner") / "reviewer.py"
+        settings |= {
+            "relay.gateway": gateway,
+            "relay.name": GATEWAY,
+            f"profiles.{PROFILE}.run": json.dumps([sys.executable, str(scripted)]),
+            f"profiles.{PROFILE}.mode": "semi_auto",
+            f"profiles.{PROFILE}.allow_shared_agent_calls": "true",
+            f"profiles.{PROFILE}.devices": json.dumps([PARTNER]),
+        }
+        if order.team_file is None:
+            settings["relay.user"] = "ada@example.org"
     if load_team(file, overrides=order.overrides, secrets=False, code=False).store.url is not None:
         why = "the team has a store in PostgreSQL, and this command keeps everything in a folder of its own"
         raise team_invalid(f"{why}; use: remit serve --console")
-    settings["store.path"] = str(root / "you" / "hub.db")
     return load_team(file, overrides=(*order.overrides, *(f"{key}={value}" for key, value in settings.items())))
 
 
@@ -194,13 +258,18 @@ async def _sharing(partner: Team) -> AsyncGenerator[None]:
 # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _announce(order: DevOrder, team: Team, link: str, address: str, data: Data | None) -> None:
+def _announce(order: DevOrder, shown: _Shown, data: Data | None) -> None:
     """Say where the console is, and open it."""
+    address, link, chat = shown.address, shown.link, shown.relay is not None
     if data is not None:
-        data.document(DevUp(team=team.name, address=address, link=link, folder=str(order.folder)))
+        data.document(DevUp(team=shown.team.name, address=address, link=link, folder=str(order.folder), chat=chat))
     else:
-        shown = "an example team" if order.team_file is None else f"the team of {relative_path(order.team_file)}"
-        click.echo(f"The console of {shown} is at {address} (Ctrl-C to stop).", err=True)
+        if chat:
+            team = "an example team" if order.team_file is None else f"the team of {relative_path(order.team_file)}"
+            where = f"The console of {team} is at"
+        else:
+            where = "The chat demo is off: it needs `pip install 'remit[relay]'`. Everything else is at"
+        click.echo(f"{where} {address} (Ctrl-C to stop).", err=True)
         click.echo(f"Open it, once within 5 minutes: {link}", err=True)
         click.echo(f"Everything is kept in {relative_path(order.folder)}.", err=True)
     if order.opens and _has_desktop():

@@ -19,12 +19,14 @@ STRANGE = [{"id": "r-99", "what": "yacht rental", "vendor": "Marina", "gross_cen
 log = logging.getLogger("remit")
 
 
-async def play(hub: Hub, host: SessionService, profile: str, partner: str) -> None:
-    """Let two users ask the example team, and start a chat with a shared agent.
+async def play(hub: Hub, host: SessionService | None, profile: str, partner: str) -> None:
+    """Let two users ask the example team, and start a chat with a shared agent if there is a *host* for it.
 
     All of it is recorded, so that it is done once. Only the question that waited for an answer ended with the process.
     """
-    parts = [_claim(hub)] if await hub.store.runs(limit=1) else [_chat(host, profile, partner), _ada(hub), _ben(hub)]
+    parts = [_claim(hub)] if await hub.store.runs(limit=1) else [_ada(hub), _ben(hub)]
+    if host is not None and not host.runs:
+        parts.append(_chat(host, profile, partner))
     async with asyncio.TaskGroup() as tasks:
         for part in parts:
             tasks.create_task(_told(part))
